@@ -17,8 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from airflow_custody.plugin import overview_page, request_page
-from airflow_custody.plugin.lazy import App, Receive, Send
-from airflow_custody.plugin.paths import ROOT as PATH
+from airflow_custody.plugin.plugin import PATH, App, Receive, Send
 from airflow_custody.plugin.readings import Readings
 from airflow_custody.plugin.rendering import ROOT, page
 

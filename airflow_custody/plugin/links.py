@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 from airflow.version import version
 
-from airflow_custody.plugin.paths import requests_path
+from airflow_custody.plugin.plugin import PATH
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
+#: Maximum number of requests on a page, and in a link. They are fetched from the service in one go.
+MAX_REQUESTS = 100
 _VERSION = tuple(int(part) for part in version.split(".")[:2])
 # From this version on, Airflow has pages of plugins, and takes links from XCom.
 _HAS_PAGES = _VERSION >= (3, 1)
@@ -63,3 +66,33 @@ class CustodyRequestLink(BaseOperatorLink):
 
 #: The links of the operators and sensors that are about whitelisting requests; none where there is no page.
 REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGES else ()
+
+
+def connection_path(conn_id: str) -> str:
+    """
+    Return the path of a connection's page.
+
+    :param conn_id: the connection's id. Airflow allows slashes and number signs in it.
+    :return: the path; empty if no browser would take it as it is: a part of it is ``.`` or ``..``.
+    """
+    if not conn_id or any(part in (".", "..") for part in conn_id.split("/")):
+        return ""
+    return f"{PATH}/connections/{quote(conn_id, safe='')}"
+
+
+def requests_path(conn_id: str, request_ids: Sequence[str]) -> str:
+    """
+    Return the path of the page that shows whitelisting requests: of one all there is, of several a list.
+
+    :param conn_id: the connection's id.
+    :param request_ids: the requests' ids; of many, the first hundred are named, and their number.
+    :return: the path; empty if there is no such page.
+    """
+    connection = connection_path(conn_id)
+    if not connection or not request_ids:
+        return ""
+    if len(request_ids) == 1:
+        return f"{connection}/requests/{quote(request_ids[0], safe='')}"
+    named = ",".join(quote(each, safe="") for each in request_ids[:MAX_REQUESTS])
+    total = f"&total={len(request_ids)}" if len(request_ids) > MAX_REQUESTS else ""
+    return f"{connection}/requests?ids={named}{total}"

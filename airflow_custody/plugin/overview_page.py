@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from airflow_custody.overview import read_overview
 from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, make_cards
-from airflow_custody.plugin.failures import NothingReadError, describe_failure
-from airflow_custody.plugin.readings import ConnectionKey, Question
+from airflow_custody.plugin.readings import ConnectionKey, NothingReadError, Question, describe_failure
 from airflow_custody.plugin.rendering import page
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
 
 
 def _read(client: CustodyClient) -> Overview:
-    from airflow_custody.overview import read_overview
-
     overview = read_overview(client, max_listed=MAX_LISTED, describe=describe_failure)
     if all(getattr(overview, name).value is None for name in SECTIONS):
         raise NothingReadError(f"Nothing of the service can be read: {overview.health.problem}")

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.text import sanitize
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.overview import for_people
-from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
 
 if TYPE_CHECKING:
     from airflow.models.connection import Connection
@@ -43,6 +44,10 @@ MAX_QUEUED_OF_ONE = 20
 #: Maximum number of readings kept, of all connections; and the time for which one is shown although later reads failed.
 MAX_KEPT = 500
 MAX_AGE = timedelta(hours=1)
+
+
+class NothingReadError(Exception):
+    """Raised when nothing of a service could be read; its text explains why, in our own words."""
 
 
 class ConnectionKey(NamedTuple):
@@ -195,7 +200,30 @@ def _read(question: Question[T]) -> Reading[T]:
     except BaseException:
         # BaseException, as a crash in a library written in another language may raise one.
         log.exception("The custody service of the connection %r could not be read", conn_id)
-        return Reading(problem=BROKEN, service=service)
+        return Reading(problem="Something unexpected went wrong. The log of the API server says what.", service=service)
+
+
+def describe_failure(error: CustodyError) -> str:
+    """
+    Describe a failed read in our own words: its cause by the error's code, and advice.
+
+    Anyone who may edit connections can have the API server read any host, so no text of a response is shown.
+
+    :param error: the error. Its message is not used: it may quote a response, or the value of a setting.
+    """
+    if error.setting == "custody_conn_id":
+        text = "This connection is not defined, or its secrets backend cannot be read."
+    elif isinstance(error, CustodyConfigurationError):
+        setting = f" ({sanitize(error.setting, 60)})" if error.setting else ""
+        text = f"A setting of the connection{setting} is missing or wrong. 'custody check' says why."
+    else:
+        # A gateway's 404 proves nothing about the requested object.
+        is_foreign = isinstance(error, CustodyNotFoundError) and not error.from_service
+        why = "response unusable" if is_foreign else error.code.replace("-", " ")
+        status = "" if error.status is None else f" (status {error.status})"
+        what = f"{error.operation or 'Reading'} failed: {why}{status}."
+        text = f"{what} {sanitize(error.advice, 600)}" if error.advice else what
+    return f"{text} {label(error.code)}"
 
 
 class _PageHook(CustodyHook):

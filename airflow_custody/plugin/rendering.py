@@ -21,7 +21,7 @@ from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.plugin.cards import duration
-from airflow_custody.plugin.paths import ROOT as PATH
+from airflow_custody.plugin.plugin import PATH
 
 #: The key of the scope of a request with the path of the pages: Airflow's own, and ``/custody``.
 ROOT = "airflow_custody.root"

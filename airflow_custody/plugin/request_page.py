@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,15 +13,16 @@ from fastapi.responses import HTMLResponse
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.text import read_number
+from airflow_custody.overview import read_request, read_requests
 from airflow_custody.plugin.access import GetUserDep, find_connection
 from airflow_custody.plugin.cards import describe_awaited, describe_problem
-from airflow_custody.plugin.paths import MAX_REQUESTS
+from airflow_custody.plugin.links import MAX_REQUESTS
 from airflow_custody.plugin.readings import Question
 from airflow_custody.plugin.rendering import page
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.overview.models import RequestRow, RequestsView, RequestView
+    from airflow_custody.overview.models import RequestRow, RequestView
 
 router = APIRouter()
 
@@ -48,7 +48,7 @@ def show_request(request: Request, conn_id: str, request_id: str, user: GetUserD
     values: dict[str, Any] = {"conn_id": conn_id, "request_id": request_id, "awaited": "", "view": None, "command": ""}
     if read_number(request_id, MAX_ID) is None:
         return page(request, "request.html", status=404, **values, problem=_NO_NUMBER)
-    question = Question(connection, ("request", request_id), partial(_read_request, request_id))
+    question = Question(connection, ("request", request_id), lambda client: _read_request(client, request_id))
     values |= _values(request, question, missing=_NOT_THERE)
     if view := values["view"]:
         values["verdict"] = _verdict(view.row)
@@ -67,7 +67,7 @@ def show_requests(request: Request, conn_id: str, user: GetUserDep, ids: str = "
     values["refresh"] = f"{quote(request.scope['path'])}?{request.url.query}"
     if len(named) > MAX_REQUESTS or any(read_number(each, MAX_ID) is None for each in named):
         return page(request, "requests.html", status=404, **values, problem=_NO_NUMBERS)
-    values |= _values(request, Question(connection, ("requests", named), partial(_read_requests, named)))
+    values |= _values(request, Question(connection, ("requests", named), lambda client: read_requests(client, named)))
     return page(request, "requests.html", **values)
 
 
@@ -93,9 +93,7 @@ def _verdict(row: RequestRow) -> tuple[str, str]:
     return ("warning", f"{word}, with a problem") if row.problem and level == "good" else (level, word)
 
 
-def _read_request(request_id: str, client: CustodyClient) -> RequestView | None:
-    from airflow_custody.overview import read_request
-
+def _read_request(client: CustodyClient, request_id: str) -> RequestView | None:
     try:
         return read_request(client, request_id)
     except CustodyNotFoundError as error:
@@ -103,9 +101,3 @@ def _read_request(request_id: str, client: CustodyClient) -> RequestView | None:
         if error.from_service:
             return None
         raise
-
-
-def _read_requests(request_ids: tuple[str, ...], client: CustodyClient) -> RequestsView:
-    from airflow_custody.overview import read_requests
-
-    return read_requests(client, request_ids)

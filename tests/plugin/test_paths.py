@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_custody.plugin.paths import MAX_REQUESTS, connection_path, requests_path
+from airflow_custody.plugin.links import MAX_REQUESTS, connection_path, requests_path
 
 
 @given(st.text(min_size=1), st.from_regex(r"[0-9]{1,19}", fullmatch=True))

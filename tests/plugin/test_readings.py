@@ -196,7 +196,7 @@ def test_the_latest_is_shown_although_later_reads_bring_nothing(
         clock.now += LIFETIME
         (reading,) = readings.get(question(fails))
         assert (reading.value, reading.read_at) == (1, before.read_at)
-        assert "cannot be reached" in reading.problem
+        assert "list failed: unreachable." in reading.problem
     clock.now += LIFETIME
     assert readings.get(question(Service()))[0].problem == ""
     monkeypatch.setattr(module, "MAX_AGE", timedelta(0))

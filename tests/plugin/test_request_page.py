@@ -81,7 +81,7 @@ def test_a_404_of_a_gateway_is_not_taken_for_the_services_own(pages: Pages, sand
     sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>", times=None)
     response = pages.get(f"{ROOT}/4711")
     assert response.status_code == 200
-    assert "is not the custody service" in text_of(response)
+    assert "failed: response unusable (status 404)" in text_of(response)
 
 
 def test_shows_several(pages: Pages, sandbox: Sandbox) -> None:
