@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import (
@@ -19,13 +20,12 @@ from airflow_custody.cli.commands import (
     flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
-from airflow_custody.cli.delete import delete
 from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.show import show
+from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count, escape, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -39,6 +39,12 @@ LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
     "max_delete_percent": (float, "the same in per cent of the service's requests. Default: 30"),
 }
+# What is shown of the row; address and label stand in the payload only.
+_OF_ROW = (
+    *("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action"),
+    *("created_at", "changed_at", "paths"),
+)
+_IN_WORDS = {"effective": "in effect", "unknown": "in a state that is not known"}
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -60,24 +66,21 @@ def validate(args: Namespace, output: Output) -> int:
     """
     found: list[dict[str, Any]] = []
     lines: list[str] = []
-    messages: list[str] = []
     for name in args.files:
-        data: dict[str, Any] = {"file": name, "valid": False, **dict.fromkeys(("rows", "unchecked", "sha256"))}
-        data["faults"] = []
         try:
             file = _read_file(args, name)
+            data = {"valid": True, "rows": len(file.rows), "unchecked": file.unchecked, "sha256": file.sha256}
+            faults: list[str] = []
+            if file.unchecked_text:
+                message(f"{name}: {file.unchecked_text}")
         except WhitelistFileError as error:
+            data = {"valid": False, "rows": None, "unchecked": None, "sha256": None}
+            faults = [sanitize(each, 1000) for each in error.faults]
             lines += _fault_lines(name, error)
-            messages.append(f"{name}: {count(len(error.faults), 'fault')} {label(error.code)}")
-            data["faults"] = [sanitize(each, 1000) for each in error.faults]
-        else:
-            data |= {"valid": True, "rows": len(file.rows), "unchecked": file.unchecked, "sha256": file.sha256}
-            messages += [f"{name}: {file.unchecked_text}"] if file.unchecked_text else []
-        found.append(data)
+            message(f"{name}: {count(len(error.faults), 'fault')} {label(error.code)}")
+        found.append({"file": name, **data, "faults": faults})
     valid = [each for each in found if each["valid"]]
     output.data(found, [*lines, valid])
-    for text in messages:
-        message(text)
     return NOTHING_TO_DO if len(valid) == len(found) else ERROR
 
 
@@ -227,6 +230,92 @@ def dump(args: Namespace, output: Output) -> int:
     for each in (*dumped.notes, *dumped.faults):
         message(each)
     return ERROR if dumped.faults else NOTHING_TO_DO
+
+
+# --- one request --------------------------------------------------------------------------------------------
+
+
+def show(args: Namespace, output: Output) -> int:
+    """
+    Show one whitelisting request: its state, its payload, its signatures, its trail. With pinned
+    keys it says whether signatures prove that it is whitelisted, and by whom; without, nothing is
+    verified. It is what the request's page in Airflow's UI shows.
+
+    Exit codes: 0 shown; 1 there is no such request, its payload cannot be used (it is not shown
+    then), or another error.
+
+    JSON: {"id", "state" (effective, pending, rejected, unknown), "status" (as the service sent it),
+    "trust" (verified; unsigned: nobody has signed it; unverified; not checked: no keys are pinned,
+    or it was rejected), "verification" (what is proved, or why nothing is), "problem", "legacy",
+    "deletion_pending", "action", "created_at", "changed_at", "paths" (the ways to sign it:
+    [[{"group", "present", "needed"}]]), "payload" (if it is verified, what is signed and nothing
+    else), "around" (what the service says beside the payload), "signatures": [{"user", "comment",
+    "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload
+    is a text.
+    """
+    from airflow_custody.overview import read_request
+
+    with open_client(args) as client:
+        view = read_request(client, args.id)
+    data = asdict(view)
+    row = data.pop("row")
+    data = {**{name: row[name] for name in _OF_ROW}, **data}
+    # What is not proved must not look as if it were.
+    is_proved = (view.row.state, view.row.trust) == ("effective", "verified")
+    shown = {**data, "trust": "UNVERIFIED" if view.row.trust == "unverified" else view.row.trust}
+    shown |= {"paths": describe_paths(view.row)}
+    shown["payload" if is_proved else "payload, not verified"] = shown.pop("payload")
+    for name in ("around", "signatures", "trail"):
+        shown[f"{name}, as the service shows {'them' if name == 'signatures' else 'it'}"] = shown.pop(name)
+    output.data(data, shown)
+    if not view.payload:
+        message(view.row.problem)
+        return ERROR
+    return NOTHING_TO_DO
+
+
+def delete(args: Namespace, output: Output) -> int:
+    """
+    Delete one whitelisting request, in effect or not. Shows it and asks first; --yes does not ask.
+    An address in effect cannot be used any more, unless another request for it is in effect. The
+    user needs the role WhitelistedAddressCreator.
+
+    Exit codes: 0 deleted, or there is no such request; 1 error, or the answer was not yes.
+
+    JSON: {"id", "deleted" (false: it did not exist, or the answer was not yes), "state" (before:
+    effective, pending, rejected, unknown; null: it did not exist), "chain", "address", "label"
+    (each null likewise)}.
+    """
+    from airflow_custody.client.arguments import check_text
+    from airflow_custody.client.whitelist.models import check_request_id
+    from airflow_custody.client.whitelist.operations import status_if_exists
+    from airflow_custody.overview import read_request
+
+    request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
+    if not args.yes and not (sys.stdin and sys.stdin.isatty()):
+        raise usage_error("this asks before it deletes, and standard input is no terminal", "Give --yes.")
+    data = {"id": request_id, "deleted": False, **dict.fromkeys(("state", "chain", "address", "label"))}
+    with open_client(args) as client:
+        if status_if_exists(client, request_id) is None:
+            message(f"request {request_id} does not exist: nothing to do")
+            output.data(data)
+            return NOTHING_TO_DO
+        row = read_request(client, request_id).row
+        data |= {"state": row.state, "chain": row.chain, "address": row.address, "label": row.label}
+        if not args.yes:
+            for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
+                message(f"{name}: {escape(value[:300])}")
+            question = (
+                f"Delete request {request_id}, {_IN_WORDS.get(row.state, row.state)}, at {client.settings.base_url}?"
+            )
+            print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                message("nothing was deleted")
+                output.data(data)
+                return ERROR
+        client.delete_whitelist_request(request_id, comment)
+    output.data({**data, "deleted": True})
+    return NOTHING_TO_DO
 
 
 # --- options ------------------------------------------------------------------------------------------------
