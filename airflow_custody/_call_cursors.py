@@ -51,14 +51,6 @@ class CursorStore:
     def __repr__(self) -> str:
         return f"{self._store!r} {self.key}"
 
-    def load(self) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        """Return the cursor and the facts as :func:`from_stored` does."""
-        return from_stored(self._store.get(self.key))
-
-    def save(self, cursor: CallCursor, **facts: Any) -> None:
-        """Store a cursor: one that knows no call whose event is not stored yet."""
-        self._store.set(self.key, to_stored(cursor, **facts))
-
     async def load_async(self) -> CallCursor | None:
         """Return the cursor, in a triggerer."""
         self._value = await self._ask("get")

@@ -21,7 +21,7 @@ from side_by_side import HOME, certificates, report, service
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
+    from airflow_custody.idempotency.create import Outcome
 
 CREATES = "/whitelists/addresses"
 log = logging.getLogger("bench")
@@ -63,22 +63,6 @@ def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
     return path
 
 
-def applying(client: CustodyClient, store: Path, max_parallel: int, lookup_wait: float = 2.0) -> ApplyPlan:
-    """Return what carries out a plan as the operator does."""
-    from airflow_custody.idempotency.apply_plan import ApplyPlan
-    from airflow_custody.idempotency.plan_settings import PlanSettings
-
-    return ApplyPlan(
-        {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
-        client,
-        log,
-        PlanSettings(),
-        comment="benchmark",
-        max_parallel=max_parallel,
-        lookup_wait=lookup_wait,
-    )
-
-
 def plan_hash(client: CustodyClient, path: Path) -> str:
     """Plan a file, and return the plan's hash."""
     from airflow_custody.client.whitelist.file import read_whitelist_file
@@ -89,11 +73,23 @@ def plan_hash(client: CustodyClient, path: Path) -> str:
     return settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client)).plan_hash
 
 
-def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parallel: int) -> Applied:
-    """Read the file, plan again, and carry the plan out."""
+def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parallel: int) -> Outcome:
+    """Read the file, plan again, and carry the plan out, as the operator does."""
     from airflow_custody.client.whitelist.file import read_whitelist_file
+    from airflow_custody.idempotency.apply_plan import ApplyPlan
+    from airflow_custody.idempotency.plan_settings import PlanSettings
 
-    return applying(client, store, max_parallel).run(read_whitelist_file(path), hash_)
+    return ApplyPlan(
+        {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
+        client,
+        log,
+        PlanSettings(),
+        read_whitelist_file(path),
+        hash_,
+        comment="benchmark",
+        max_parallel=max_parallel,
+        lookup_wait=2.0,
+    ).run()
 
 
 def over_tls(rounds: int, rows: int) -> None:
@@ -133,7 +129,7 @@ def over_tls(rounds: int, rows: int) -> None:
                     started = time.perf_counter()
                     applied = apply(client, path, hash_, HOME / f"store-{number}", max_parallel)
                     found.append((time.perf_counter() - started) / bare)
-                assert len(applied.outcome.done) == rows
+                assert len(applied.created) == rows
                 calls = len(control.request_log()) - rows
     for max_parallel, aim in ((1, 1.5), (4, 1.0)):
         report(
@@ -178,7 +174,7 @@ def in_threads(rounds: int, rows: int) -> None:
                     started = time.perf_counter()
                     applied = apply(client, path, hash_, HOME / f"threads-{latency}-{number}", 4)
                     ratios.append((time.perf_counter() - started) / bare)
-                assert len(applied.outcome.done) == rows
+                assert len(applied.created) == rows
         report(f"times as long as the loop, {latency * 1000:g} ms for each create", statistics.median(ratios), 1.3)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -46,36 +45,35 @@ def ignore_report(what: str, outcome: CreateOutcome, number: int) -> None:
 @dataclass
 class Outcome:
     """
-    The outcome of rows.
+    The outcome of rows, by their keys.
 
-    :param done: the id of what was created, or the operation that deleted it, by the row's key.
-    :param found: the id of what somebody else has asked for meanwhile, by the row's key.
-    :param refused: why the service refused, by the row's key.
-    :param unknown: why it cannot be known what became of it, and how a person decides, by the row's key.
+    :param created: the id of what was created.
+    :param deleted: the operation that deleted it.
+    :param found: the id of what somebody else has asked for meanwhile.
+    :param refused: why the service refused.
+    :param unknown: why it cannot be known what became of it, and how a person decides.
     :param left: the keys of the rows that had no effect.
     :param stopped: the error that ended the sending early; None: none did.
     """
 
-    done: dict[str, str] = field(default_factory=dict)
+    created: dict[str, str] = field(default_factory=dict)
+    deleted: dict[str, str] = field(default_factory=dict)
     found: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     stopped: CustodyError | None = None
 
-    @classmethod
-    def of(cls, store: Store, keys: Collection[str], plan: str) -> Outcome:
-        """Return what is known of rows of a plan."""
-        outcome = cls()
+    def add(self, store: Store, keys: Collection[str], plan: str) -> None:
+        """Add what is known of rows of a plan."""
         for key in keys:
             batch, row = store.rows.get(key, (None, None))
             if row is None or batch is None or row.state == "void" or batch.plan != plan:
-                outcome.left.append(key)
+                self.left.append(key)
             elif row.state == "sent":
-                outcome.unknown[key] = "its response was lost, and the service could not be searched"
+                self.unknown[key] = "its response was lost, and the service could not be searched"
             else:
-                {"found": outcome.found, "refused": outcome.refused}.get(row.state, outcome.done)[key] = row.detail
-        return outcome
+                getattr(self, row.state)[key] = row.detail
 
 
 class CreateRows:
@@ -86,7 +84,6 @@ class CreateRows:
     :param creation: the objects to create.
     :param log: the task's log.
     :param look_up: as that of :class:`Sender`.
-    :param existed: ids of other things that existed before: one that a response names is not what was created.
     :param plan: the hash of the plan that the rows are of. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
     :param lookup_wait: seconds that the service may take to show what it created.
@@ -100,7 +97,6 @@ class CreateRows:
         log: logging.Logger,
         *,
         look_up: Callable[[Sequence[str]], Mapping[str, Row]],
-        existed: Collection[str] = (),
         plan: str = "",
         max_parallel: int = 1,
         lookup_wait: float,
@@ -109,12 +105,7 @@ class CreateRows:
         self._store = store
         self._creation = creation
         self._log = log
-        self._existed = existed
         self._plan = plan
-        self._lock = threading.Lock()
-        # The row that each id belongs to, and the rows of which another response named the id.
-        self._keys_by_id: dict[str, str] = {}
-        self._doubted: list[str] = []
         report = partial(report, creation.what)
         self.search = Search(store, creation, log, lookup_wait=lookup_wait, found=partial(report, "found"))
         self.sender = Sender(
@@ -136,14 +127,11 @@ class CreateRows:
         :param searched_at: when those that are open were searched for before; None (default): not yet.
         :return: the outcome of each row.
         """
-        self._keys_by_id = {row.detail: key for key, (_, row) in self._store.rows.items() if row.state == "created"}
         earlier = {*self._store.open_rows()}
         # What the service refused may be accepted by now.
         todo = [key for key in keys if self._has_state(key, "void", "refused")]
         while True:
             self.sender.send(todo)
-            doubted, self._doubted = self._doubted, []
-            self._store.record((key, self._store.rows[key][1].become("sent")) for key in doubted)
             is_earlier = {*self._store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
             # What is sent from now on, also rows that were open before, left after that search.
@@ -153,7 +141,8 @@ class CreateRows:
             gets_through = not sent or not {*sent} <= {*todo}
             if not todo or self.sender.stopped or self.search.failure or not gets_through:
                 break
-        outcome = Outcome.of(self._store, keys, self._plan)
+        outcome = Outcome()
+        outcome.add(self._store, keys, self._plan)
         outcome.unknown |= {
             key: f"{why} {self.search.advice(key)}" for key, why in self.search.unknown.items() if key in keys
         }
@@ -170,14 +159,9 @@ class CreateRows:
 
     def _send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
         identifier = self._creation.send(key, before_send)
-        with self._lock:
-            other = self._keys_by_id.setdefault(identifier, key)
-            if other != key:
-                # One of the two responses is another request's.
-                self._doubted.append(other)
-        if other != key or identifier in (row.known_ids or ()) or identifier in self._existed:
+        if identifier in (row.known_ids or ()):
             raise CustodyOutcomeUnknownError(
-                f"the response names {identifier}, which is something else",
+                f"the response names {identifier}, which existed before",
                 operation=f"create {self._creation.what}",
                 code="outcome-unknown",
             )
@@ -262,8 +246,8 @@ class CreateOnce:
                 self._refuse_changes()
                 self._check_created()
         outcome = self._rows.run([ONE])
-        if self._reused or ONE in outcome.done:
-            return self._reused or outcome.done[ONE]
+        if self._reused or ONE in outcome.created:
+            return self._reused or outcome.created[ONE]
         if ONE in search.unknown:
             # Where there is no record, what may be used whoever asked for it may be used also if this task did.
             with suppress(CustodyError):

@@ -12,13 +12,8 @@ from airflow_custody.client.whitelist.planner import make_plan
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope
-    from airflow_custody.client.verification.trust import RequestState
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.plan import WhitelistPlan
-    from airflow_custody.idempotency.records import Row
-
-#: Prefix of the key of a row to delete; the request's id follows.
-DELETE = "delete:"
 
 
 @dataclass(frozen=True)
@@ -56,33 +51,6 @@ class PlanSettings:
     def pending(self, listing: Listing) -> Sequence[WhitelistEnvelope]:
         """Return the requests of a listing that are pending approval."""
         return listing.pending(self.effective_statuses, self.rejected_statuses)
-
-    def not_deleted(self, listing: Listing, plan: WhitelistPlan, done: Mapping[str, Row]) -> Collection[str]:
-        """
-        Return the ids of the requests that nobody has deleted: those that are pending, in effect, or as they were.
-
-        Of the others whose deletion was begun, a service may list for good, with a word of its own, what was deleted.
-
-        :param listing: the listing of the service.
-        :param plan: the plan of it.
-        :param done: the rows of earlier tries.
-        """
-        states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
-        as_before = {
-            row.request_id
-            for row in plan.rows
-            if row.operation
-            and (recorded := done.get(f"{DELETE}{row.request_id}"))
-            and recorded.detail == row.operation
-        }
-        return as_before | {each for each, state in states.items() if state in ("pending", "effective")}
-
-    def is_settled_otherwise(self, envelope: WhitelistEnvelope, listing: Listing) -> bool:
-        """Tell whether a request is neither pending nor in effect."""
-        return self._state_of(envelope, listing) in ("rejected", "unknown")
-
-    def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> RequestState:
-        return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
     def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
         """Compare a file with what the service lists."""

@@ -120,6 +120,15 @@ def lookup_intervals() -> Iterator[float]:
         interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
 
 
+def seconds_under_way(timeout: float, lookup_wait: float) -> float:
+    """
+    Return the seconds for which a request may be on its way, or not be listed yet.
+
+    Its row was recorded at most one fence before the last look at that record, and leaves at most one fence later.
+    """
+    return 2 * FENCE + timeout + lookup_wait
+
+
 class Search:
     """
     The search for rows whose outcome is unknown, of this try and of earlier ones.
@@ -144,9 +153,7 @@ class Search:
         self._creation = creation
         self._log = log
         self._found = found
-        #: Seconds for which a request may be on its way, or not be listed yet: its row was recorded at most one fence
-        #: before the last look at that record, and leaves at most one fence later.
-        self.under_way = 2 * FENCE + creation.timeout + lookup_wait
+        self.under_way = seconds_under_way(creation.timeout, lookup_wait)
         #: Why a person must decide about rows, by their keys.
         self.unknown: dict[str, str] = {}
         #: The error that ended the last search; None: none did.

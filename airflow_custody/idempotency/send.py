@@ -12,7 +12,6 @@ from functools import partial
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
-    CustodyConfigurationError,
     CustodyConnectionError,
     CustodyError,
     CustodyOutcomeUnknownError,
@@ -35,8 +34,6 @@ _MAX_REFUSALS = 3
 # How often a row is sent again that was refused for now.
 _MAX_PAUSES = 20
 _SECONDS_BETWEEN_LOGS = 5.0
-# Errors that, without a status, are raised before anything was sent.
-_BEFORE_SENDING = (CustodyAuthenticationError, CustodyConfigurationError, CustodyRequestError)
 
 Send = Callable[[str, Row, Callable[[], None]], Row]
 
@@ -218,12 +215,12 @@ class Sender:
                 outcome = self._send_row(key, row, before_send)
             except CustodyError as error:
                 self.errors[key] = error
-                may_have_left = may_have_left and not _is_unsent(error)
+                may_have_left = may_have_left and not error.nothing_sent
                 if error.operation is None and not error.nothing_sent:
                     # It is not about the request.
                     raise
                 if not isinstance(error, CustodyRateLimitError) or not error.from_service:
-                    return self._after_failure(row, error)
+                    return self._after_failure(row, error, may_have_left=may_have_left)
                 seconds = 1.0 if error.retry_after is None else error.retry_after
                 if seconds > MAX_RETRY_AFTER:
                     self.stop(error)
@@ -238,9 +235,9 @@ class Sender:
         self.stop(self.errors[key])
         return row.become("void")
 
-    def _after_failure(self, row: Row, error: CustodyError) -> Row:
+    def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
         """Return a row that failed: nothing was sent, the service refused it, or nobody knows."""
-        if _is_unsent(error):
+        if not may_have_left:
             if isinstance(error, CustodyRequestError):
                 return row.become("refused", sanitize(error.reason, 300))
             self.stop(error)
@@ -262,10 +259,3 @@ class Sender:
         if error.retry_after:
             self._not_before = time.monotonic() + min(error.retry_after, MAX_RETRY_AFTER)
         return row
-
-
-def _is_unsent(error: BaseException) -> bool:
-    """Tell whether an error was raised before anything was sent."""
-    return isinstance(error, CustodyError) and (
-        error.nothing_sent or (error.status is None and isinstance(error, _BEFORE_SENDING))
-    )

@@ -123,8 +123,9 @@ class WhitelistCreation:
         self._requests = requests
         self._trust = trust or TrustChecker(client)
         self._before = None if listed is None else RequestsByDestination(listed, self._known)
-        #: The ids of all that was listed.
-        self.existed = frozenset(each.id for each in listed or ())
+        self._existed = frozenset(each.id for each in listed or ())
+        #: The ids of the requests that a row's request replaces, by the row's key.
+        self.replaced: Mapping[str, list[str]] = {}
         self.timeout = client.settings.timeout
         self._filtered: list[WhitelistEnvelope] = []
         #: What is asked for, in the spelling of the request that is used in place of a new one; None: there is none.
@@ -198,15 +199,16 @@ class WhitelistCreation:
         """Return planned rows as they are before they are sent: what others have asked for meanwhile is not sent."""
         rows = {}
         for key, found in self.find(keys, thorough=False).items():
-            new = [each for each in found.candidates if each.id not in self.existed]
+            new = [each for each in found.candidates if each.id not in self._existed]
+            known = [each.id for each in self._before.candidates(self._requests[key])] if self._before else []
+            known = sorted({*known, *(each.id for each in found.candidates)})
+            row = Row(state="sent", known_ids=known, replaces=self.replaced.get(key, []))
             if same := [each for each in new if not each.differs and not each.unclear]:
-                rows[key] = Row(state="found", detail=same[0].id)
+                row = row.become("found", same[0].id)
             elif new:
                 why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
-                rows[key] = Row(state="refused", detail=why)
-            else:
-                known = [each.id for each in self._before.candidates(self._requests[key])] if self._before else []
-                rows[key] = Row(state="sent", known_ids=sorted({*known, *(each.id for each in found.candidates)}))
+                row = row.become("refused", why)
+            rows[key] = row
         return rows
 
     def existing(self, if_exists: IfExists) -> tuple[str, str] | None:

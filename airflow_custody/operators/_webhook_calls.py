@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
 from airflow_custody._base import NOT_GIVEN
-from airflow_custody.assets import webhook_calls_asset
+from airflow_custody._call_cursors import from_stored, to_stored
+from airflow_custody.assets import last_event, webhook_calls_asset
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -16,10 +19,16 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.webhooks.calls import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
+#: The key in the asset's state store.
+STORE_KEY = "custody_read_webhook_calls"
+# Without a state store an event is the only place for a cursor. Airflow's clean-up deletes old events, and the newest
+# call that an old one knows may not be listed any more.
+_MAX_EVENT_AGE = timedelta(days=1)
 #: Maximum number of webhooks that are not enabled in the log.
 _MAX_REPORTED = 20
 
@@ -126,7 +135,6 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         from airflow_custody.client.webhooks.call_events import CallFilter, to_event
         from airflow_custody.client.webhooks.calls import BEGINNING
         from airflow_custody.metrics import calls_read
-        from airflow_custody.operators._call_place import CallPlace
 
         start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
         filters = self._filters()
@@ -138,7 +146,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
                 code="parameter-wrong",
             )
-        place = CallPlace(context, asset, filters, self.log)
+        place = _CallPlace(context, asset, filters, self.log)
         client = hook.get_conn()
         new = client.read_webhook_calls(place.cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
         gap = "; ".join(filter(None, [place.gap, new.gap]))
@@ -208,7 +216,6 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     def _filters(self) -> dict[str, list[str]]:
         """Return the filters that were given, as plain JSON that is the same for the same filters."""
         from airflow_custody.client.arguments import check_names, describe
-        from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.text import is_uuid
 
         given = {
@@ -225,6 +232,93 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         return {name: sorted(set(values)) for name, values in given.items() if values is not None}
 
 
+class _CallPlace:
+    """
+    The place in the journal up to which an asset's events tell of its calls.
+
+    :param context: the task's context.
+    :param asset: the asset, an inlet and outlet of the task.
+    :param filters: which calls the task selects, as plain JSON.
+    :param log: the task's log.
+    :ivar cursor: the cursor; None: this is the first time.
+    :ivar gap: in words, why calls may be lost by going on from here; empty: none are.
+    :ivar is_old: whether the cursor needs a new event where there is no store to keep it.
+    :raises CustodyError: if the cursor cannot be had: going on from now would lose calls.
+    """
+
+    def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
+        stores = context.get("asset_state_store")
+        self._store: Any = None if stores is None else stores[asset]
+        self._log = log
+        task = [context["ti"].dag_id, context["ti"].task_id]
+        self._facts: dict[str, Any] = {"filters": filters, "task": task}
+        event, buried = None, None
+        try:
+            event = last_event(context["inlet_events"], asset, ("cursor", "filters"))
+        except CustodyConfigurationError as error:
+            # The state store may have one.
+            buried = error
+        cursor, facts = self._load(required=event is None)
+        if cursor is None and buried is not None:
+            raise buried
+        # One that was stored since the event was emitted names it.
+        if event is not None and (facts.get("event"), facts.get("filters")) != (event.id, filters):
+            cursor, facts = from_stored(event.extra)
+        self._facts["event"] = None if event is None else event.id
+        self.cursor: CallCursor | None = cursor
+        self.is_old = event is not None and datetime.now(timezone.utc) - event.timestamp >= _MAX_EVENT_AGE
+        self.gap = ""
+        if cursor is None:
+            return
+        if facts.get("task") != task:
+            log.warning(
+                "The last event of the asset %r was emitted by task %s, and this task goes on from there. If both run, "
+                "each reads only what the other has not: give one of them an asset of its own (asset=...).",
+                asset.uri,
+                facts.get("task"),
+            )
+            if facts.get("filters") != filters:
+                self.gap = (
+                    f"task {facts.get('task')} reads calls for the same asset with other filters, and what those left "
+                    "out is not read again"
+                )
+        elif facts.get("filters") != filters:
+            log.warning("The filters were changed. Calls that the old ones left out before are not read again.")
+
+    def keep(self, cursor: CallCursor) -> bool:
+        """
+        Keep a cursor in the asset's state store (Airflow 3.3): one that knows no call whose event is not stored yet.
+
+        :return: whether it is kept; if not, the next reading begins at the last event's cursor.
+        """
+        if self._store is None:
+            return False
+        try:
+            self._store.set(STORE_KEY, to_stored(cursor, **self._facts))
+        except Exception as error:
+            self._log.warning("The asset's state store keeps nothing (%s).", type(error).__name__)
+            return False
+        return True
+
+    def event_extra(self, data: Mapping[str, Any], cursor: CallCursor) -> dict[str, Any]:
+        """Return the extra of an event: its data, and what the next reading needs."""
+        return to_stored(cursor, **data, filters=self._facts["filters"], task=self._facts["task"])
+
+    def _load(self, *, required: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
+        try:
+            return from_stored(None if self._store is None else self._store.get(STORE_KEY))
+        except Exception as error:
+            if required:
+                raise CustodyError(
+                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so where to go on "
+                    "is not known; nothing was sent",
+                    code="record-unreadable",
+                    retryable=not isinstance(error, CustodyError),
+                ) from error
+            self._log.warning("The asset's state store cannot be read (%r): its last event will do.", error)
+            return None, {}
+
+
 def _with(asset: Asset, given: Any) -> list[Any]:
     listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
     return listed if asset in listed else [*listed, asset]
@@ -232,7 +326,6 @@ def _with(asset: Asset, given: Any) -> list[Any]:
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> str:
     from airflow_custody.client.arguments import check_text, describe
-    from airflow_custody.client.errors import CustodyRequestError
 
     text = check_text(name, value)
     if text not in choices:

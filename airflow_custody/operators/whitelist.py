@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
@@ -161,11 +161,13 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
+        from airflow_custody.client import WhitelistRequest
         from airflow_custody.client.arguments import check_names
         from airflow_custody.idempotency.create import ONE
         from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
 
-        request = self._request()
+        names = {name: self.field_names.get(name, name) for name in WhitelistRequest.model_fields}
+        request = WhitelistRequest(**{name: getattr(self, field) for name, field in names.items()})
         if self.check_address:
             _check_address(request)
         lists = ("effective_statuses", "rejected_statuses")
@@ -186,25 +188,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         context["ti"].xcom_push(key="request", value={"id": request_id, **fields})
         context["ti"].xcom_push(key="created", value=creation.reused is None)
         return request_id
-
-    def _request(self) -> WhitelistRequest:
-        from airflow_custody.client import WhitelistRequest
-
-        return WhitelistRequest(
-            label=self.address_label,
-            address=self.address,
-            blockchain=self.blockchain,
-            currency=self.currency,
-            linked_internal_address_ids=cast("list[str] | None", self.linked_internal_address_ids),
-            linked_wallet_ids=cast("list[str] | None", self.linked_wallet_ids),
-            network=self.network,
-            memo=self.memo,
-            address_type=self.address_type,
-            contract_type=self.contract_type,
-            customer_id=self.customer_id,
-            exchange_account_id=self.exchange_account_id,
-            visibility_group_id=self.visibility_group_id,
-        )
 
 
 class CustodyDeleteWhitelistRequestOperator(CustodyOperator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ from airflow_custody.plugin.links import REQUEST_LINKS
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.plan import State, WhitelistPlan
-    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
+    from airflow_custody.idempotency.apply_plan import ApplyPlan
+    from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
 _NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
@@ -277,23 +279,26 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
         from airflow_custody.client.whitelist.plan_report import plan_to_text
-        from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
+        from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
         from airflow_custody.metrics import create_counted
 
-        plan_hash = check_hash(self.plan_hash)
-        apply = self._apply = ApplyPlan(
+        plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
+        settings, file = self._settings(), self._read_file(context)
+        requests = {row_key(row.request): row.request for row in file.rows}
+        self._apply = ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
-            self._settings(),
-            comment=check_text("comment", self.comment),
+            settings,
+            file,
+            plan_hash,
+            comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=partial(create_counted, self.custody_conn_id),
         )
-        file = self._read_file(context)
         try:
-            applied = apply.run(file, plan_hash)
+            outcome = self._apply.run()
         except PlanChangedError as error:
             self.log.info("%s", plan_to_text(error.plan))
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
@@ -302,16 +307,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
                 "'only', 'ignore', 'dry_run_chains', 'accept_fields', the status words). If they have them, the file "
                 "or the service has changed: start a new run, which plans again and has the new plan approved."
             )
-            self._push_applied(context, plan_hash, error.applied)
+            self._push_outcome(context, requests, error.outcome)
             raise
         finally:
             self._apply = None
-        result = self._push_applied(context, plan_hash, applied)
-        if failure := _failure(
-            applied, file, _counts_text(result["counts"]), can_go_on=context.get("task_state_store") is not None
-        ):
+        result = self._push_outcome(context, requests, outcome)
+        done = _counts_text(result["counts"])
+        if failure := _failure(outcome, file, done, can_go_on=context.get("task_state_store") is not None):
             raise failure
-        self.log.info("Applied: %s.", _counts_text(result["counts"]))
+        self.log.info("Applied: %s.", done)
         if result["counts"]["created"] or result["counts"]["deleted"]:
             self._emit(context, "applied", result)
         return result
@@ -321,28 +325,23 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         if self._apply is not None:
             self._apply.stop()
 
-    def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
+    def _push_outcome(
+        self, context: Context, requests: Mapping[str, WhitelistRequest], outcome: Outcome
+    ) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
-        outcome, deletions = applied.outcome, applied.deletions
+        states = ("created", "deleted", "found", "refused", "unknown", "left")
+        self._linked_ids = tuple(outcome.created.values())
         result = {
-            "plan_hash": plan_hash,
-            "counts": {
-                "created": len(outcome.done),
-                "deleted": len(deletions.done),
-                "found": len(outcome.found),
-                "refused": len(outcome.refused) + len(deletions.refused),
-                "unknown": len(outcome.unknown) + len(deletions.unknown),
-                "left": len(outcome.left) + len(deletions.left),
-            },
-            "request_ids": list(outcome.done.values()),
+            "plan_hash": self.plan_hash,
+            "counts": {state: len(getattr(outcome, state)) for state in states},
+            "request_ids": list(self._linked_ids),
         }
         # The requests, so that the signing task can compare them with what the service shows.
-        requests = [
-            {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
-            for key, request_id in outcome.done.items()
+        created = [
+            {"id": request_id, **requests[key].model_dump(exclude_none=True)}
+            for key, request_id in outcome.created.items()
         ]
-        self._linked_ids = tuple(outcome.done.values())
-        context["ti"].xcom_push(key="requests", value=requests)
+        context["ti"].xcom_push(key="requests", value=created)
         self._push(context, result)
         return result
 
@@ -381,54 +380,54 @@ def _counts_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to do"
 
 
-def _failure(applied: Applied, file: WhitelistFile, counts: str, *, can_go_on: bool) -> CustodyError | None:
+def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: bool) -> CustodyError | None:
     """
     Return the error that the task ends with; None if all was done.
 
-    :param applied: the outcome of the plan.
+    :param outcome: the outcome of the plan.
     :param file: the file.
     :param counts: the outcome in numbers.
     :param can_go_on: whether a later try finds a record of this one.
     """
     from airflow_custody.client.errors import CustodyConflictError, CustodyOutcomeUnknownError, CustodyRequestError
     from airflow_custody.client.text import sanitize
-    from airflow_custody.idempotency.apply_plan import MARKED, row_key
+    from airflow_custody.idempotency.apply_plan import DELETE, MARKED, row_key
 
-    outcome, deletions = applied.outcome, applied.deletions
-    stopped = outcome.stopped or deletions.stopped
-    is_left = bool(outcome.left or deletions.left)
+    stopped, is_left = outcome.stopped, bool(outcome.left)
     places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
-    lines = [
-        *(f"{places[key]}: unknown: {why}" for key, why in outcome.unknown.items()),
-        *(f"{places[key]}: refused: {why}" for key, why in outcome.refused.items()),
-        *(f"request {each}: not deleted: {why}" for each, why in deletions.refused.items()),
-        *(f"request {each}: unknown: {why}" for each, why in deletions.unknown.items()),
-    ]
+    places |= {
+        key: f"request {key.removeprefix(DELETE)}" for key in (*outcome.unknown, *outcome.refused) if key not in places
+    }
+    lines = [f"{places[key]}: unknown: {why}" for key, why in outcome.unknown.items()]
+    for key, why in outcome.refused.items():
+        lines.append(f"{places[key]}: {'not deleted' if key.startswith(DELETE) else 'refused'}: {why}")
+    # A deletion may be sent once more.
+    is_create_unknown = any(not key.startswith(DELETE) for key in outcome.unknown)
     if not lines and not is_left and stopped is None:
         return None
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
     # Without a record, a later try would find that the plan has changed.
-    can_go_on = can_go_on or not (outcome.done or outcome.unknown or deletions.done)
+    can_go_on = can_go_on or not (outcome.created or is_create_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
     advice = [stopped.advice if stopped else None]
-    if outcome.unknown:
+    if is_create_unknown:
         advice.append("Nothing of what is unknown is sent again by itself.")
     if not can_go_on:
         advice.append("Start a new run: this Airflow keeps no record for a later try.")
-    elif outcome.unknown and not retryable:
+    elif is_create_unknown and not retryable:
         advice.append("Then clear this task.")
     elif stopped is None and not retryable:
         advice.append(
             "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
             "mend the rows in the file, and start a new run."
         )
-    if deletions.refused:
+    if any(key.startswith(DELETE) for key in outcome.refused):
         advice.append(f"{MARKED}.")
-    is_unknown = outcome.unknown or (deletions.unknown and stopped is None and not is_left)
+    is_unknown = is_create_unknown or (outcome.unknown and stopped is None and not is_left)
     reason = f": {stopped.reason}" if stopped else ""
     error_type: type[CustodyError] = CustodyConflictError if stopped is None else type(stopped)
-    if outcome.unknown and not retryable:
+    if is_create_unknown and not retryable:
         error_type = CustodyOutcomeUnknownError
     elif stopped is None and not is_left:
         error_type = CustodyRequestError

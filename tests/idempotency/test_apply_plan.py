@@ -157,11 +157,13 @@ def test_a_row_that_is_refused_stops_nothing_else(sandbox: Sandbox, task: ApplyT
 
 
 @pytest.mark.parametrize("offset", [1, 11, -1], ids=["the next row", "the last row", "something else"])
-def test_a_response_with_an_id_of_something_else_is_mended(sandbox: Sandbox, task: ApplyTask, offset: int) -> None:
+def test_a_response_with_an_id_of_something_else_is_no_success(sandbox: Sandbox, task: ApplyTask, offset: int) -> None:
     late = somebody_creates(sandbox, label="Another", address=address(77))
     body = {"result": {"id": str(int(late) + 1 + offset)}}
     sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
-    assert task.attempt(max_parallel=1)["counts"]["created"] == 12
+    error = task.fails(max_parallel=1)
+    assert "11 created, 1 unknown" in str(error)
+    assert "shows something else there (address, label)" in str(error)
     check_exactly(sandbox, [0, *ROWS, 77], task.requests)
 
 

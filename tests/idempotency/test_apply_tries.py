@@ -358,11 +358,3 @@ def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, sto
     assert stored.ti.pushed["request_ids"] == others
     (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]
     assert again != number
-
-
-def test_what_was_created_and_rejected_since_is_named(sandbox: Sandbox, stored: ApplyTask, task_log: TaskLog) -> None:
-    number = stored.attempt()["request_ids"][0]
-    sandbox.control.set_whitelist_status(number, "rejected")
-    stored.clear()
-    stored.attempt()
-    assert f"Request {number}, which this task has created, has the status rejected now" in task_log.text

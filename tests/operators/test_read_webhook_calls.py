@@ -13,7 +13,7 @@ from webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyError
 from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
-from airflow_custody.operators._call_place import STORE_KEY
+from airflow_custody.operators._webhook_calls import STORE_KEY
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
