@@ -89,6 +89,7 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
         comment="benchmark",
         max_parallel=max_parallel,
         lookup_wait=2.0,
+        report=lambda *_: None,
     ).run()
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
@@ -16,7 +16,7 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyResponseError,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, service_name, status_word
@@ -29,7 +29,7 @@ from airflow_custody.client.whitelist.plan import (
     create_operation,
     hash_operations,
 )
-from airflow_custody.idempotency.create import CreateRows, Outcome, Report, ignore_report
+from airflow_custody.idempotency.create import CreateRows, Outcome, Report
 from airflow_custody.idempotency.plan_settings import PlanSettings
 from airflow_custody.idempotency.records import Row, digest
 from airflow_custody.idempotency.search import Search, lookup_intervals, seconds_under_way
@@ -85,6 +85,7 @@ class PlanChangedError(CustodyConflictError):
         self.outcome = outcome
 
 
+@dataclass(eq=False, repr=False)
 class ApplyPlan:
     """
     Carries out a plan.
@@ -96,37 +97,27 @@ class ApplyPlan:
     :param file: the file.
     :param plan_hash: the hash of the plan that was approved.
     :param comment: why requests are deleted, for the service's history.
-    :param max_parallel: maximum number of requests at once. Default 4.
-    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
-    :param report: called with what is created, what became of it, and how many. Default: nobody is told.
+    :param max_parallel: maximum number of requests at once.
+    :param lookup_wait: seconds that the service may take to show what it created.
+    :param report: called with what is created, what became of it, and how many.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        client: CustodyClient,
-        log: logging.Logger,
-        settings: PlanSettings,
-        file: WhitelistFile,
-        plan_hash: str,
-        *,
-        comment: str,
-        max_parallel: int = 4,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
-        report: Report = ignore_report,
-    ) -> None:
-        self._client = client
-        self._log = log
-        self._settings = settings
-        self._file = file
-        self._plan_hash = plan_hash
-        self._comment = comment
-        self._max_parallel = max_parallel
-        self._lookup_wait = lookup_wait
-        self._report = report
-        self._store = Store(context)
-        self._trust = TrustChecker(client, settings.effective_statuses, settings.rejected_statuses)
-        self._requests = {row_key(row.request): row.request for row in file.rows}
+    context: Context
+    client: CustodyClient
+    log: logging.Logger
+    settings: PlanSettings
+    file: WhitelistFile
+    plan_hash: str
+    _: KW_ONLY
+    comment: str
+    max_parallel: int
+    lookup_wait: float
+    report: Report
+
+    def __post_init__(self) -> None:
+        self._store = Store(self.context)
+        self._trust = TrustChecker(self.client, self.settings.effective_statuses, self.settings.rejected_statuses)
+        self._requests = {row_key(row.request): row.request for row in self.file.rows}
         # What is deleted, and the request that is kept beside it, as they were planned, by the deletion's key.
         self._deletions: dict[str, list[PlanRow]] = {}
         self._senders: list[Sender] = []
@@ -140,34 +131,34 @@ class ApplyPlan:
         :raises PlanChangedError: if what is to be done has changed.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
-        store, requests, plan_hash = self._store, self._requests, self._plan_hash
-        service = service_name(self._client)
+        store, requests, plan_hash = self._store, self._requests, self.plan_hash
+        service = service_name(self.client)
         is_forgotten = store.read()
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
         ]
         if is_forgotten or others:
-            seconds = seconds_under_way(self._client.settings.timeout, self._lookup_wait)
+            seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
             what = "under another plan" if others else "before: this Airflow has no record of it"
-            self._log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
+            self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
             time.sleep(seconds)
-        searched_at, listing = time.monotonic(), self._settings.fetch(self._client)
-        creation = WhitelistCreation(self._client, requests, self._trust, listing.envelopes)
+        searched_at, listing = time.monotonic(), self.settings.fetch(self.client)
+        creation = WhitelistCreation(self.client, requests, self._trust, listing.envelopes)
         creator = CreateRows(
             store,
             creation,
-            self._log,
+            self.log,
             look_up=creation.look_up,
             plan=plan_hash,
-            max_parallel=self._max_parallel,
-            lookup_wait=self._lookup_wait,
-            report=self._report,
+            max_parallel=self.max_parallel,
+            lookup_wait=self.lookup_wait,
+            report=self.report,
         )
         self._add_sender(creator.sender)
         self._settle(creator.search, creation, listing, others)
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
-            self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
+            self.log.info("An earlier try has done %d rows of this plan: going on.", len(done))
         plan = self._plan_rest(listing, done, service)
         planned = {_key_of(row): row for row in plan.rows if row.action}
         new = {key: row for key, row in planned.items() if _is_to_do(row, done.get(key))}
@@ -176,7 +167,7 @@ class ApplyPlan:
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             raise PlanChangedError(plan, Outcome(created, deleted))
-        earlier = self._earlier_deletions(planned, done)
+        earlier = self._earlier_deletions(deleted, done, planned)
         creation.replaced = {
             key: [*row.others] for key, row in planned.items() if row.action == "create" and row.others
         }
@@ -184,8 +175,8 @@ class ApplyPlan:
         for key in outcome.refused.keys() & creation.replaced.keys():
             ids = ", ".join(creation.replaced[key])
             outcome.refused[key] = _NOT_REPLACED.format(why=outcome.refused[key], ids=ids)
-        self._check_created(outcome, done)
-        self._report(creation.what, "unknown", len(outcome.unknown))
+        self._check_created(outcome)
+        self.report(creation.what, "unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, plan)
         by_id = {row.request_id: row for row in plan.rows}
         self._deletions = {
@@ -195,8 +186,8 @@ class ApplyPlan:
         outcome.deleted |= earlier.deleted
         outcome.unknown |= earlier.unknown
         outcome.stopped = outcome.stopped or earlier.stopped
-        if advice := advice_on_differences(plan, replace=self._settings.replace):
-            self._log.warning("%s", advice)
+        if advice := advice_on_differences(plan, replace=self.settings.replace):
+            self.log.warning("%s", advice)
         return outcome
 
     def stop(self) -> None:
@@ -225,7 +216,7 @@ class ApplyPlan:
         known = [key for key in others if key in requests and not search.follow_override(key)]
         search.judge(creation.found_in(listing.envelopes, known), late=True)
         if search.unknown:
-            self._report(creation.what, "unknown", len(search.unknown))
+            self.report(creation.what, "unknown", len(search.unknown))
             lines = "; ".join(
                 f"{creation.which(key)}: {why} {search.advice(key)}" for key, why in search.unknown.items()
             )
@@ -234,11 +225,11 @@ class ApplyPlan:
                 f"nothing was sent: {lines}",
                 code="outcome-unknown",
             )
-        own = [key for key in store.open_rows(self._plan_hash) if key in requests]
+        own = [key for key in store.open_rows(self.plan_hash) if key in requests]
         search.judge(creation.found_in(listing.envelopes, own), late=False)
         # More becomes known by searching thoroughly.
         search.unknown.clear()
-        for key in store.open_rows(self._plan_hash):
+        for key in store.open_rows(self.plan_hash):
             if key in requests:
                 search.follow_override(key)
 
@@ -254,74 +245,67 @@ class ApplyPlan:
             if row.state == "created" or (row.state == "found" and row.detail not in unverified)
         }
         # Also of the rows that are done, as what they replace is theirs.
-        plan = self._settings.plan(self._file, listing.without(settled.values()), service)
+        plan = self.settings.plan(self.file, listing.without(settled.values()), service)
         rows = [row for row in plan.rows if not (row.where and row.request and row_key(row.request) in settled)]
         return replace(plan, rows=rows)
 
-    def _earlier_deletions(self, planned: Mapping[str, PlanRow], done: Mapping[str, Row]) -> Outcome:
+    def _earlier_deletions(
+        self, deleted: Mapping[str, str], done: Mapping[str, Row], planned: Collection[str]
+    ) -> Outcome:
         """
-        Return the outcome of the deletions that an earlier try began, those aside that are sent once more.
+        Return the outcome of the deletions that earlier tries have carried out, as far as could be seen.
 
-        :param planned: what the plan of now does, by key.
+        :param planned: the keys of what the plan of now does.
         """
         outcome = Outcome()
-        for key, row in done.items():
-            if row.state == "deleted" and key in planned:
+        for key, operation in deleted.items():
+            if key in planned:
+                why = "the service lists what was deleted"
                 outcome.unknown[key] = _STILL_LISTED
-                outcome.stopped = CustodyConflictError(
-                    "the service lists what was deleted", code="outcome-unknown", retryable=True
-                )
-            elif row.state == "deleted":
-                outcome.deleted[key] = row.detail
-            elif row.state == "sent" and key.startswith(DELETE) and key not in planned:
-                try:
-                    if status_if_exists(self._client, key.removeprefix(DELETE)) is None:
-                        outcome.deleted[key] = row.detail
-                    else:
-                        outcome.unknown[key] = _UNCLEAR
-                except CustodyError as error:
-                    outcome.unknown[key] = f"{_UNCLEAR} ({error.reason})"
-                    outcome.stopped = outcome.stopped or (error if error.transient else None)
+                outcome.stopped = CustodyConflictError(why, code="outcome-unknown", retryable=True)
+                continue
+            try:
+                if done[key].state == "deleted" or status_if_exists(self.client, key.removeprefix(DELETE)) is None:
+                    outcome.deleted[key] = operation
+                else:
+                    outcome.unknown[key] = _UNCLEAR
+            except CustodyError as error:
+                outcome.unknown[key] = f"{_UNCLEAR} ({error.reason})"
+                outcome.stopped = outcome.stopped or (error if error.transient else None)
         return outcome
 
     def _add_earlier_plans(self, outcome: Outcome, plan: WhitelistPlan) -> None:
         """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
         pending = {row.request_id: row_key(row.request) for row in plan.rows if row.state == "pending" and row.request}
         for key, (batch, row) in self._store.rows.items():
-            is_earlier = row.state == "created" and batch.plan != self._plan_hash
+            is_earlier = row.state == "created" and batch.plan != self.plan_hash
             if is_earlier and pending.get(row.detail) == key:
-                self._log.info("Request %s was created by this task under an earlier plan.", row.detail)
+                self.log.info("Request %s was created by this task under an earlier plan.", row.detail)
                 outcome.created.setdefault(key, row.detail)
 
     # --- what was created ----------------------------------------------------------------------------------
 
-    def _check_created(self, outcome: Outcome, done: Mapping[str, Row]) -> None:
+    def _check_created(self, outcome: Outcome) -> None:
         """
         Check that the service lists what was created, and under each id what its row asks for.
 
         What is not so is unknown. It stays recorded as created: it must not be a reason to send a row again.
         """
         listed, missing = self._fetch([*outcome.created.values()])
-        # Where nothing is listed, that one is not proves nothing.
-        gone = {outcome.created[key] for key in outcome.created.keys() & done.keys()}.intersection(
-            missing if listed else ()
-        )
-        if listed and (late := [each for each in missing if each not in gone]):
-            outcome.stopped = outcome.stopped or CustodyConflictError(
-                f"the service does not list what it said that it created: {_names(late)}",
-                code="outcome-unknown",
-                retryable=True,
-            )
         for key, request_id in list(outcome.created.items()):
             why = ""
-            if request_id in gone:
-                why = (
-                    f"request {request_id}, which this task has created, is not listed any more: if it was removed, "
-                    "start a new run, which asks for it again"
-                )
-            elif request_id in listed:
+            if request_id in listed:
                 why = self._difference(self._requests[key], listed[request_id])
                 why = why and f"the service named {request_id} as its id, and {why}"
+            # Where nothing is listed, that one is not proves nothing.
+            elif listed and request_id in missing:
+                why = (
+                    f"request {request_id}, which this task has created, is not listed, or not any more: if it is "
+                    "late, clear this task later; if it was removed, start a new run, which asks for it again"
+                )
+                outcome.stopped = outcome.stopped or CustodyConflictError(
+                    "the service does not list what it said that it created", code="outcome-unknown", retryable=True
+                )
             if why:
                 outcome.unknown[key] = why
                 del outcome.created[key]
@@ -333,12 +317,12 @@ class ApplyPlan:
         try:
             fields = differing_fields(request, envelope)
         except CustodyResponseError as error:
-            self._log.warning("%s", error)
+            self.log.warning("%s", error)
             return ""
         if not _DESTINATION.isdisjoint(fields):
             return f"shows something else there ({', '.join(fields)}): look at the service, and start a new run"
         if fields:
-            self._log.warning("Request %s is not quite what was asked for: %s.", envelope.id, ", ".join(fields))
+            self.log.warning("Request %s is not quite what was asked for: %s.", envelope.id, ", ".join(fields))
         return ""
 
     def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str]]:
@@ -348,21 +332,21 @@ class ApplyPlan:
         :return: the listed requests by id, and the ids that are not listed; none if the listing cannot be read.
         """
         listed: dict[str, WhitelistEnvelope] = {}
-        missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()
+        missing, deadline, intervals = list(ids), time.monotonic() + self.lookup_wait, lookup_intervals()
         while missing:
             try:
                 for start in range(0, len(missing), MAX_PAGE_SIZE):
                     batch = missing[start : start + MAX_PAGE_SIZE]
-                    listed |= {each.id: each for each in self._client.find_whitelist_requests(ids=batch)}
+                    listed |= {each.id: each for each in self.client.find_whitelist_requests(ids=batch)}
             except CustodyError as error:
-                self._log.warning("Whether the service lists what was created cannot be seen: %s", error)
+                self.log.warning("Whether the service lists what was created cannot be seen: %s", error)
                 return listed, []
             missing = [each for each in missing if each not in listed]
             if not missing or time.monotonic() >= deadline:
                 break
             time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
         if missing:
-            self._log.warning("The service does not list yet: %s.", _names(missing))
+            self.log.warning("The service does not list yet: %s.", _names(missing))
         return listed, missing
 
     # --- deletions -----------------------------------------------------------------------------------------
@@ -372,23 +356,23 @@ class ApplyPlan:
         keys = [*self._deletions]
         # What is to be deleted may be what a row that was not created should stand in for.
         if keys and (outcome.stopped or outcome.refused or outcome.unknown or outcome.left):
-            self._log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(keys))
+            self.log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(keys))
             outcome.left += keys
             return
         sender = self._add_sender(
             Sender(
                 self._store,
-                self._log,
+                self.log,
                 look_up=lambda keys: {key: Row(state="sent", detail=self._deletions[key][0].operation) for key in keys},
-                send=self._delete_one,
-                plan=self._plan_hash,
-                max_parallel=self._max_parallel,
+                send_row=self._delete_one,
+                plan=self.plan_hash,
+                max_parallel=self.max_parallel,
                 sent=lambda: None,
                 done=self._log_deletion,
             )
         )
         sender.send(keys)
-        outcome.add(self._store, keys, self._plan_hash)
+        outcome.add(self._store, keys, self.plan_hash)
         outcome.unknown |= {key: sender.errors[key].reason for key in keys if key in outcome.unknown}
         outcome.stopped = outcome.stopped or sender.stopped
 
@@ -396,24 +380,24 @@ class ApplyPlan:
         """Delete a request if it, and what is kept beside it, are as they were planned."""
         request_id = key.removeprefix(DELETE)
         planned = {each.request_id: (each.status, each.hash) for each in self._deletions[key]}
-        listed = self._client.find_whitelist_requests(ids=[*planned])
+        listed = self.client.find_whitelist_requests(ids=[*planned])
         found = {each.id: (status_word(each.status), each.hash or "") for each in listed}
-        is_gone = request_id not in found and status_if_exists(self._client, request_id) is None
+        is_gone = request_id not in found and status_if_exists(self.client, request_id) is None
         if not is_gone and found != planned:
             return row.become("refused", _CHANGED)
         if not is_gone:
             before_send()
             with suppress(CustodyNotFoundError):
-                self._client.delete_whitelist_request(request_id, self._comment)
+                self.client.delete_whitelist_request(request_id, self.comment)
         return row.become("deleted", row.detail)
 
     def _log_deletion(self, key: str, row: Row) -> None:
         request_id = key.removeprefix(DELETE)
         if row.state == "deleted":
-            self._log.info("Whitelisting request %s is deleted.", request_id)
+            self.log.info("Whitelisting request %s is deleted.", request_id)
         elif row.state != "void":
             why = row.detail if row.state == "refused" else "nobody knows"
-            self._log.warning("Whitelisting request %s was not deleted: %s", request_id, why)
+            self.log.warning("Whitelisting request %s was not deleted: %s", request_id, why)
 
 
 def _key_of(row: PlanRow) -> str:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -36,10 +36,6 @@ Report = Callable[[str, CreateOutcome, int], object]
 #: The key of a single row.
 ONE = "one"
 _MAX_IDS_SHOWN = 10
-
-
-def ignore_report(what: str, outcome: CreateOutcome, number: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass
@@ -76,6 +72,7 @@ class Outcome:
                 getattr(self, row.state)[key] = row.detail
 
 
+@dataclass(eq=False, repr=False)
 class CreateRows:
     """
     Creates what rows ask for, each unless an earlier try of this task instance did.
@@ -90,31 +87,27 @@ class CreateRows:
     :param report: called with what became of creates.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        creation: Creation,
-        log: logging.Logger,
-        *,
-        look_up: Callable[[Sequence[str]], Mapping[str, Row]],
-        plan: str = "",
-        max_parallel: int = 1,
-        lookup_wait: float,
-        report: Report,
-    ) -> None:
-        self._store = store
-        self._creation = creation
-        self._log = log
-        self._plan = plan
-        report = partial(report, creation.what)
-        self.search = Search(store, creation, log, lookup_wait=lookup_wait, found=partial(report, "found"))
+    store: Store
+    creation: Creation
+    log: logging.Logger
+    _: KW_ONLY
+    look_up: Callable[[Sequence[str]], Mapping[str, Row]]
+    plan: str = ""
+    max_parallel: int = 1
+    lookup_wait: float
+    report: Report
+
+    def __post_init__(self) -> None:
+        report = partial(self.report, self.creation.what)
+        found = partial(report, "found")
+        self.search = Search(self.store, self.creation, self.log, self.lookup_wait, found)
         self.sender = Sender(
-            store,
-            log,
-            look_up=look_up,
-            send=self._send,
-            plan=plan,
-            max_parallel=max_parallel,
+            self.store,
+            self.log,
+            look_up=self.look_up,
+            send_row=self._send,
+            plan=self.plan,
+            max_parallel=self.max_parallel,
             sent=lambda: report("sent", 1),
             done=self._log_row,
         )
@@ -127,59 +120,59 @@ class CreateRows:
         :param searched_at: when those that are open were searched for before; None (default): not yet.
         :return: the outcome of each row.
         """
-        earlier = {*self._store.open_rows()}
+        earlier = {*self.store.open_rows()}
         # What the service refused may be accepted by now.
-        todo = [key for key in keys if self._has_state(key, "void", "refused")]
+        todo = [key for key in keys if key not in self.search.unknown and self._state(key) in ("void", "refused")]
         while True:
             self.sender.send(todo)
-            is_earlier = {*self._store.open_rows()} <= earlier
+            is_earlier = {*self.store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
             # What is sent from now on, also rows that were open before, left after that search.
             searched_at = None
-            sent, todo = todo, [key for key in keys if self._has_state(key, "void")]
+            sent, todo = todo, [key for key in keys if key not in self.search.unknown and self._state(key) == "void"]
             # What was sent in vain is sent again as long as something gets through.
             gets_through = not sent or not {*sent} <= {*todo}
             if not todo or self.sender.stopped or self.search.failure or not gets_through:
                 break
         outcome = Outcome()
-        outcome.add(self._store, keys, self._plan)
+        outcome.add(self.store, keys, self.plan)
         outcome.unknown |= {
             key: f"{why} {self.search.advice(key)}" for key, why in self.search.unknown.items() if key in keys
         }
         outcome.stopped = self.sender.stopped or self.search.failure
         return outcome
 
-    def _has_state(self, key: str, *states: State) -> bool:
-        """Tell whether a row has one of these states; one that another plan is done with, or no plan, is ``void``."""
-        if key in self.search.unknown:
-            return False
-        batch, row = self._store.rows.get(key, (None, None))
-        is_void = row is None or batch is None or (batch.plan != self._plan and row.state != "sent")
-        return "void" in states if is_void or row is None else row.state in states
+    def _state(self, key: str) -> State:
+        """Return a row's state: ``void`` also for one that another plan is done with, or no plan."""
+        batch, row = self.store.rows.get(key, (None, None))
+        if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
+            return "void"
+        return row.state
 
     def _send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
-        identifier = self._creation.send(key, before_send)
+        identifier = self.creation.send(key, before_send)
         if identifier in (row.known_ids or ()):
             raise CustodyOutcomeUnknownError(
                 f"the response names {identifier}, which existed before",
-                operation=f"create {self._creation.what}",
+                operation=f"create {self.creation.what}",
                 code="outcome-unknown",
             )
         return row.become("created", identifier)
 
     def _log_row(self, key: str, row: Row) -> None:
-        what, which = self._creation.what, self._creation.which(key)
+        what, which = self.creation.what, self.creation.which(key)
         if row.state == "created":
-            self._log.info("Created %s %s for %s.", what, row.detail, which)
+            self.log.info("Created %s %s for %s.", what, row.detail, which)
         elif row.state == "refused":
-            self._log.warning("Refused: %s: %s", which, row.detail)
+            self.log.warning("Refused: %s: %s", which, row.detail)
         elif row.state == "found":
-            self._log.warning("Not sent: somebody else has asked for %s meanwhile: %s %s.", which, what, row.detail)
+            self.log.warning("Not sent: somebody else has asked for %s meanwhile: %s %s.", which, what, row.detail)
         elif row.state == "sent":
             why = self.sender.errors[key].message.rstrip(".")
-            self._log.warning("The outcome of the %s for %s is unknown: %s.", what, which, why)
+            self.log.warning("The outcome of the %s for %s is unknown: %s.", what, which, why)
 
 
+@dataclass(eq=False, repr=False)
 class CreateOnce:
     """
     Creates something unless an earlier try of this task instance did: a batch of one row.
@@ -192,34 +185,31 @@ class CreateOnce:
     :param look_before_create: whether to record before the first send what exists already. Default True.
     :param existing: called before a send, if something like it was found; returns the id of what is used in place of a
         new one, and its state in words; None: it is sent. Default None: it is sent in any case.
-    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
-    :param report: called with what became of the create. Default: nobody is told.
+    :param lookup_wait: seconds that the service may take to show what it created.
+    :param report: called with what became of the create.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        creation: Creation,
-        log: logging.Logger,
-        *,
-        on_clear: OnClear = "reuse",
-        look_before_create: bool = True,
-        existing: Callable[[], tuple[str, str] | None] | None = None,
-        lookup_wait: float = 30.0,
-        report: Report = ignore_report,
-    ) -> None:
-        self._creation = creation
-        self._log = log
-        self._on_clear = on_clear
-        self._look_before_create = look_before_create
-        self._existing = existing
+    context: Context
+    creation: Creation
+    log: logging.Logger
+    _: KW_ONLY
+    on_clear: OnClear = "reuse"
+    look_before_create: bool = True
+    existing: Callable[[], tuple[str, str] | None] | None = None
+    lookup_wait: float
+    report: Report
+
+    def __post_init__(self) -> None:
         self._reused = ""
-        self._lookup_wait = lookup_wait
-        self._report = partial(report, creation.what)
-        self._store = Store(context)
-        self._content = {name: digest(value) for name, value in creation.content.items()}
+        self._store = Store(self.context)
+        self._content = {name: digest(value) for name, value in self.creation.content.items()}
         self._rows = CreateRows(
-            self._store, creation, log, look_up=self._look_up, lookup_wait=lookup_wait, report=report
+            self._store,
+            self.creation,
+            self.log,
+            look_up=self._look_up,
+            lookup_wait=self.lookup_wait,
+            report=self.report,
         )
 
     def run(self) -> str:
@@ -233,13 +223,13 @@ class CreateOnce:
         """
         store, search = self._store, self._rows.search
         if store.read():
-            self._log.info("An earlier try of this task may have sent, and there is no record of it.")
+            self.log.info("An earlier try of this task may have sent, and there is no record of it.")
             store.add_forgotten(ONE)
         if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
             if search.follow_override(ONE):
                 self._keep(content=self._content)
                 # A person has decided that what there is is not used.
-                self._existing = None
+                self.existing = None
             elif ONE in search.unknown:
                 raise self._unknown(search.unknown[ONE])
             else:
@@ -251,7 +241,7 @@ class CreateOnce:
         if ONE in search.unknown:
             # Where there is no record, what may be used whoever asked for it may be used also if this task did.
             with suppress(CustodyError):
-                if not store.rows[ONE][0].try_number and self._existing and not self._look_up([ONE]):
+                if not store.rows[ONE][0].try_number and self.existing and not self._look_up([ONE]):
                     return self._reused
             raise self._unknown(search.unknown[ONE])
         if search.failure is not None:
@@ -261,7 +251,7 @@ class CreateOnce:
             error.retryable = True
             error.advice = (
                 f"It was not carried out: {search.under_way:g} s later the service shows no such "
-                f"{self._creation.what}. Trying again is safe."
+                f"{self.creation.what}. Trying again is safe."
             )
         raise error
 
@@ -272,81 +262,78 @@ class CreateOnce:
         """Decide whether what an earlier try created is used: another is created if its row becomes ``void``."""
         row = self._store.rows[ONE][1]
         if row.state != "created":
-            self._log.info("%s", self._history())
+            self.log.info("%s", self._history())
             return
-        what = f"{self._creation.what} {row.detail}"
+        what = f"{self.creation.what} {row.detail}"
         if row.max_tries == self._store.max_tries:
-            self._log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
-        elif self._on_clear == "create":
-            self._log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
+            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
+        elif self.on_clear == "create":
+            self.log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
             self._keep(state="void", detail="")
         elif self._may_exist(row.detail):
-            self._log.info(
+            self.log.info(
                 "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
                 "on_clear='create'.",
                 what,
             )
         else:
-            self._log.warning("This task created %s, which no longer exists: creating another.", what)
+            self.log.warning("This task created %s, which no longer exists: creating another.", what)
             self._keep(state="void", detail="")
 
     def _may_exist(self, identifier: str) -> bool:
         """Tell whether what was created may still exist; the service has some time to show it."""
-        deadline, intervals = time.monotonic() + self._lookup_wait, lookup_intervals()
+        deadline, intervals = time.monotonic() + self.lookup_wait, lookup_intervals()
         try:
-            while (found := self._creation.get(ONE, identifier)) is None:
+            while (found := self.creation.get(ONE, identifier)) is None:
                 if time.monotonic() >= deadline:
-                    if why := self._creation.find([ONE], thorough=True)[ONE].inconclusive:
-                        self._log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
+                    if why := self.creation.find([ONE], thorough=True)[ONE].inconclusive:
+                        self.log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
                     return bool(why)
                 time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            self._log.warning("Whether %s still exists cannot be checked: %s", identifier, error)
+            self.log.warning("Whether %s still exists cannot be checked: %s", identifier, error)
             return True
-        if found.is_rejected and self._existing:
+        if found.is_rejected and self.existing:
             raise CustodyConflictError(
-                f"{self._creation.what} {identifier}, which this task created, was rejected; nothing was sent",
+                f"{self.creation.what} {identifier}, which this task created, was rejected; nothing was sent",
                 code="request-rejected",
                 advice="If it is still wanted, if_exists='create' in a new run asks for it once more.",
             )
-        if found.difference:
-            # The service said that it is this task's. It may have changed or filled in a field.
-            self._log.warning("%s is not quite what this task asked for: %s.", identifier, found.difference)
         return True
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
         """Return the row with the ids of what exists before the send; no row if one of these is used in its place."""
         known: list[str] | None = None
         try:
-            if self._look_before_create:
-                known = sorted(each.id for each in self._creation.find(keys, thorough=False)[ONE].candidates)
-            if known and self._existing and (existing := self._existing()):
+            if self.look_before_create:
+                known = sorted(each.id for each in self.creation.find(keys, thorough=False)[ONE].candidates)
+            if known and self.existing and (existing := self.existing()):
                 self._reused, state = existing
-                what = f"{self._creation.what} {self._reused}"
-                self._log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
+                what = f"{self.creation.what} {self._reused}"
+                self.log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
                 return {}
         except CustodyError as error:
             # What a gateway says is no evidence that the service cannot tell what exists.
-            is_not_offered = error.not_offered and (error.from_service or not self._existing)
+            is_not_offered = error.not_offered and (error.from_service or not self.existing)
             if known is not None or not is_not_offered:
                 hint = "Nothing was created."
-                if isinstance(error, CustodyResponseError) and not error.retryable and not self._existing:
+                if isinstance(error, CustodyResponseError) and not error.retryable and not self.existing:
                     hint += (
                         " With look_before_create=False the task creates without looking first, and may not find "
                         "out what became of a lost response."
                     )
                 error.advice = f"{error.advice} {hint}" if error.advice else hint
                 raise
-            self._log.warning(
+            self.log.warning(
                 "If the response to the create is lost, this task cannot find out what became of it%s: %s",
-                ", nor whether the same was asked for before" if self._existing else "",
+                ", nor whether the same was asked for before" if self.existing else "",
                 error,
             )
         if known:
             shown = ", ".join([*known[-_MAX_IDS_SHOWN:], *(["..."] if len(known) > _MAX_IDS_SHOWN else [])])
-            self._log.info("Already at the service, not created by this task: %s %s.", self._creation.what, shown)
+            self.log.info("Already at the service, not created by this task: %s %s.", self.creation.what, shown)
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
 
     # --- not knowing ---------------------------------------------------------------------------------------
@@ -354,7 +341,7 @@ class CreateOnce:
     def _refuse_changes(self) -> None:
         """Refuse to use what was created for other content, and to send beside it."""
         row = self._store.rows[ONE][1]
-        if row.state == "created" and row.max_tries != self._store.max_tries and self._on_clear == "create":
+        if row.state == "created" and row.max_tries != self._store.max_tries and self.on_clear == "create":
             return
         if row.content and row.content != self._content:
             names = {*row.content, *self._content}
@@ -362,9 +349,9 @@ class CreateOnce:
             raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
 
     def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
-        self._report("unknown", 1)
+        self.report(self.creation.what, "unknown", 1)
         return CustodyOutcomeUnknownError(
-            f"it cannot be known whether the {self._creation.what} that this task asks for exists, so it is not sent "
+            f"it cannot be known whether the {self.creation.what} that this task asks for exists, so it is not sent "
             f"again. {self._history()} {why}",
             code="outcome-unknown",
             advice=self._rows.search.advice(ONE),
@@ -376,6 +363,6 @@ class CreateOnce:
         if row.state == "created":
             return f"An earlier try created {row.detail}."
         if batch.recorded_at is None or not batch.try_number:
-            return f"An earlier try may have sent a {self._creation.what}."
+            return f"An earlier try may have sent a {self.creation.what}."
         at = batch.recorded_at.isoformat()
-        return f"Try {batch.try_number} sent a {self._creation.what} at {at}, or was about to."
+        return f"Try {batch.try_number} sent a {self.creation.what} at {at}, or was about to."

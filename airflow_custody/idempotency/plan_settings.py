@@ -54,17 +54,4 @@ class PlanSettings:
 
     def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
         """Compare a file with what the service lists."""
-        return make_plan(
-            file.rows,
-            listing,
-            service=service,
-            name=file.name,
-            prune=self.prune,
-            replace=self.replace,
-            only=self.only,
-            dry_run_chains=self.dry_run_chains,
-            effective_statuses=self.effective_statuses,
-            rejected_statuses=self.rejected_statuses,
-            accept_fields=self.accept_fields,
-            ignore=self.ignore,
-        )
+        return make_plan(file.rows, listing, service=service, name=file.name, **vars(self))

@@ -129,6 +129,7 @@ def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     return 2 * FENCE + timeout + lookup_wait
 
 
+@dataclass(eq=False, repr=False)
 class Search:
     """
     The search for rows whose outcome is unknown, of this try and of earlier ones.
@@ -140,20 +141,14 @@ class Search:
     :param found: called with how many were found.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        creation: Creation,
-        log: logging.Logger,
-        *,
-        lookup_wait: float,
-        found: Callable[[int], object] = lambda _: None,
-    ) -> None:
-        self._store = store
-        self._creation = creation
-        self._log = log
-        self._found = found
-        self.under_way = seconds_under_way(creation.timeout, lookup_wait)
+    store: Store
+    creation: Creation
+    log: logging.Logger
+    lookup_wait: float
+    found: Callable[[int], object]
+
+    def __post_init__(self) -> None:
+        self.under_way = seconds_under_way(self.creation.timeout, self.lookup_wait)
         #: Why a person must decide about rows, by their keys.
         self.unknown: dict[str, str] = {}
         #: The error that ended the last search; None: none did.
@@ -173,14 +168,14 @@ class Search:
         sure_after = None if searched_at is None else searched_at + self.under_way
         # Most of these were never sent, so it is the time that counts.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
-        while open_ := [key for key in self._store.open_rows() if key in keys and key not in self.unknown]:
+        while open_ := [key for key in self.store.open_rows() if key in keys and key not in self.unknown]:
             if len(open_) != logged:
                 logged = len(open_)
-                self._log.info("Searching the service for %s whose outcome is unknown.", count(logged, "row"))
+                self.log.info("Searching the service for %s whose outcome is unknown.", count(logged, "row"))
             time.sleep(delay)
             late = sure_after is not None and time.monotonic() >= sure_after
             try:
-                found = self._creation.find(open_, thorough=late)
+                found = self.creation.find(open_, thorough=late)
             except CustodyError as error:
                 if not error.retryable:
                     self.unknown |= dict.fromkeys(open_, f"The service cannot be searched: {error.text}")
@@ -188,7 +183,7 @@ class Search:
                 if time.monotonic() - began > 2 * self.under_way:
                     self.failure = error
                     return
-                self._log.warning("Cannot search the service yet: %s", error)
+                self.log.warning("Cannot search the service yet: %s", error)
                 sure_after = None
             else:
                 self.judge(found, late=late)
@@ -206,16 +201,16 @@ class Search:
         :param late: whether the search was late enough to find all that was created.
         """
         outcomes: list[tuple[str, Row]] = []
-        taken = self._store.ids()
+        taken = self.store.ids()
         nothing = 0
         for key, result in found.items():
-            batch, row = self._store.rows[key]
+            batch, row = self.store.rows[key]
             new = {each: is_new(batch, row, each) for each in result.candidates if each.id not in taken}
             others = [each for each, is_it in new.items() if is_it is not False]
             possible = [each for each in others if not each.differs and not each.by_other]
             if len(possible) == 1 and not possible[0].unclear and new[possible[0]]:
-                what, which, identifier = self._creation.what, self._creation.which(key), possible[0].id
-                self._log.info("Found %s %s for %s: it did not exist before.", what, identifier, which)
+                what, which, identifier = self.creation.what, self.creation.which(key), possible[0].id
+                self.log.info("Found %s %s for %s: it did not exist before.", what, identifier, which)
                 taken.add(identifier)
                 outcomes.append((key, row.become("created", identifier)))
             elif others:
@@ -230,21 +225,21 @@ class Search:
             elif late:
                 nothing += 1
                 outcomes.append((key, row.become("void")))
-        self._store.record(outcomes)
-        self._found(len(outcomes) - nothing)
+        self.store.record(outcomes)
+        self.found(len(outcomes) - nothing)
         if nothing:
-            self._log.info("%s had no effect: the service does not show what was sent.", count(nothing, "row"))
+            self.log.info("%s had no effect: the service does not show what was sent.", count(nothing, "row"))
 
     # --- manual overrides ----------------------------------------------------------------------------------
 
     def advice(self, key: str) -> str:
         """Return how a person decides about a row."""
-        batch, _ = self._store.rows[key]
-        if batch.plan and not self._store.is_kept:
+        batch, _ = self.store.rows[key]
+        if batch.plan and not self.store.is_kept:
             return "Look at the service, and start a new run: this Airflow keeps no record for a later try."
-        variable = self._store.override_variable(key, next_try=True)
+        variable = self.store.override_variable(key, next_try=True)
         return (
-            f"Look in the service for a {self._creation.what} for {self._creation.which(key)}, pending ones included. "
+            f"Look in the service for a {self.creation.what} for {self.creation.which(key)}, pending ones included. "
             f"If it exists: airflow variables set {variable} ID, with its id. If it does not: airflow variables set "
             f"{variable} none. Then clear this task."
         )
@@ -259,7 +254,7 @@ class Search:
         :return: whether it says what became of the row.
         :raises CustodyError: if the service cannot be searched now.
         """
-        word, *others = self._store.manual_override(key) or [""]
+        word, *others = self.store.manual_override(key) or [""]
         if not word:
             return False
         try:
@@ -269,19 +264,19 @@ class Search:
                 raise
             problem = f"it cannot be: {error.message}" if error.status is None else ""
             if not problem:
-                self._log.warning("What the variable says cannot be checked: %s", error)
+                self.log.warning("What the variable says cannot be checked: %s", error)
         if problem:
             self.unknown[key] = f"The variable says {' '.join([word, *others])}: {problem}."
             return False
-        row = self._store.rows[key][1]
-        self._log.info("The variable says %s for %s.", word, self._creation.which(key))
-        self._store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
+        row = self.store.rows[key][1]
+        self.log.info("The variable says %s for %s.", word, self.creation.which(key))
+        self.store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
         return True
 
     def _problem_of_none(self, key: str, others: Collection[str]) -> str:
-        batch, row = self._store.rows[key]
-        ignored = {*others, row.detail, *self._store.ids()}
-        found = self._creation.find([key], thorough=True)[key].candidates
+        batch, row = self.store.rows[key]
+        ignored = {*others, row.detail, *self.store.ids()}
+        found = self.creation.find([key], thorough=True)[key].candidates
         like = [
             each.id for each in found if not each.difference and each.id not in ignored and is_new(batch, row, each)
         ]
@@ -293,19 +288,19 @@ class Search:
         )
 
     def _problem_of(self, key: str, identifier: str) -> str:
-        batch, row = self._store.rows[key]
-        found = self._creation.get(key, identifier)
+        batch, row = self.store.rows[key]
+        found = self.creation.get(key, identifier)
         if found is None:
             return "it does not exist"
         if identifier == row.detail:
             return ""
         if is_new(batch, row, found) is False:
             return "it existed before this task"
-        if identifier in self._store.ids():
+        if identifier in self.store.ids():
             return "it is another row's"
         # A person has looked at it, and may take for it what the service changed or filled in.
         if "address" in found.differs:
             return found.difference
         if found.difference:
-            self._log.warning("%s is not quite what was asked for: %s.", identifier, found.difference)
+            self.log.warning("%s is not quite what was asked for: %s.", identifier, found.difference)
         return ""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from airflow_custody.client.errors import (
@@ -78,6 +79,7 @@ class Fence:
             )
 
 
+@dataclass(eq=False, repr=False)
 class Sender:
     """
     Sends rows in batches.
@@ -85,34 +87,25 @@ class Sender:
     :param store: what was sent.
     :param log: the task's log.
     :param look_up: called with the keys of a batch before it is sent; returns their rows: what is not ``sent`` is not.
-    :param send: sends a row, and returns it as it is then. It must call the function that it is given right before the
-        request leaves.
+    :param send_row: sends a row, and returns it as it is then. It must call the function that it is given right before
+        the request leaves.
     :param plan: the hash of the plan that the rows are of. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
     :param sent: called after each request that has left.
     :param done: called with each row that was sent or refused; maybe in a thread of its own.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        log: logging.Logger,
-        *,
-        look_up: Callable[[Sequence[str]], Mapping[str, Row]],
-        send: Send,
-        plan: str = "",
-        max_parallel: int = 1,
-        sent: Callable[[], object],
-        done: Callable[[str, Row], object],
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._look_up = look_up
-        self._send_row = send
-        self._plan = plan
-        self._max_parallel = max_parallel
-        self._sent = sent
-        self._done = done
+    store: Store
+    log: logging.Logger
+    _: KW_ONLY
+    look_up: Callable[[Sequence[str]], Mapping[str, Row]]
+    send_row: Send
+    plan: str = ""
+    max_parallel: int = 1
+    sent: Callable[[], object]
+    done: Callable[[str, Row], object]
+
+    def __post_init__(self) -> None:
         self._not_before = 0.0
         self._refusals = 0
         self._lost = 0
@@ -130,12 +123,12 @@ class Sender:
         """Send rows, until all are sent, or sending has stopped, or too many got no response."""
         began = logged = time.monotonic()
         self._lost = 0
-        with ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply") as pool:
+        with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
             for start in range(0, len(keys), BATCH):
                 if self._is_over:
                     return
                 try:
-                    rows = self._look_up(keys[start : start + BATCH])
+                    rows = self.look_up(keys[start : start + BATCH])
                 except CustodyError as error:
                     self.stop(error)
                     return
@@ -145,7 +138,7 @@ class Sender:
                     logged = now
                     rate = done / (now - began)
                     left = (len(keys) - done) / rate
-                    self._log.info("%d of %s done, about %.0f s left.", done, count(len(keys), "row"), left)
+                    self.log.info("%d of %s done, about %.0f s left.", done, count(len(keys), "row"), left)
 
     @property
     def _is_over(self) -> bool:
@@ -153,11 +146,11 @@ class Sender:
 
     def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
         """Record a batch, send it, and record what became of it."""
-        fence = Fence(partial(self._store.open, self._store.new_batch(rows, self._plan)))
+        fence = Fence(partial(self.store.open, self.store.new_batch(rows, self.plan)))
         to_send = [key for key, row in rows.items() if row.state == "sent"]
         outcomes = {key: row for key, row in rows.items() if row.state != "sent"}
         for key, row in outcomes.items():
-            self._done(key, row)
+            self.done(key, row)
         begun: set[str] = set()
         failures: list[BaseException] = []
 
@@ -166,7 +159,7 @@ class Sender:
                 begun.add(key)
                 try:
                     outcomes[key] = self._send(key, rows[key], fence)
-                    self._done(key, outcomes[key])
+                    self.done(key, outcomes[key])
                 except BaseException as error:
                     end(error)
 
@@ -177,12 +170,12 @@ class Sender:
             self.stop(error if isinstance(error, CustodyError) else None)
 
         try:
-            if self._plan:
+            if self.plan:
                 fence.check()
             # All threads take their rows from the same iterator.
             keys = iter(to_send)
-            if self._max_parallel > 1:
-                wait([pool.submit(work, keys) for _ in range(self._max_parallel)])
+            if self.max_parallel > 1:
+                wait([pool.submit(work, keys) for _ in range(self.max_parallel)])
             else:
                 work(keys)
         except BaseException as error:
@@ -192,7 +185,7 @@ class Sender:
             outcomes |= {key: rows[key].become("void") for key in to_send if key not in begun}
         with suppress(Exception) if failures else nullcontext():
             # What never left is not worth a record.
-            self._store.record(outcomes.items() if fence.recorded else ())
+            self.store.record(outcomes.items() if fence.recorded else ())
         if failures:
             raise failures[0]
 
@@ -212,7 +205,7 @@ class Sender:
                 return row.become("void")
             may_have_left = False
             try:
-                outcome = self._send_row(key, row, before_send)
+                outcome = self.send_row(key, row, before_send)
             except CustodyError as error:
                 self.errors[key] = error
                 may_have_left = may_have_left and not error.nothing_sent
@@ -231,7 +224,7 @@ class Sender:
             finally:
                 # Also where the task was ended in the middle.
                 if may_have_left:
-                    self._sent()
+                    self.sent()
         self.stop(self.errors[key])
         return row.become("void")
 

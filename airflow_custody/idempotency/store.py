@@ -187,10 +187,7 @@ class Store:
 
         :return: an id; or ``none``, and maybe after it the ids of things that are not it; empty for nothing.
         """
-        name = self.override_variable(key)
-        try:
-            value = Variable.get(name, default=None)
-        except TypeError:  # Airflow 2 has another name for it.
-            value = Variable.get(name, default_var=None)  # type: ignore[call-arg]
+        # By its place: Airflow 2 has another name for the default.
+        value = Variable.get(self.override_variable(key), None)
         word, *others = str(value or "").split() or [""]
         return [word.lower() if word.lower() == "none" else word, *others] if word else []

@@ -99,68 +99,61 @@ class TrustChecker:
         return "" if error is None else error.reason
 
 
+@dataclass(eq=False, repr=False)
 class WhitelistCreation:
     """
     The creation of whitelisting requests.
 
     :param client: the client.
     :param requests: the requests, by the row's key.
-    :param trust: tells what does not verify. Default: by the usual status words.
+    :param trust: tells what does not verify.
     :param listed: all that the service listed when the rows were planned: what is new is known from that, whatever the
         service's own filter finds. None (default): they were not planned.
     """
 
     what = "whitelisting request"
+    client: CustodyClient
+    requests: Mapping[str, WhitelistRequest]
+    trust: TrustChecker
+    listed: Sequence[WhitelistEnvelope] | None = None
 
-    def __init__(
-        self,
-        client: CustodyClient,
-        requests: Mapping[str, WhitelistRequest],
-        trust: TrustChecker | None = None,
-        listed: Sequence[WhitelistEnvelope] | None = None,
-    ) -> None:
-        self._client = client
-        self._requests = requests
-        self._trust = trust or TrustChecker(client)
-        self._before = None if listed is None else RequestsByDestination(listed, self._known)
-        self._existed = frozenset(each.id for each in listed or ())
+    def __post_init__(self) -> None:
+        self._before = None if self.listed is None else RequestsByDestination(self.listed, self._known)
+        self._existed = frozenset(each.id for each in self.listed or ())
+        self.timeout = self.client.settings.timeout
+        self._filtered: list[WhitelistEnvelope] = []
         #: The ids of the requests that a row's request replaces, by the row's key.
         self.replaced: Mapping[str, list[str]] = {}
-        self.timeout = client.settings.timeout
-        self._filtered: list[WhitelistEnvelope] = []
         #: What is asked for, in the spelling of the request that is used in place of a new one; None: there is none.
         self.reused: WhitelistRequest | None = None
 
     @property
     def content(self) -> Mapping[str, object]:
         """What is asked for, and where, if it is one request."""
-        return {"service": self._client.settings.base_url, **self._requests[ONE].model_dump(exclude_none=True)}
+        return {"service": self.client.settings.base_url, **self.requests[ONE].model_dump(exclude_none=True)}
 
     def which(self, key: str) -> str:
-        request = self._requests[key]
-        address = request.address
-        # Enough to recognize it in a log.
-        shown = address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"
-        return f"{shown} on {request.chain}"
+        request = self.requests[key]
+        return f"{shorten(request.address)} on {request.chain}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
-        return self._client.create_whitelist_request(self._requests[key], before_send=before_send)
+        return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
         filtered: dict[str, WhitelistEnvelope] = {}
         # With everything listed before and now, the service's own filter says nothing more.
         unfiltered = thorough and self._before is not None
-        requests = () if unfiltered else [self._requests[key] for key in keys]
+        requests = () if unfiltered else [self.requests[key] for key in keys]
         if self._before is None:
             addresses = [each for request in requests for each in spellings(request.address, request.chain)]
         else:
             addresses = [*dict.fromkeys(request.address for request in requests)]
         for start in range(0, len(addresses), MAX_ADDRESSES):
-            page = self._client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
+            page = self.client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
             filtered |= {each.id: each for each in page}
         self._filtered = [*filtered.values()]
         # How the service spells an address is its own affair, and so is what its filter makes of that.
-        listed = find_all(self._client)[0] if thorough else self._filtered
+        listed = find_all(self.client)[0] if thorough else self._filtered
         return self.found_in(listed, keys, filtered=filtered if self._before is None else None, thorough=thorough)
 
     def found_in(
@@ -184,7 +177,7 @@ class WhitelistCreation:
         inconclusive: dict[str, str] = {}
         found = {}
         for key in keys:
-            request = self._requests[key]
+            request = self.requests[key]
             group = request.visibility_group_id or ""
             if thorough and group not in inconclusive:
                 inconclusive[group] = self._why_inconclusive(envelopes, group)
@@ -200,7 +193,7 @@ class WhitelistCreation:
         rows = {}
         for key, found in self.find(keys, thorough=False).items():
             new = [each for each in found.candidates if each.id not in self._existed]
-            known = [each.id for each in self._before.candidates(self._requests[key])] if self._before else []
+            known = [each.id for each in self._before.candidates(self.requests[key])] if self._before else []
             known = sorted({*known, *(each.id for each in found.candidates)})
             row = Row(state="sent", known_ids=known, replaces=self.replaced.get(key, []))
             if same := [each for each in new if not each.differs and not each.unclear]:
@@ -221,13 +214,13 @@ class WhitelistCreation:
         :raises CustodyConflictError: if it must not be used, or nobody can tell; it is not retryable.
         :raises CustodyError: if what that takes cannot be got from the service now.
         """
-        asked = _Asked(self._requests[ONE])
+        asked = _Asked(self.requests[ONE])
         found = {each.id: each for each in RequestsByDestination(self._filtered).candidates(asked.request)}
         words: dict[str, Any] = {
-            "effective_statuses": self._trust.effective_statuses or (),
-            "rejected_statuses": self._trust.rejected_statuses,
+            "effective_statuses": self.trust.effective_statuses or (),
+            "rejected_statuses": self.trust.rejected_statuses,
         }
-        listing = listing_of(self._client, [*found.values()], **words)
+        listing = listing_of(self.client, [*found.values()], **words)
         while (row := make_plan([asked], listing, **words).rows[0]).state == "rejected" and row.fields:
             # It asked for something else, and hides nothing.
             listing = listing.without([row.request_id])
@@ -249,24 +242,24 @@ class WhitelistCreation:
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         try:
-            return self._candidate(self._requests[key], self._client.get_whitelist_request(identifier))
+            return self._candidate(self.requests[key], self.client.get_whitelist_request(identifier))
         except CustodyNotFoundError as error:
             if not error.from_service:
                 raise
         # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
-        listed = self._client.find_whitelist_requests(ids=[identifier])
-        return next((self._candidate(self._requests[key], each) for each in listed if each.id == identifier), None)
+        listed = self.client.find_whitelist_requests(ids=[identifier])
+        return next((self._candidate(self.requests[key], each) for each in listed if each.id == identifier), None)
 
     @cached_property
     def _known(self) -> Collection[Names]:
         """The names of chains and networks that the rows use."""
-        return names_in(map(destination_of, self._requests.values()))
+        return names_in(map(destination_of, self.requests.values()))
 
     @cached_property
     def _own_ids(self) -> UserIds:
         """The ids of the user who creates; empty if the service does not say."""
         try:
-            user = self._client.get_current_user()
+            user = self.client.get_current_user()
         except CustodyError as error:
             if error.retryable:
                 raise
@@ -289,7 +282,7 @@ class WhitelistCreation:
         try:
             differs = differing_fields(request, envelope)
             # Requests that certainly are for another destination need not be verified.
-            unclear = "" if "address" in differs else self._trust.why_unverified(envelope)
+            unclear = "" if "address" in differs else self.trust.why_unverified(envelope)
         except CustodyResponseError as error:
             unclear = error.text
         by = envelope.created_by
@@ -300,8 +293,13 @@ class WhitelistCreation:
             envelope.created_at,
             by_other=bool(by and self._own_ids and not by & self._own_ids),
             filtered=is_filtered,
-            is_rejected=has_status(envelope.status, self._trust.rejected_statuses),
+            is_rejected=has_status(envelope.status, self.trust.rejected_statuses),
         )
+
+
+def shorten(address: str) -> str:
+    """Return enough of an address to recognize it in a log."""
+    return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"
 
 
 def _unusable(row: PlanRow) -> CustodyConflictError:

@@ -172,7 +172,8 @@ def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, ta
     sandbox.control.add_fault("status", **CREATE, skip=2, status=200, body=body, work=True, times=1)
     error = task.fails()
     assert error.retryable is (AIRFLOW >= (3, 3))
-    assert "does not list what it said that it created: 99999" in str(error)
+    assert "does not list what it said that it created" in str(error)
+    assert "request 99999, which this task has created, is not listed" in str(error)
     check_exactly(sandbox, [0, *ROWS])
 
 

@@ -353,7 +353,7 @@ def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, sto
     sandbox.control.set_whitelist_status(number, "removed")
     stored.clear()
     error = stored.fails()
-    assert f"request {number}, which this task has created, is not listed any more" in str(error)
+    assert f"request {number}, which this task has created, is not listed, or not any more" in str(error)
     assert "start a new run" in str(error)
     assert stored.ti.pushed["request_ids"] == others
     (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]
