@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.errors import CustodyError
-
 if TYPE_CHECKING:
     from airflow_custody.client.webhooks.calls import CallCursor
 
@@ -53,6 +51,8 @@ class CursorStore:
 
     async def load_async(self) -> CallCursor | None:
         """Return the cursor, in a triggerer."""
+        from airflow_custody.client.errors import CustodyError
+
         self._value = await self._ask("get")
         try:
             return from_stored(self._value)[0]

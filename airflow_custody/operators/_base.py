@@ -51,11 +51,13 @@ class CustodyCreateOperator(CustodyOperator):
         return CreateOnce(context, creation, self.log, report=report, **settings).run()  # type: ignore[arg-type]
 
 
-def delete_if_exists(delete: Callable[[], None]) -> bool:
+def delete_if_exists(what: str, delete: Callable[[], None], log: Any) -> bool:
     """
     Delete something; that it does not exist is a success, because a repeat after a lost response must succeed.
 
+    :param what: its name, for the log.
     :param delete: deletes it; raises :class:`CustodyNotFoundError` only if the service itself does not know it.
+    :param log: the task's log.
     :return: whether it was deleted; False if the service does not know it.
     """
     from airflow_custody.client.errors import CustodyNotFoundError
@@ -63,5 +65,7 @@ def delete_if_exists(delete: Callable[[], None]) -> bool:
     try:
         delete()
     except CustodyNotFoundError:
+        log.warning("%s does not exist (deleted before): nothing to do.", what)
         return False
+    log.info("%s is deleted.", what)
     return True

@@ -141,8 +141,9 @@ class WhitelistFileTask(CustodyOperator):
             raise file_error(
                 shown, ["give the object's plain URL, without a ?: its Airflow connection signs the request"]
             )
+        # Before it is read: a format that is not known is refused.
         format = format_of(name)
-        return parse_whitelist(_read_object(self.path, name), format, name=name, check_addresses=self.check_address)
+        return parse_whitelist(_read_object(name), format, name=name, check_addresses=self.check_address)
 
     def _settings(self) -> PlanSettings:
         from airflow_custody.client.arguments import check_flag, check_names
@@ -187,7 +188,7 @@ class WhitelistFileTask(CustodyOperator):
         return given
 
 
-def _read_object(path: str | ObjectStoragePath, name: str) -> bytes:
+def _read_object(name: str) -> bytes:
     """Return the bytes of a file in an object storage, and one more if it is too large."""
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -197,8 +198,8 @@ def _read_object(path: str | ObjectStoragePath, name: str) -> bytes:
     # Each storage raises errors of its own. Reading may be repeated; after these it would not help.
     final = (FileNotFoundError, PermissionError, IsADirectoryError, ValueError, ImportError, AirflowNotFoundException)
     try:
-        storage_path: Any = ObjectStoragePath(path) if isinstance(path, str) else path
-        with storage_path.open("rb") as file:
+        path: Any = ObjectStoragePath(name)
+        with path.open("rb") as file:
             data: bytes = file.read(MAX_FILE_BYTES + 1)
     except Exception as error:
         is_missing = isinstance(error, FileNotFoundError)

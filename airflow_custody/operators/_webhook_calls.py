@@ -11,7 +11,6 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 from airflow_custody._base import NOT_GIVEN
 from airflow_custody._call_cursors import from_stored, to_stored
 from airflow_custody.assets import last_event, webhook_calls_asset
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -216,6 +215,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     def _filters(self) -> dict[str, list[str]]:
         """Return the filters that were given, as plain JSON that is the same for the same filters."""
         from airflow_custody.client.arguments import check_names, describe
+        from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.text import is_uuid
 
         given = {
@@ -247,6 +247,8 @@ class _CallPlace:
     """
 
     def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
+        from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+
         stores = context.get("asset_state_store")
         self._store: Any = None if stores is None else stores[asset]
         self._log = log
@@ -258,7 +260,19 @@ class _CallPlace:
         except CustodyConfigurationError as error:
             # The state store may have one.
             buried = error
-        cursor, facts = self._load(required=event is None)
+        cursor, facts = from_stored(None)
+        try:
+            if self._store is not None:
+                cursor, facts = from_stored(self._store.get(STORE_KEY))
+        except Exception as error:
+            if event is None:
+                raise CustodyError(
+                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so where to go on "
+                    "is not known; nothing was sent",
+                    code="record-unreadable",
+                    retryable=not isinstance(error, CustodyError),
+                ) from error
+            log.warning("The asset's state store cannot be read (%r): its last event will do.", error)
         if cursor is None and buried is not None:
             raise buried
         # One that was stored since the event was emitted names it.
@@ -304,20 +318,6 @@ class _CallPlace:
         """Return the extra of an event: its data, and what the next reading needs."""
         return to_stored(cursor, **data, filters=self._facts["filters"], task=self._facts["task"])
 
-    def _load(self, *, required: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        try:
-            return from_stored(None if self._store is None else self._store.get(STORE_KEY))
-        except Exception as error:
-            if required:
-                raise CustodyError(
-                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so where to go on "
-                    "is not known; nothing was sent",
-                    code="record-unreadable",
-                    retryable=not isinstance(error, CustodyError),
-                ) from error
-            self._log.warning("The asset's state store cannot be read (%r): its last event will do.", error)
-            return None, {}
-
 
 def _with(asset: Asset, given: Any) -> list[Any]:
     listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
@@ -326,6 +326,7 @@ def _with(asset: Asset, given: Any) -> list[Any]:
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> str:
     from airflow_custody.client.arguments import check_text, describe
+    from airflow_custody.client.errors import CustodyRequestError
 
     text = check_text(name, value)
     if text not in choices:

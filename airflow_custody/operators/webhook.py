@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN
@@ -107,11 +108,7 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
 
         webhook_id = check_text("webhook_id", self.webhook_id)
         client = hook.get_conn()
-        deleted = delete_if_exists(lambda: client.delete_webhook(webhook_id))
-        if deleted:
-            self.log.info("Webhook %s is deleted.", self.webhook_id)
-        else:
-            self.log.warning("Webhook %s does not exist (deleted before): nothing to do.", self.webhook_id)
+        deleted = delete_if_exists(f"Webhook {webhook_id}", lambda: client.delete_webhook(webhook_id), self.log)
         return {"webhook_id": str(self.webhook_id), "deleted": deleted}
 
 
@@ -197,52 +194,43 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         return secret
 
 
+@dataclass(repr=False, eq=False)
 class _WebhookCreation:
     """The creation of a webhook."""
 
     what = "webhook"
+    client: CustodyClient
+    webhook_type: str
+    url: str
+    secret: str | None
+    store_secret: Callable[[str, str], None] | None
 
-    def __init__(
-        self,
-        client: CustodyClient,
-        webhook_type: str,
-        url: str,
-        secret: str | None,
-        store_secret: Callable[[str, str], None] | None,
-    ) -> None:
-        self._client = client
-        self._type = webhook_type
-        self._url = url
-        self._secret = secret
-        if secret is not None:
+    def __post_init__(self) -> None:
+        if self.secret is not None:
             # Also what looks for the webhook must not quote it.
-            client.auth.hide(secret)
-        self._store_secret = store_secret
-        self.timeout = client.settings.timeout
-        self.content: Mapping[str, object] = {
-            "service": client.settings.base_url,
-            "webhook_type": webhook_type,
-            "url": url,
-        }
+            self.client.auth.hide(self.secret)
+        self.timeout = self.client.settings.timeout
+        service = self.client.settings.base_url
+        self.content = {"service": service, "webhook_type": self.webhook_type, "url": self.url}
 
     def which(self, key: str) -> str:
-        return f"{self._type} to {self._url}"
+        return f"{self.webhook_type} to {self.url}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
-        webhook_id, secret = self._client.create_webhook(
-            self._type, self._url, secret=self._secret, before_send=before_send
+        webhook_id, secret = self.client.create_webhook(
+            self.webhook_type, self.url, secret=self.secret, before_send=before_send
         )
         mask(secret)
-        if self._secret not in (None, secret):
+        if self.secret not in (None, secret):
             log.warning(
                 "The service signs the deliveries of webhook %s with another secret than that of the connection: "
                 "receivers will refuse them. Delete the webhook.",
                 webhook_id,
             )
         failure = ""
-        if self._store_secret is not None:
+        if self.store_secret is not None:
             try:
-                self._store_secret(webhook_id, secret)
+                self.store_secret(webhook_id, secret)
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:
@@ -261,28 +249,28 @@ class _WebhookCreation:
         from airflow_custody.idempotency.search import Found
 
         # Not by the URL, which the service may write in its own way.
-        candidates = [self._candidate(each) for each in self._client.list_webhooks(webhook_type=self._type)]
+        candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
         inconclusive = ""
-        if thorough and not candidates and not any(self._client.list_webhooks()):
+        if thorough and not candidates and not any(self.client.list_webhooks()):
             inconclusive = "it lists no webhook at all, so it may hide them"
         return dict.fromkeys(keys, Found(candidates, inconclusive))
 
     def get(self, key: str, identifier: str) -> Candidate | None:
-        found = next((each for each in self._client.list_webhooks() if each["id"] == identifier), None)
+        found = next((each for each in self.client.list_webhooks() if each["id"] == identifier), None)
         return None if found is None else self._candidate(found, secret_known=True)
 
     def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False) -> Candidate:
         from airflow_custody.client.timestamps import parse_timestamp
         from airflow_custody.idempotency.search import Candidate
 
-        url, shown = self._url, webhook.get("url")
-        differs = [] if webhook.get("type") == self._type else ["type"]
+        url, shown = self.url, webhook.get("url")
+        differs = [] if webhook.get("type") == self.webhook_type else ["type"]
         unclear = ""
         if shown != url and _normalize_url(shown) != _normalize_url(url):
             differs.append("url")
         elif shown != url:
             unclear = "its URL is spelled differently"
-        elif not differs and self._secret is None and not secret_known:
+        elif not differs and self.secret is None and not secret_known:
             # A webhook of another try has shown its secret to nobody.
             unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
         created_at = parse_timestamp(webhook.get("createdAt"))

@@ -233,11 +233,8 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         request_id = check_request_id(self.request_id, "request_id")
         self._linked_ids = (request_id,)
         client = hook.get_conn()
-        deleted = delete_if_exists(lambda: client.delete_whitelist_request(request_id, comment))
-        if deleted:
-            self.log.info("Whitelisting request %s is deleted.", request_id)
-        else:
-            self.log.warning("Whitelisting request %s does not exist: nothing to do.", request_id)
+        what = f"Whitelisting request {request_id}"
+        deleted = delete_if_exists(what, lambda: client.delete_whitelist_request(request_id, comment), self.log)
         return {"request_id": request_id, "deleted": deleted}
 
 
@@ -246,17 +243,13 @@ def _check_address(request: WhitelistRequest) -> None:
     from airflow_custody.client.errors import CustodyRequestError
     from airflow_custody.client.text import escape
     from airflow_custody.client.whitelist.addresses import check_address
+    from airflow_custody.idempotency.whitelist_requests import shorten
 
     check = check_address(request.address, request.chain, request.network)
     if check.verdict == "invalid":
         raise CustodyRequestError(
-            f"nothing was sent: address: {escape(_shorten(request.address))} is not a valid {request.chain} address: "
+            f"nothing was sent: address: {escape(shorten(request.address))} is not a valid {request.chain} address: "
             f"{check.reason}; correct it",
             setting="address",
             code="address-invalid",
         )
-
-
-def _shorten(address: str) -> str:
-    """Return enough of an address to recognize it in a log."""
-    return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"

@@ -145,6 +145,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.arguments import check_names
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
         from airflow_custody.client.text import count, sanitize
+        from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.listing import service_name
         from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits, advice_on_differences
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
@@ -172,7 +173,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
                 advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
                 code="plan-over-limits",
             )
-        unverified = _on_unverified(plan)
+        ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
+        unverified = what_to_do(ids) if ids else ""
         differs = advice_on_differences(plan, replace=settings.replace)
         if differs:
             self.log.warning("%s", differs)
@@ -312,7 +314,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         finally:
             self._apply = None
         result = self._push_outcome(context, requests, outcome)
-        done = _counts_text(result["counts"])
+        numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
+        done = ", ".join(numbers) or "nothing to do"
         if failure := _failure(outcome, file, done, can_go_on=context.get("task_state_store") is not None):
             raise failure
         self.log.info("Applied: %s.", done)
@@ -368,18 +371,6 @@ def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     return f"{numbers}: {'; '.join(names)}{more}" if rows else "nothing to do"
 
 
-def _on_unverified(plan: WhitelistPlan) -> str:
-    """Return what to do about rows that do not verify; empty if there are none."""
-    from airflow_custody.client.verification.trust import what_to_do
-
-    ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
-    return what_to_do(ids) if ids else ""
-
-
-def _counts_text(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to do"
-
-
 def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: bool) -> CustodyError | None:
     """
     Return the error that the task ends with; None if all was done.
@@ -395,12 +386,12 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
 
     stopped, is_left = outcome.stopped, bool(outcome.left)
     places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
-    places |= {
-        key: f"request {key.removeprefix(DELETE)}" for key in (*outcome.unknown, *outcome.refused) if key not in places
-    }
-    lines = [f"{places[key]}: unknown: {why}" for key, why in outcome.unknown.items()]
-    for key, why in outcome.refused.items():
-        lines.append(f"{places[key]}: {'not deleted' if key.startswith(DELETE) else 'refused'}: {why}")
+    lines = []
+    for state, reasons in (("unknown", outcome.unknown), ("refused", outcome.refused)):
+        for key, why in reasons.items():
+            place = places.get(key) or f"request {key.removeprefix(DELETE)}"
+            is_kept = key.startswith(DELETE) and state == "refused"
+            lines.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
     # A deletion may be sent once more.
     is_create_unknown = any(not key.startswith(DELETE) for key in outcome.unknown)
     if not lines and not is_left and stopped is None:
