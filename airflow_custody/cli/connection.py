@@ -136,9 +136,7 @@ def _airflow_client(args: Namespace) -> Iterator[CustodyClient]:
             return Connection.get_connection_from_secrets(conn_id)
 
     with CommandLineHook(args.conn_id or DEFAULT_CONN_ID) as hook:
-        client = hook.get_conn()
-        args.custody_unknown_extras = hook.unknown_extras
-        yield client
+        yield hook.get_conn()
 
 
 # --- a base URL ---------------------------------------------------------------------------------------------

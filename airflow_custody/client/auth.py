@@ -6,8 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-import logging
-import os
 import threading
 import time
 import uuid
@@ -32,23 +30,14 @@ from airflow_custody.client.wire import TypedDict
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
-log = logging.getLogger(__name__)
-
-# A token is replaced this long before it ends, or after nine tenths of a shorter life.
+# A token is replaced this long before it ends.
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only for now.
 _NOT_NOW = (408, 429)
 # Seconds between sign-ins after the second failure in a row, doubled with each further one.
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
-# Far more than servers accept in a header.
-_MAX_TOKEN = 64 * 1024
 _NOT_AGAIN = "The same credentials are not sent again before this process ends."
-_NOT_AGAIN_AS_IT_IS = (
-    "The service refused the call, and does not say that the user name or the password is wrong. The same credentials "
-    "are not sent again with the same settings before this process ends."
-)
-
 # A second token does no harm.
 SIGN_IN = Operation(
     "sign in",
@@ -83,7 +72,7 @@ class BearerToken(Authentication):
         #: When the token expires, if it is a JWT that says so.
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
-            self.expires = datetime.fromtimestamp(_jwt_time(token, "exp"), tz=timezone.utc)  # type: ignore[arg-type]
+            self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
     def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
@@ -176,42 +165,50 @@ class ApiKey(Authentication):
 
 
 class Account:
-    """A user name and password at a service, shared by all clients that use them, so that one signs in at a time."""
+    """The state of a user name and password at a service. Those who share it sign in together, one at a time."""
 
     def __init__(self) -> None:
-        #: The error with which the service rejected the name and the password; None: it has not.
-        self.rejection: Mapping[str, Any] | None = None
-        self._locks: dict[int, threading.Lock] = {}
+        self.lock = threading.Lock()
+        self.token: str | None = None
+        #: Unix time from which on the token is replaced.
+        self.renew_at = float("inf")
+        #: Whether the service has not yet accepted the present token, nor refused it.
+        self.token_is_new = True
+        #: Number of sign-ins in a row that failed, or whose token was refused.
+        self.failures = 0
+        #: Unix time before which nobody signs in; infinite: the service has refused the credentials.
+        self.paused_until = float("-inf")
+        #: The error of the last sign-in, its advice without that of the credentials; None: it brought a token.
+        self.last_error: Mapping[str, Any] | None = None
 
-    @property
-    def lock(self) -> threading.Lock:
-        """The lock of this process: a forked process could inherit it held, with no thread to release it."""
-        return self._locks.setdefault(os.getpid(), threading.Lock())
+    def count_failure(self, retry_after: float | None = None) -> None:
+        """Count a failed sign-in, and pause before the next."""
+        self.failures += 1
+        pause = min(_MAX_PAUSE, retry_after or 0.0)
+        if self.failures > 1:
+            pause = max(pause, min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self.failures - 2, 30)))
+        if pause:
+            self.paused_until = time.time() + pause
 
 
 class PasswordSignIn(Authentication):
     """
     Authentication with a user name and a password, which the service exchanges for a token.
 
-    The token is fetched when the first request is sent, kept for its life, and fetched anew when that ends, or once
-    when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
+    The token is fetched when the first request is sent, kept until a minute before it ends, and fetched anew then, or
+    once when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
     Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
-    other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 is remembered for all
-    clients that share the account, another 4xx for this object only. One thread signs in at a time: one that has waited
-    as long as the time-out sends nothing, and one that waited for a sign-in that failed gets its error. Other failures
-    in a row (a gateway's rejection, a 5xx, a redirect, no response, one without a token, or a token that is not
-    accepted) are followed by pauses of 10 seconds after the second and up to 10 minutes, or as long as ``Retry-After``
-    says, up to 10 minutes. Only a sign-in that was not sent is tried again at once.
+    other than 408 and 429), each later request gets the same error, and nothing is sent. One thread signs in at a time:
+    one that has waited as long as the time-out sends nothing, and one that waited for a sign-in that failed gets its
+    error. Other failures in a row (a gateway's rejection, a 5xx, a redirect, no response, one without a token, or a
+    token that is not accepted) are followed by pauses of 10 seconds after the second and up to 10 minutes, or as long
+    as ``Retry-After`` says, up to 10 minutes. Only a sign-in that was not sent is tried again at once.
 
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
     :param source: place where the user finds both, for error messages.
     :param on_token: called with each token that was fetched, to keep it out of logs.
-    :param clock: returns seconds that only go forward, to tell the age of a token; tests turn it. Default: the
-        system's monotonic clock.
-    :param wall_clock: returns the Unix time in seconds, for tokens that do not say when their life began. Default:
-        the system's clock.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
 
@@ -222,8 +219,6 @@ class PasswordSignIn(Authentication):
         *,
         source: str = DEFAULT_SOURCE,
         on_token: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(source=source)
         if not username:
@@ -233,21 +228,9 @@ class PasswordSignIn(Authentication):
         self._username = username
         self._password = password
         self._on_token = on_token
-        self._clock = clock
-        self._wall_clock = wall_clock
         self.hide(password)
-        #: The state of this name and password, shared by all clients of the same service that use them.
+        #: The state of this name and password. Those that sign in together are given the same.
         self.account = Account()
-        self._token: str | None = None
-        self._renew_at = float("inf")
-        self._has_warned = False
-        # Whether the service has not yet accepted the present token, nor refused it.
-        self._token_is_new = True
-        # Sign-ins in a row that failed, or whose token was refused.
-        self._failures = 0
-        self._paused_until = float("-inf")
-        # The error of the last sign-in; None if that brought a token.
-        self._last_error: Mapping[str, Any] | None = None
         self.advice = (
             f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
             "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
@@ -266,13 +249,14 @@ class PasswordSignIn(Authentication):
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
         token = self._usable_token() or self._wait_and_sign_in(transport, within)
+        self.hide_token(token)
         request.headers["Authorization"] = f"Bearer {token}"
 
     def _usable_token(self) -> str | None:
         """Return the present token, if it need not be replaced or cannot be now."""
-        now = self._clock()
+        account, now = self.account, time.time()
         # While sign-ins are paused, even an old token is better than none.
-        return self._token if now < self._renew_at or now < self._paused_until else None
+        return account.token if now < account.renew_at or now < account.paused_until else None
 
     def renew(self, request: PreparedRequest) -> bool:
         """
@@ -280,30 +264,34 @@ class PasswordSignIn(Authentication):
 
         :return: whether there is, or may be, a newer one: not while sign-ins are paused.
         """
+        account = self.account
         if not self._is_present(request):
             return True
-        if self._token_is_new:
-            self._token_is_new = False
-            self._count_failure()
-        if self._clock() < self._paused_until:
+        if account.token_is_new:
+            account.token_is_new = False
+            account.count_failure()
+        if time.time() < account.paused_until:
             return False
-        self._token = None
+        account.token = None
         return True
 
     def accepted(self, request: PreparedRequest) -> None:
         """Note that the service accepted the token of a request."""
+        account = self.account
         # An old token that is still accepted says nothing about sign-ins that failed since.
-        if self._is_present(request) and self._last_error is None:
-            self._token_is_new = False
-            self._failures, self._paused_until = 0, float("-inf")
+        if self._is_present(request) and account.last_error is None:
+            account.token_is_new = False
+            account.failures, account.paused_until = 0, float("-inf")
 
     def _is_present(self, request: PreparedRequest) -> bool:
-        return self._token is not None and request.headers.get("Authorization") == f"Bearer {self._token}"
+        token = self.account.token
+        return token is not None and request.headers.get("Authorization") == f"Bearer {token}"
 
     def _wait_and_sign_in(self, transport: Transport, within: float | None) -> str:
         """Return a token that another thread has fetched meanwhile, or a new one."""
-        lock, failures = self.account.lock, self._failures
-        if not lock.acquire(timeout=min(transport.settings.timeout, within or float("inf"))):
+        account = self.account
+        failures = account.failures
+        if not account.lock.acquire(timeout=min(transport.settings.timeout, within or float("inf"))):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
                 "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
@@ -313,76 +301,52 @@ class PasswordSignIn(Authentication):
         try:
             if token := self._usable_token():
                 return token
-            if self._last_error and (self._failures != failures or self._clock() < self._paused_until):
+            if account.last_error and (account.failures != failures or time.time() < account.paused_until):
                 # A new error each time: one that several threads raise would collect the traceback of each.
-                raise CustodyError.from_json(self._last_error)
-            if self.account.rejection is not None:
-                self._paused_until = float("inf")
-                self._last_error = {**self.account.rejection, "advice": f"{self.advice} {_NOT_AGAIN}"}
-                raise CustodyError.from_json(self._last_error)
+                error = CustodyError.from_json(account.last_error)
+                error.advice = _joined(self.advice if error.status == 401 else None, error.advice)
+                raise error
             return self._sign_in(transport, within)
         finally:
-            lock.release()
+            account.lock.release()
 
     def _sign_in(self, transport: Transport, within: float | None) -> str:
+        account = self.account
         sent: list[bool] = []
+        body = {"username": self._username, "password": self._password}
         try:
-            token = self._fetch(transport, lambda: sent.append(True), within)
+            reply = transport.call(
+                SIGN_IN,
+                WireToken,
+                body=body,
+                before_send=lambda: sent.append(True),
+                authenticate=False,
+                only_try=within,
+            )
+            token = reply.body.get("result")
+            if token is None or _token_fault(token):
+                raise reply.unexpected("it has no usable token")
         except CustodyError as error:
             # Even without a response, the service may have rejected it.
             if sent:
-                self._count_failure(error.retry_after)
+                account.count_failure(error.retry_after)
                 if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
-                    self._paused_until = float("inf")
-                    if isinstance(error, CustodyAuthenticationError):
-                        self.account.rejection = error.to_json()
-                        error.advice = f"{error.advice} {_NOT_AGAIN}"
-                    else:
-                        error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))
-            self._last_error = error.to_json()
+                    account.paused_until = float("inf")
+                    error.advice = _joined(error.advice, _NOT_AGAIN)
+            # Another who shares the account has the credentials from elsewhere.
+            account.last_error = {**error.to_json(), "advice": (error.advice or "").removeprefix(self.advice).strip()}
             raise
         if self._on_token is not None:
             self._on_token(token)
-        self._renew_at = self._clock() + self._time_to_keep(token)
-        self._token, self._token_is_new, self._last_error = token, True, None
-        self.hide_token(token)
+        # By this machine's clock. If that seems wrong, the token is used until the service no longer accepts it.
+        renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
+        account.renew_at = renew_at if renew_at > time.time() else float("inf")
+        account.token, account.token_is_new, account.last_error = token, True, None
         return token
 
-    def _count_failure(self, retry_after: float | None = None) -> None:
-        self._failures += 1
-        pause = min(_MAX_PAUSE, retry_after or 0.0)
-        if self._failures > 1:
-            pause = max(pause, min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 2, 30)))
-        if pause:
-            self._paused_until = self._clock() + pause
 
-    def _fetch(self, transport: Transport, before_send: Callable[[], None], within: float | None) -> str:
-        body = {"username": self._username, "password": self._password}
-        reply = transport.call(
-            SIGN_IN, WireToken, body=body, before_send=before_send, authenticate=False, only_try=within
-        )
-        token = reply.body.get("result")
-        if _token_fault(token):
-            raise reply.unexpected("it has no usable token")
-        return str(token)
-
-    def _time_to_keep(self, token: str) -> float:
-        """Return the seconds after which a token that was fetched now is replaced; infinite if its end is not known."""
-        expires, issued = _jwt_time(token, "exp"), _jwt_time(token, "iat")
-        if expires is None:
-            return float("inf")
-        # Both by the service's clock, if it says both. This machine's may be wrong.
-        life = expires - (self._wall_clock() if issued is None else issued)
-        if life >= (_MARGIN_SECONDS if issued is None else 1):
-            return max(life * 0.9, life - _MARGIN_SECONDS)
-        if not self._has_warned:
-            self._has_warned = True
-            log.warning(
-                "A token that was just fetched seems to expire in %.0f s by the clock of this machine, which may be "
-                "wrong. Such tokens are used until the service no longer accepts them.",
-                life,
-            )
-        return float("inf")
+def _joined(*advice: str | None) -> str | None:
+    return " ".join(filter(None, advice)) or None
 
 
 def _missing(setting: str, why: str) -> CustodyConfigurationError:
@@ -393,8 +357,6 @@ def _token_fault(token: object) -> str | None:
     """Explain why a token cannot be sent in a header, without quoting it; None if it can."""
     if not isinstance(token, str) or not token:
         return "is missing"
-    if len(token) > _MAX_TOKEN:
-        return f"is longer than {_MAX_TOKEN} characters: give the token alone"
     if token.strip().lower().startswith("bearer "):
         return "begins with 'Bearer': give the token alone"
     if token.splitlines() != [token]:
@@ -404,15 +366,11 @@ def _token_fault(token: object) -> str | None:
     return None
 
 
-def _jwt_time(token: str, claim: str) -> float | None:
-    """
-    Return a time claim of a JWT, in Unix seconds; None if the token is not a JWT or does not have it.
-
-    Its signature is not checked.
-    """
-    parts = token.split(".")
-    with suppress(ValueError, RecursionError, OverflowError, AttributeError, IndexError):
-        value = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))).get(claim)
-        if len(parts) == 3 and isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
+def _jwt_time(token: str) -> float | None:
+    """Return the Unix time when a JWT ends (``exp``); None if it does not say. Its signature is not checked."""
+    with suppress(ValueError, AttributeError, IndexError):
+        payload = token.split(".")[1]
+        value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("exp")
+        if isinstance(value, (int, float)):
             return float(value)
     return None

@@ -6,12 +6,11 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields
 from datetime import datetime, timezone
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -229,27 +228,6 @@ def _read_date(value: Any) -> Any:
         date = TypeAdapter(datetime).validate_python(value.strip())
         return int((date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp())
     return value
-
-
-def refuse_misspelt(names: Iterable[str]) -> None:
-    """
-    Refuse misspelt names of settings for verification: if they were ignored, less would be verified.
-
-    :param names: names of settings that are not known.
-    :raises CustodyConfigurationError: if one of them resembles the name of such a setting.
-    """
-    for name in names:
-        key = name[:100].casefold()
-        meant = get_close_matches(key, PIN_SETTINGS, 1, 0.6)
-        if meant or "superadmin" in key or "public_key" in key:
-            setting = sanitize(name, 60)
-            likely = meant[0] if meant else "superadmin_keys"
-            raise CustodyConfigurationError(
-                f"'{setting}' is not a setting, and looks like '{likely}': ignored, less would be verified than is "
-                "meant",
-                setting=setting,
-                advice=f"Rename it to '{likely}', or remove it.",
-            )
 
 
 # --- the settings --------------------------------------------------------------------------------------------

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import secrets
-import threading
-from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +14,7 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.auth import Account, ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.settings import ClientSettings, is_key_text, refuse_misspelt
+from airflow_custody.client.settings import ClientSettings, is_key_text
 from airflow_custody.client.text import sanitize
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import mask
@@ -46,6 +40,8 @@ _AUTH_METHODS = {
     "password": ("a user name (Login)", "the password"),
     "api_key": ("an API key ID", "the API key's secret"),
 }
+#: The accounts that sign in together, by process, base URL, name and password: what was refused is sent once.
+accounts: dict[tuple[int, str, str, str], Account] = {}
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
 
 
@@ -81,11 +77,6 @@ class ConnectionReader:
         self._base_url = self._read_base_url()
         #: All that is in it, its secrets included, to compare.
         self.values = (connection.host, connection.schema, connection.port, self._credentials, self._extras)
-        known = [name for name in _FORM if name not in ("auth", "api_key_id")]
-        self._settings = {name: self._extras.get(name) for name in known}
-        self._unknown = sorted(self._extras.keys() - _FORM.keys())
-        #: What to tell of extras that are not known; empty: all are known.
-        self.unknown_extras = _describe_unknown(self._unknown, ["auth", "api_key_id", *known]) if self._unknown else ""
 
     def make_client(self, adapt: Callable[[ClientSettings], ClientSettings], *, shares_sign_in: bool) -> CustodyClient:
         """
@@ -106,8 +97,9 @@ class ConnectionReader:
             else:
                 auth = PasswordSignIn(name, secret, source=self._place, on_token=mask)
                 if shares_sign_in:
-                    account = (settings.base_url, *self._credentials)
-                    auth = sign_ins(os.getpid()).of(str(self._connection.conn_id), self.values, auth, account)
+                    # Not that of a forked process's parent, whose lock a thread may have held.
+                    key = (os.getpid(), settings.base_url, name, secret)
+                    auth.account = accounts.setdefault(key, auth.account)
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
@@ -116,8 +108,12 @@ class ConnectionReader:
         raise self._wrong(wrong.text.removeprefix(f"'{setting}' "), setting, wrong.code)
 
     def _client_settings(self) -> ClientSettings:
-        if self._unknown:
-            refuse_misspelt(self._unknown)
+        if unknown := sorted(self._extras.keys() - _FORM.keys()):
+            # Their values are not told: behind a mistyped name there may be a secret.
+            names = sanitize(", ".join(map(repr, unknown)), 200)
+            raise CustodyConfigurationError(
+                f"is not known: {names}. Correct or remove it; there are: {', '.join(_FORM)}", setting="Extra"
+            )
         if self._extras.get("proxy"):
             proxy = str(self._extras["proxy"])
             # Its password by itself, too. Taken apart by hand: it may be a URL that no parser can read.
@@ -133,7 +129,7 @@ class ConnectionReader:
                     setting="superadmin_keys",
                 )
         more = {"base_url": self._base_url, "user_agent": f"Airflow/{airflow_version}", "source": self._place}
-        return ClientSettings.parse({**self._settings, **more})
+        return ClientSettings.parse({**self._extras, **more})
 
     def _read_credentials(self) -> tuple[str, str, str]:
         """
@@ -198,60 +194,3 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError
     return found
-
-
-def _describe_unknown(unknown: Sequence[str], known: Sequence[str]) -> str:
-    """
-    Name extras that a connection has and that are not known, and say what to do about them.
-
-    :param unknown: the names of these extras. Their values are not told: behind a mistyped name there may be a secret.
-    :param known: the names that are known.
-    """
-    names = sanitize(", ".join(map(repr, unknown)), 200)
-    meant = [found for each in unknown for found in get_close_matches(each[:60].lower(), known, 1)]
-    what = f"extra {names} is not known and has" if len(unknown) == 1 else f"extras {names} are not known and have"
-    advice = f"Do you mean {' and '.join(map(repr, meant[:3]))}?" if meant else f"There are: {', '.join(known)}."
-    return f"the {what} no effect. {advice} Correct or remove what is wrong."
-
-
-class SignIns:
-    """
-    What signs in with a password, one for each connection: it knows the token, and what the service has refused.
-
-    One that has changed gets a new one, which knows whether the service has refused the same name and password (401),
-    and nothing else of what became of the one before.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Names digests, so that they tell nothing outside of this process.
-        self._key = secrets.token_bytes(32)
-        self._kept: dict[str, tuple[bytes, PasswordSignIn]] = {}
-        self._accounts: dict[bytes, Account] = {}
-
-    def of(self, conn_id: str, connected_with: object, made: PasswordSignIn, account: object) -> PasswordSignIn:
-        """
-        Return what signs in for a connection.
-
-        :param conn_id: id of the connection.
-        :param connected_with: all that is in the connection, its secrets included; its ``repr`` tells it from another.
-        :param made: what was made for it: it is returned, and kept, if there is none yet for this connection as it is.
-        :param account: the base URL, the name and the password: once refused (401), they are not sent again, whatever
-            else differs. Its ``repr`` tells it from another.
-        """
-        digest = self._digest(connected_with)
-        with self._lock:
-            kept = self._kept.get(conn_id)
-            if kept is None or kept[0] != digest:
-                made.account = self._accounts.setdefault(self._digest(account), made.account)
-                kept = self._kept[conn_id] = digest, made
-            return kept[1]
-
-    def _digest(self, secret: object) -> bytes:
-        return hashlib.blake2b(repr(secret).encode("utf-8", "surrogatepass"), key=self._key).digest()
-
-
-@cache
-def sign_ins(process: int) -> SignIns:
-    """Return the sign-ins of a process: a forked one begins anew, as a thread of its parent may have held the lock."""
-    return SignIns()

@@ -28,9 +28,8 @@ class CustodyHook(BaseHook):
     ``superadmin_minimum``, ``networks`` (``mainnet, testnet``), ``allow_legacy_signatures`` and ``rules_not_before`` (a
     date, or Unix time in seconds). They are no secrets, but whoever may change them decides what is trusted.
 
-    An extra that is not known is ignored, with a warning that names it; one with a name that is close to those that say
-    what is verified is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also where
-    ``max_response_bytes`` is more.
+    An extra that is not known is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also
+    where ``max_response_bytes`` is more.
 
     Use it in a ``with`` block or call :meth:`close`.
 
@@ -51,8 +50,6 @@ class CustodyHook(BaseHook):
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
         self._connected_with: object = None
-        #: What to tell of the connection's extras that are not known, once the client is made; empty: all are known.
-        self.unknown_extras = ""
         # Airflow's API server tests a connection under an id that it makes up: messages do not name it then.
         self._is_tested = False
 
@@ -77,9 +74,6 @@ class CustodyHook(BaseHook):
             self.close()
             self._client = reader.make_client(self._adapt_settings, shares_sign_in=self.shares_sign_in)
             self._connected_with = reader.values
-            self.unknown_extras = reader.unknown_extras
-            if self.unknown_extras:
-                self.log.warning("%s%s", reader.start, self.unknown_extras)
             if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
                 self._client.observe(observer)
         return self._client
@@ -108,20 +102,16 @@ class CustodyHook(BaseHook):
         Make authenticated calls that change nothing: the health listing, and who the user is; with pinned keys also
         the service's present rules, which must be signed with them.
 
-        What the service does not offer, except for the listing, decides nothing. An extra that is not known is an
-        error here, and nowhere else: nobody sees the warning.
+        What the service does not offer, except for the listing, decides nothing.
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
-        from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+        from airflow_custody.client.errors import CustodyError
         from airflow_custody.hooks._connection_test import try_client
 
         self._is_tested = True
         try:
-            client = self.get_conn()
-            if self.unknown_extras:
-                raise CustodyConfigurationError(self.unknown_extras, code="setting-wrong")
-            return try_client(client)
+            return try_client(self.get_conn())
         except CustodyError as error:
             return False, str(error)
         finally:

@@ -59,7 +59,6 @@ class Settings(BaseModel):
     :param clock_offset: seconds that its clock is ahead, by which it dates requests and tokens and checks API keys;
         negative is behind.
     :param token_lifetime: seconds that the JWTs live that are issued from now on.
-    :param token_has_iat: whether these say when they were issued.
     :param superadmins: number of super-administrators who sign the rules.
     :param superadmin_minimum: number of them who must.
     :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
@@ -87,7 +86,6 @@ class Settings(BaseModel):
     version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")] = "3.20"
     clock_offset: float = 0.0
     token_lifetime: float = 1800.0
-    token_has_iat: bool = False
     superadmins: Annotated[int, Field(ge=1, le=100)] = 2
     superadmin_minimum: Annotated[int, Field(ge=1)] = 2
     listings: dict[ListingName, ListingSettings] = {}

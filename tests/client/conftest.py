@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from clocks import Clock
@@ -25,13 +27,15 @@ def ann(sandbox: Sandbox) -> str:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """Return the clock by which a token's age is told."""
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock by which the end of a token and of pauses is told."""
+    made = Clock(time.time())
+    monkeypatch.setattr("airflow_custody.client.auth.time", SimpleNamespace(time=made))
+    return made
 
 
 @pytest.fixture
 def anns(sandbox: Sandbox, ann: str, clock: Clock) -> Iterator[CustodyClient]:
     """Return a client that signs in as ann."""
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=clock)) as made:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD)) as made:
         yield made

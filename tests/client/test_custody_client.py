@@ -104,7 +104,6 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any], setting: str) -> Non
                 "s3cret\x00",
                 "s3cret-\u20ac",
                 "Bearer s3cret",
-                "s3cret" * 11_000,
             )
         ),
         (lambda: CustodyClient(URL), "token"),

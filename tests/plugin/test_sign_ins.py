@@ -27,7 +27,7 @@ PASSWORD = "correct horse battery"
 @pytest.fixture
 def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return what reads a connection of a user with a password, a while after the last time."""
-    _connection.sign_ins.cache_clear()
+    _connection.accounts.clear()
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
     clock = Clock(1000.0)
     readings = Readings(clock)
@@ -70,20 +70,11 @@ def test_those_at_once_send_what_is_refused_once(ask: Ask, sandbox: Sandbox) -> 
     assert sign_ins(sandbox) == 1
 
 
-def test_what_does_not_refuse_the_password_is_forgotten_when_the_connection_changes(ask: Ask, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", path="/authentication/token", status=403)
-    for number in range(3):
-        assert "not sent again with the same settings before this process ends" in ask(PASSWORD, number).problem
-    assert sign_ins(sandbox) == 1
-    assert ask(PASSWORD, timeout=7).value.health.value.healthy
-    assert sign_ins(sandbox) == 2
-
-
 def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_custody.client.errors import CustodyAuthenticationError
     from airflow_custody.triggers._base import _Connection
 
-    _connection.sign_ins.cache_clear()
+    _connection.accounts.clear()
     connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": "wrong"}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOE", json.dumps(connection))
     for _ in range(3):

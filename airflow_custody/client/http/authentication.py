@@ -39,7 +39,8 @@ class Authentication(ABC):
 
     def hide_token(self, token: str) -> None:
         """Hide a token that will be replaced; the last two hundred of them stay hidden."""
-        self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
+        if token not in self._tokens:
+            self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
     @abstractmethod
     def apply(self, request: PreparedRequest, transport: Any, within: float | None = None) -> None:

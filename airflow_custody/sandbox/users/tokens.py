@@ -91,7 +91,6 @@ class TokenStore:
             expires_in = settings.token_lifetime if expires_in is None else expires_in
             now = time.time() + settings.clock_offset
             claims = {"sub": user_id, "tenantId": tenant_id, "exp": int(now + expires_in)}
-            claims |= {"iat": int(now)} if settings.token_has_iat else {}
             # The random id makes every token unique.
             token = self._sign({**claims, "roles": [role.lower() for role in roles], "jti": token})
         expires_at = None if expires_in is None else time.time() + expires_in
