@@ -171,7 +171,7 @@ def test_the_variable_that_names_the_proxy_is_named(environment: pytest.MonkeyPa
             patch.setenv(variable, proxy)
             with CustodyClient(URL, "t0ken", max_retries=0) as client, pytest.raises(CustodyConnectionError) as caught:
                 read(client)
-        words = f"The port may be wrong, or the proxy is down: check the environment variable {variable}."
+        words = f"Check the environment variable {variable}, and that the proxy is up."
         assert caught.value.advice == words
 
 

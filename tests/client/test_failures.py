@@ -140,7 +140,7 @@ def test_an_error_that_is_being_handled_does_not_affect_the_next(
     try:
         raise earlier
     except OSError:
-        with pytest.raises(CustodyOutcomeUnknownError, match="closed the connection without a response"):
+        with pytest.raises(CustodyOutcomeUnknownError, match="broke before the response was there"):
             create(client)
 
 

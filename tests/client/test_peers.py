@@ -54,26 +54,23 @@ def error_of(call: Any, url: str, **settings: Any) -> CustodyError:
     return caught.value
 
 
-HTTPS = "Begin the base URL {url} with https://, or give the port that speaks HTTP."
 HTTP = "Begin the base URL {url} with http://, or give the port that speaks HTTPS."
 CHECK = "Check the base URL {url}, and that the service is up."
 CERTIFICATE = "If it asks for a client certificate, give its path in 'client_cert'."
 PROXY_CERTIFICATE = "If it asks for a client certificate, use another proxy: only the service is given one."
 ALLOWS = "Check 'proxy', and that the proxy allows this host."
-OTHER = "Another program is there: check the base URL {url}."
+OTHER = "Another program is there, or it speaks TLS: check the base URL {url}."
 
 #: What a server sends to a client with a base URL of a scheme: the error's code, whether it is retryable, what it says.
 SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
     ("https", SSH, "unreachable", False, "does not speak TLS on this port", HTTP),
-    ("https", alert(40), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
-    ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
+    ("https", alert(40), "tls-failed", True, "TLS: {host} cannot be reached: ", f"{CHECK} {CERTIFICATE}"),
+    ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", f"{CHECK} {CERTIFICATE}"),
     ("https", alert(70), "tls-failed", True, "alert protocol version", CHECK),
     ("https", b"", "tls-failed", True, "TLS: {host} cannot be reached: ", CHECK),
-    ("http", alert(70), "unreachable", False, "speaks TLS on this port", HTTPS),
-    ("http", b"\x16\x03\x03\x00\x04\x0e\x00\x00\x00", "unreachable", False, "speaks TLS on this port", HTTPS),
+    ("http", alert(70), "response-unusable", False, "sent something that is not HTTP", OTHER),
     ("http", SSH, "response-unusable", False, "sent something that is not HTTP", OTHER),
-    ("http", b"", "no-response", True, "closed the connection without a response", f"If it speaks TLS: {HTTPS}"),
-    ("http", b"HTT", "no-response", True, "broke before the response was there", ""),
+    ("http", b"", "no-response", True, "broke before the response was there: Remote end closed connection", ""),
     ("http", b"HTTP/1.1 2x0 OK\r\n\r\n", "no-response", True, "broke before the response was there", ""),
 ]
 
@@ -98,15 +95,23 @@ def test_a_server(
             assert error.nothing_sent
 
 
+CHECK_PROXY = "Check 'proxy', and that the proxy is up."
 PROXY, TARGET = "the proxy {host}", "custody.example.com"
-OTHER_PROXY = "Another program is there: check 'proxy'."
+OTHER_PROXY = "Another program is there, or it speaks TLS: check 'proxy'."
 #: What a proxy does; the last one is what the service does, through it.
 PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
     ("http", send(SSH), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
     ("https", send(SSH), "unreachable", False, f"{PROXY} does not speak TLS", "Begin 'proxy' with http://,"),
-    ("http", send(alert(70)), "unreachable", False, f"{PROXY} speaks TLS", "Begin 'proxy' with https://,"),
-    ("https", send(alert(116)), "tls-failed", True, f"TLS: {PROXY} cannot be reached", PROXY_CERTIFICATE),
-    ("https", send(b""), "tls-failed", True, f"{PROXY} cannot be", "Check 'proxy', and that the proxy is up."),
+    ("http", send(alert(70)), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
+    (
+        "https",
+        send(alert(116)),
+        "tls-failed",
+        True,
+        f"TLS: {PROXY} cannot be reached",
+        f"{CHECK_PROXY} {PROXY_CERTIFICATE}",
+    ),
+    ("https", send(b""), "tls-failed", True, f"{PROXY} cannot be", CHECK_PROXY),
     ("http", send(b"HTTP/1.1 407 No\r\n\r\n"), "unreachable", True, f"reached through {PROXY}: ", ALLOWS),
     ("http", connect_and_send(SSH), "unreachable", False, f"{TARGET} does not speak TLS", HTTP),
     ("http", connect_and_send(alert(70)), "tls-failed", True, f"{TARGET} cannot be reached", CHECK),
@@ -134,9 +139,7 @@ def test_nobody_listens(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     error = error_of(call, "http://127.0.0.1:9/prefix", max_retries=1)
     assert (error.code, error.nothing_sent, error.retryable) == ("unreachable", True, True)
-    assert error.advice == (
-        "The port may be wrong, or the service is down: check the base URL http://127.0.0.1:9/prefix."
-    )
+    assert error.advice == "Check the base URL http://127.0.0.1:9/prefix, and that the service is up."
     assert caplog.text.count("; retry 1 of 1") == 1
 
 
@@ -156,7 +159,7 @@ UNKNOWN_CA = "Its CA is not in 'verify', or an intermediate certificate is missi
     ("host", "begins", "ends", "verify", "advice"),
     [
         ("127.0.0.1", -2, -1, "bundle", f"{REPLACED}, unless this machine's clock is wrong."),
-        ("127.0.0.1", 1, 2, "bundle", "Set this machine's clock; if it is right"),
+        ("127.0.0.1", 1, 2, "bundle", f"{REPLACED}, unless this machine's clock is wrong."),
         ("other.example.com", -1, 1, "bundle", "The certificate is for another host"),
         ("127.0.0.1", -1, 1, "another bundle", UNKNOWN_CA),
         ("127.0.0.1", -1, 1, True, "If its CA is private, give its bundle in 'verify'."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 import socket
 import ssl
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import ProxyError as UrllibProxyError
 from urllib3.exceptions import TimeoutError as UrllibTimeoutError
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConfigurationError,
     CustodyConnectionError,
@@ -23,22 +23,17 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.settings import ClientSettings, Proxy
+from airflow_custody.client.settings import ClientSettings
 
 NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
 # Reasons of OpenSSL for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
-_OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 # The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
-# The beginnings of what a server sends, as http.client quotes them.
-_HTTP, _TLS = "HTTP/", ("\x15\x03", "\x16\x03")
-# Codes of OpenSSL (X509_V_ERR_...).
-_NOT_YET_VALID = 9
-_EXPIRED = 10
+# Codes of OpenSSL (X509_V_ERR_...): not valid yet, or expired; for another host name or IP address.
+_OTHER_TIME = (9, 10)
 _OTHER_HOST = (62, 64)
-_UNKNOWN_CA = (2, 7, 18, 19, 20, 21, 27)
 
 
 @dataclass(frozen=True)
@@ -74,82 +69,56 @@ class Failures:
                 code="setting-wrong",
                 nothing_sent=True,
             )
-        message, facts = self._describe(operation, chain, timeout, sent=sent)
+        code, message, advice, retryable = self._describe(operation, chain, timeout, sent=sent)
+        facts: dict[str, Any] = {"code": code, "advice": advice, "retryable": retryable}
         if not sent:
             return operation.failed(CustodyConnectionError, f"{message}; nothing was sent", nothing_sent=True, **facts)
         return operation.unanswered(message, **facts)
 
     def _describe(
         self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the message and the facts of the error."""
+    ) -> tuple[ErrorCode, str, str | None, bool]:
+        """Return the code, the message and the advice, and whether another try may help."""
         lines = [str(each.args[0]) for each in chain if type(each) is http.client.BadStatusLine]
-        foreign = next((each for each in lines if not each.startswith(_HTTP) and not _HTTP.startswith(each)), None)
+        is_foreign = any(not each.startswith("HTTP/") for each in lines)
         tls = [each for each in chain if isinstance(each, ssl.SSLError)]
         cause = self._cause(operation, chain)
         # What is no HTTP comes from what was spoken to first.
-        at_proxy = self._settings.proxy_in_use if foreign is not None or _is_proxys(chain) else None
+        proxy = self._settings.proxy_in_use if is_foreign or _is_proxys(chain) else None
         host = urlsplit(self._settings.base_url).netloc
-        url, place, what, name = self._settings.base_url, self._settings.base_url_text, "the service", host
-        if at_proxy:
-            url, place, what = at_proxy.url, at_proxy.place, "the proxy"
-            name = f"the proxy {at_proxy.address}"
+        place, what, name = self._settings.base_url_text, "the service", host
+        if proxy:
+            place, what, name = proxy.place, "the proxy", f"the proxy {proxy.address}"
         check = f"Check {place}, and that {what} is up."
         if any(isinstance(each, ssl.SSLCertVerificationError) for each in tls):
             advice = _certificate_advice(chain, place, self._settings)
-            facts = {"code": "tls-failed", "retryable": False, "advice": advice}
-            return f"TLS: the certificate of {name} was not accepted: {cause}", facts
+            return "tls-failed", f"TLS: the certificate of {name} was not accepted: {cause}", advice, False
         if any(each.reason in _NOT_TLS for each in tls):
-            facts = {"code": "unreachable", "retryable": False, "advice": _other_scheme("http", place)}
-            return f"{name} does not speak TLS on this port", facts
-        if foreign is not None and foreign.startswith(_TLS) and url.startswith("http:"):
-            facts = {"code": "unreachable", "retryable": False, "advice": _other_scheme("https", place)}
-            return f"{name} speaks TLS on this port", facts
-        if foreign is not None:
-            facts = {
-                "code": "response-unusable",
-                "retryable": False,
-                "advice": f"Another program is there: check {place}.",
-            }
-            return f"{name} sent something that is not HTTP", facts
+            advice = f"Begin {place} with http://, or give the port that speaks HTTPS."
+            return "unreachable", f"{name} does not speak TLS on this port", advice, False
+        if is_foreign:
+            advice = f"Another program is there, or it speaks TLS: check {place}."
+            return "response-unusable", f"{name} sent something that is not HTTP", advice, False
         if tls:
-            facts = {"code": "tls-failed", "advice": self._tls_advice(tls, check, proxy=at_proxy)}
-            return f"TLS: {name} cannot be reached: {cause}", facts
-        if at_proxy and is_proxy_refusal(chain):
+            hint = f"If it asks for a client certificate, give its path in {self._settings.name('client_cert')}."
+            if proxy:
+                hint = "If it asks for a client certificate, use another proxy: only the service is given one."
+            elif self._settings.client_cert is not None:
+                hint = f"It may not accept the certificate in {self._settings.name('client_cert')}."
+            return "tls-failed", f"TLS: {name} cannot be reached: {cause}", f"{check} {hint}", True
+        if proxy and is_proxy_refusal(chain):
             advice = f"Check {place}, and that the proxy allows this host."
-            return f"{host} cannot be reached through {name}: {cause}", {"code": "unreachable", "advice": advice}
+            return "unreachable", f"{host} cannot be reached through {name}: {cause}", advice, True
         if not sent and any(isinstance(each, socket.gaierror) and each.errno in _NO_SUCH_NAME for each in chain):
             advice = f"This machine finds no host of this name: correct it in {place}."
-            return f"{name} cannot be reached: {cause}", {"code": "unknown-host", "advice": advice}
+            return "unknown-host", f"{name} cannot be reached: {cause}", advice, True
         if not sent:
-            if any(isinstance(each, ConnectionRefusedError) for each in chain):
-                check = f"The port may be wrong, or {what} is down: check {place}."
-            return f"{name} cannot be reached: {cause}", {"code": "unreachable", "advice": check}
+            return "unreachable", f"{name} cannot be reached: {cause}", check, True
         if is_timeout(chain):
             hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
-            facts = {"code": "no-response", "advice": hint if timeout >= self._settings.timeout else None}
-            return f"no complete response from {host} within {timeout:g} s", facts
-        if any(isinstance(each, http.client.RemoteDisconnected) for each in chain):
-            hint = "If it asks for a client certificate, give its path in " + self._settings.name("client_cert") + "."
-            if url.startswith("http:"):
-                hint = f"If it speaks TLS: {_other_scheme('https', place)}"
-            facts = {"code": "no-response", "advice": None if self._settings.client_cert else hint}
-            return f"{host} closed the connection without a response", facts
-        message = f"the connection to {host} broke before the response was there: {cause}"
-        return message, {"code": "no-response"}
-
-    def _tls_advice(self, errors: list[ssl.SSLError], check: str, *, proxy: Proxy | None) -> str:
-        """Return what to do about TLS that was refused: often it is for want of a client certificate."""
-        place = self._settings.name("client_cert")
-        hint = f"If it asks for a client certificate, give its path in {place}."
-        if proxy:
-            hint = "If it asks for a client certificate, use another proxy: only the service is given one."
-        elif self._settings.client_cert is not None:
-            hint = f"It may not accept the certificate in {place}."
-        reasons = " ".join(str(each.reason) for each in errors)
-        if "CERTIFICATE" in reasons or re.search("ALERT_(UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)", reasons):
-            return hint
-        return f"{check} {hint}" if any(isinstance(each, ssl.SSLEOFError) for each in errors) else check
+            message = f"no complete response from {host} within {timeout:g} s"
+            return "no-response", message, hint if timeout >= self._settings.timeout else None, True
+        return "no-response", f"the connection to {host} broke before the response was there: {cause}", None, True
 
     def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
         """Return the reason for a failure, for people: the operating system's own words, if it has any."""
@@ -159,8 +128,7 @@ class Failures:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return self._auth.redact(str(each.verify_message).rstrip("."), 160)
             if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
-                # OpenSSL puts its name for the error before the words, and Python its own source after them.
-                return self._auth.redact(_OPENSSL_NOISE.sub("", each.strerror), 160)
+                return self._auth.redact(each.strerror, 160)
         if operation.confidential:
             # Other texts may quote the peer.
             return type(chain[-1]).__name__
@@ -201,25 +169,15 @@ def is_timeout(chain: Iterable[BaseException]) -> bool:
     return any(isinstance(each, (TimeoutError, requests.Timeout, UrllibTimeoutError)) for each in chain)
 
 
-def _other_scheme(scheme: str, place: str) -> str:
-    other = "http" if scheme == "https" else "https"
-    return f"Begin {place} with {scheme}://, or give the port that speaks {other.upper()}."
-
-
-def _certificate_advice(chain: Iterable[BaseException], url_text: str, settings: ClientSettings) -> str:
+def _certificate_advice(chain: Iterable[BaseException], place: str, settings: ClientSettings) -> str:
     """Return what to do about a certificate that was not accepted."""
     codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
-    bundle = settings.name("verify") if settings.verify is not True else None
-    # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.
-    replaced = "Have the certificate replaced" + (f", or that of its CA in {bundle}" if bundle else "")
-    if _EXPIRED in codes:
-        return f"{replaced}, unless this machine's clock is wrong."
-    if _NOT_YET_VALID in codes:
-        return "Set this machine's clock; if it is right, the certificate was made for a later time."
     if codes.intersection(_OTHER_HOST):
-        return f"The certificate is for another host, or has no subject alternative name: check {url_text}."
-    if not codes.intersection(_UNKNOWN_CA):
-        return f"{replaced}."
-    if bundle:
-        return f"Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
-    return f"If its CA is private, give its bundle in {settings.name('verify')}."
+        return f"The certificate is for another host, or has no subject alternative name: check {place}."
+    bundle = settings.name("verify")
+    if codes.intersection(_OTHER_TIME):
+        # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.
+        return f"Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong."
+    if settings.verify is True:
+        return f"If its CA is private, give its bundle in {bundle}."
+    return f"Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
