@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
-from airflow_custody.client.text import sanitize
 from airflow_custody.hooks._lookup import find_connection, mask
 
 if TYPE_CHECKING:
@@ -40,13 +37,6 @@ def _mask_key(pem: str) -> None:
                 mask(each)
 
 
-def _meant(extras: Iterable[str], name: str) -> str:
-    """Return the end of a sentence that names the extra which the connection has instead of the missing one."""
-    meant = {each.lower().replace("_", ""): each for each in extras}
-    found = get_close_matches(name.replace("_", ""), meant, 1, 0.8)
-    return f", but {sanitize(meant[found[0]], 60)!r}: do you mean {name!r}?" if found else ""
-
-
 class ConnectionSigner(PemSigner):
     """
     A signer with a P-256 key in PEM that is kept in an Airflow connection of any type.
@@ -62,11 +52,9 @@ class ConnectionSigner(PemSigner):
 
     def _pem(self) -> str:
         connection = find_connection(self.name, _ADVICE, setting="signer")
-        pem = (extras := _extras(connection)).get("private_key")
+        pem = _extras(connection).get("private_key")
         if not isinstance(pem, str) or not pem:
-            raise self._unusable(
-                f"the connection has no extra 'private_key'{_meant(extras.keys() - {'private_key'}, 'private_key')}"
-            )
+            raise self._unusable("the connection has no extra 'private_key'")
         _mask_key(pem)
         self._password = connection.password or None
         if self._password:
@@ -103,8 +91,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
         names = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
         missing = [name for name in names if not isinstance(extras.get(name), str) or not extras[name]]
         if missing:
-            meant = next(filter(None, (_meant(extras.keys() - set(names), name) for name in missing)), "")
-            raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}{meant}")
+            raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}")
         module, token, key = (extras[name] for name in names)
         if not os.path.isabs(module):
             # A relative path depends on the process's working directory and environment.
@@ -127,16 +114,9 @@ def _extras(connection: Connection) -> dict[str, Any]:
     with suppress(ValueError):
         extras = json.loads(connection.extra or "{}")
     if not isinstance(extras, dict):
-        raise _unusable(
-            str(connection.conn_id),
-            "the connection's Extra is not a JSON object",
-            "Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
-            "setting-wrong",
+        raise CustodyConfigurationError(
+            f"the signing key {connection.conn_id!r} cannot be used: the connection's Extra is not a JSON object",
+            setting="signer",
+            advice="Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
         )
     return extras
-
-
-def _unusable(conn_id: str, why: str, advice: str, code: ErrorCode) -> CustodyConfigurationError:
-    return CustodyConfigurationError(
-        f"the signing key {conn_id!r} cannot be used: {why}", setting="signer", advice=advice, code=code
-    )

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,13 +85,15 @@ class LateTime:
 @contextlib.contextmanager
 def skipping_waits() -> Iterator[SkippingTime]:
     """Let nothing wait that searches the service, or tries again: what it finds does not depend on real time."""
-    from airflow_custody.client.http.transport import Transport
+    from airflow_custody.client.http import transport
 
     skipping = SkippingTime()
     with pytest.MonkeyPatch.context() as patch:
         for module in _modules_that_wait():
             patch.setattr(module, "time", skipping)
-        patch.setitem(Transport.__init__.__kwdefaults__, "sleep", skipping.sleep)  # type: ignore[arg-type]
+        # Its deadlines are those of real connections.
+        real = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=skipping.sleep)
+        patch.setattr(transport, "time", real)
         yield skipping
 
 

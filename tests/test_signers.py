@@ -29,7 +29,7 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
 @pytest.mark.parametrize(
     ("signer", "extra", "password", "why"),
     [
-        (ConnectionSigner, {"privatekey": "x"}, None, "no extra 'private_key', but 'privatekey': do you mean"),
+        (ConnectionSigner, {"privatekey": "x"}, None, "no extra 'private_key'"),
         (Pkcs11ConnectionSigner, HSM, None, "there is no PIN"),
         (Pkcs11ConnectionSigner, {}, "12345", "no extra 'pkcs11_module', 'pkcs11_token', 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_key": 7}, "12345", "no extra 'pkcs11_key'"),

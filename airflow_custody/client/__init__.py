@@ -5,62 +5,36 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody.client.errors import CustodyAuthenticationError as CustodyAuthenticationError
+from airflow_custody.client.errors import CustodyConfigurationError as CustodyConfigurationError
+from airflow_custody.client.errors import CustodyConflictError as CustodyConflictError
+from airflow_custody.client.errors import CustodyConnectionError as CustodyConnectionError
+from airflow_custody.client.errors import CustodyError as CustodyError
+from airflow_custody.client.errors import CustodyNotFoundError as CustodyNotFoundError
+from airflow_custody.client.errors import CustodyOutcomeUnknownError as CustodyOutcomeUnknownError
+from airflow_custody.client.errors import CustodyPermissionError as CustodyPermissionError
+from airflow_custody.client.errors import CustodyRateLimitError as CustodyRateLimitError
+from airflow_custody.client.errors import CustodyRequestError as CustodyRequestError
+from airflow_custody.client.errors import CustodyResponseError as CustodyResponseError
+from airflow_custody.client.errors import CustodyServerError as CustodyServerError
+from airflow_custody.client.errors import CustodyUnhealthyError as CustodyUnhealthyError
+from airflow_custody.client.errors import CustodyVerificationError as CustodyVerificationError
+from airflow_custody.client.errors import WhitelistFileError as WhitelistFileError
+
 if TYPE_CHECKING:
-    from airflow_custody.client.auth import ApiKey, PasswordSignIn
-    from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.errors import (
-        CustodyAuthenticationError,
-        CustodyConfigurationError,
-        CustodyConflictError,
-        CustodyConnectionError,
-        CustodyError,
-        CustodyNotFoundError,
-        CustodyOutcomeUnknownError,
-        CustodyPermissionError,
-        CustodyRateLimitError,
-        CustodyRequestError,
-        CustodyResponseError,
-        CustodyServerError,
-        CustodyUnhealthyError,
-        CustodyVerificationError,
-        WhitelistFileError,
-    )
-    from airflow_custody.client.health.models import HealthCheck
-    from airflow_custody.client.settings import ClientSettings
-    from airflow_custody.client.verification import VerificationPins, VerifiedAddress, verify_envelope
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.auth import ApiKey as ApiKey
+    from airflow_custody.client.auth import PasswordSignIn as PasswordSignIn
+    from airflow_custody.client.client import CustodyClient as CustodyClient
+    from airflow_custody.client.health.models import HealthCheck as HealthCheck
+    from airflow_custody.client.settings import ClientSettings as ClientSettings
+    from airflow_custody.client.verification import VerificationPins as VerificationPins
+    from airflow_custody.client.verification import VerifiedAddress as VerifiedAddress
+    from airflow_custody.client.verification import verify_envelope as verify_envelope
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope as WhitelistEnvelope
+    from airflow_custody.client.whitelist.models import WhitelistRequest as WhitelistRequest
 
-__all__ = [
-    "ApiKey",
-    "ClientSettings",
-    "CustodyAuthenticationError",
-    "CustodyClient",
-    "CustodyConfigurationError",
-    "CustodyConflictError",
-    "CustodyConnectionError",
-    "CustodyError",
-    "CustodyNotFoundError",
-    "CustodyOutcomeUnknownError",
-    "CustodyPermissionError",
-    "CustodyRateLimitError",
-    "CustodyRequestError",
-    "CustodyResponseError",
-    "CustodyServerError",
-    "CustodyUnhealthyError",
-    "CustodyVerificationError",
-    "HealthCheck",
-    "PasswordSignIn",
-    "VerificationPins",
-    "VerifiedAddress",
-    "WhitelistEnvelope",
-    "WhitelistFileError",
-    "WhitelistRequest",
-    "verify_envelope",
-]
-
-# The module of each name that is not in "errors".
-_MODULES = {
+# Imported on first use, so that a DAG file that needs only the errors does not load them.
+_LATER = {
     "ApiKey": "auth",
     "ClientSettings": "settings",
     "CustodyClient": "client",
@@ -75,7 +49,6 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use, so that a DAG file that needs only the error types does not load the models.
-    if name not in __all__:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

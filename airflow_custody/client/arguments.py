@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,11 +28,9 @@ def describe(value: object) -> str:
         return "None"
     if isinstance(value, str):
         return sanitize(str.__repr__(value[:80]), 40)
-    if isinstance(value, float):
-        return f"the {kind} {float.__repr__(value)}"
     # Python refuses to write very long ones.
-    if isinstance(value, int) and abs(value) < 10**40:
-        return f"the {kind} {int.__repr__(value) if not isinstance(value, bool) else bool(value)}"
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**40):
+        return f"the {kind} {value!r}"
     return f"a value of type {kind}"
 
 
@@ -141,9 +138,7 @@ def plain_names(value: object) -> Any:
 
 
 def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return isinstance(value, int) or math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_missing(value: object) -> bool:

@@ -75,7 +75,7 @@ class BearerToken(Authentication):
             self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
-    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
+    def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
         Add the ``Authorization`` header to a request.
 
@@ -108,14 +108,12 @@ class ApiKey(Authentication):
         super().__init__(source=source)
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
             raise _missing("api_key_id", "the API key's id is missing, or contains what cannot be sent in a header")
-        key: bytes | None = None
+        key = b""
         with suppress(TypeError, ValueError):
             key = bytes.fromhex(secret)
         # Raised outside of "except", so that the caught exception is not chained.
-        if key is None:
-            raise _missing("secret", "the API key's secret is not made of hexadecimal digits: copy it again")
         if not key:
-            raise _missing("secret", "the API key's secret is missing")
+            raise _missing("secret", "the API key's secret is missing, or is not made of hexadecimal digits")
         self._key = key
         self._key_id = key_id
         for form in {secret, key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
@@ -125,7 +123,7 @@ class ApiKey(Authentication):
             "clock is wrong: signatures contain the time."
         )
 
-    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
+    def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """Sign a request; one without a body loses its content type."""
         if not request.body:
             request.headers.pop("Content-Type", None)
@@ -237,18 +235,16 @@ class PasswordSignIn(Authentication):
             "one-time codes are not supported."
         )
 
-    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
+    def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
         Add the ``Authorization`` header to a request, and sign in first if needed.
 
         :param request: the request.
         :param transport: the transport that fetches the token.
-        :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
-            client's time-out.
         :raises CustodyAuthenticationError: if the service does not accept the user.
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
-        token = self._usable_token() or self._wait_and_sign_in(transport, within)
+        token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
         request.headers["Authorization"] = f"Bearer {token}"
 
@@ -287,11 +283,11 @@ class PasswordSignIn(Authentication):
         token = self.account.token
         return token is not None and request.headers.get("Authorization") == f"Bearer {token}"
 
-    def _wait_and_sign_in(self, transport: Transport, within: float | None) -> str:
+    def _wait_and_sign_in(self, transport: Transport) -> str:
         """Return a token that another thread has fetched meanwhile, or a new one."""
         account = self.account
         failures = account.failures
-        if not account.lock.acquire(timeout=min(transport.settings.timeout, within or float("inf"))):
+        if not account.lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
                 "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
@@ -306,11 +302,11 @@ class PasswordSignIn(Authentication):
                 error = CustodyError.from_json(account.last_error)
                 error.advice = _joined(self.advice if error.status == 401 else None, error.advice)
                 raise error
-            return self._sign_in(transport, within)
+            return self._sign_in(transport)
         finally:
             account.lock.release()
 
-    def _sign_in(self, transport: Transport, within: float | None) -> str:
+    def _sign_in(self, transport: Transport) -> str:
         account = self.account
         sent: list[bool] = []
         body = {"username": self._username, "password": self._password}
@@ -321,7 +317,6 @@ class PasswordSignIn(Authentication):
                 body=body,
                 before_send=lambda: sent.append(True),
                 authenticate=False,
-                only_try=within,
             )
             token = reply.body.get("result")
             if token is None or _token_fault(token):
@@ -359,10 +354,8 @@ def _token_fault(token: object) -> str | None:
         return "is missing"
     if token.strip().lower().startswith("bearer "):
         return "begins with 'Bearer': give the token alone"
-    if token.splitlines() != [token]:
-        return "contains a line break, maybe at its end: give it in one line"
     if any(each.isspace() or not each.isprintable() or ord(each) > 0xFF for each in token):
-        return "contains a character that cannot be sent in an HTTP header (not shown here): copy it again"
+        return "contains a line break, or another character that cannot be sent in an HTTP header (not shown here)"
     return None
 
 

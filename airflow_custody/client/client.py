@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.approvals.operations import ApprovalOperations
@@ -163,12 +162,7 @@ class CustodyClient(
     def __enter__(self) -> CustodyClient:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -154,25 +154,20 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
 
 def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) -> None:
     """Check the status of the user, and its roles."""
-    if found.user is None:
-        error = found.who.error
-        if isinstance(error, CustodyPermissionError) and found.who.state == "unknown":
-            # Every read takes this role, and this one takes no other.
-            found.roles = Finding("failed", error)
-        elif asked and found.who.state == "unknown" and error is not None:
-            found.roles = Finding("failed", _not_shown(client, error))
-        elif found.who.state == "unknown":
-            found.roles = Finding("unknown")
+    error, user = found.who.error, found.user
+    if user is None and found.who.state != "unknown":
         return
-    status = found.user.get("status")
-    if status and not may_work(status):
+    shown = user.get("roles") if user else None
+    if isinstance(error, CustodyPermissionError):
+        # Every read takes this role, and this one takes no other.
+        found.roles = Finding("failed", error)
+    elif shown is None:
+        found.roles = Finding("failed", _not_shown(client, error)) if asked else Finding("unknown")
+    else:
+        lacking = missing_roles(asked or [DEFAULT_ROLE], shown)
+        found.roles = Finding("failed", _lacks(client, lacking)) if lacking else Finding("ok")
+    if user and (status := user.get("status")) and not may_work(status):
         found.who = Finding("unknown")
-    shown = found.user.get("roles")
-    if shown is None:
-        found.roles = Finding("failed", _not_shown(client)) if asked else Finding("unknown")
-        return
-    lacking = missing_roles(asked or [DEFAULT_ROLE], shown)
-    found.roles = Finding("failed", _lacks(client, lacking)) if lacking else Finding("ok")
 
 
 def _check_rules(found: ConnectionTest, client: CustodyClient) -> None:

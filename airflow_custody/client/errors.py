@@ -32,21 +32,6 @@ from airflow_custody.client.text import sanitize, sentences
 
 #: Statuses of an operation that is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
-# The attributes of an error beside its message and whether it is retryable.
-_FACTS = (
-    "operation",
-    "method",
-    "path",
-    "status",
-    "error_code",
-    "retry_after",
-    "required_roles",
-    "setting",
-    "advice",
-    "from_service",
-    "nothing_sent",
-    "code",
-)
 
 
 class CustodyError(Exception):
@@ -103,8 +88,7 @@ class CustodyError(Exception):
         self.path = path
         self.status = status
         self.error_code = error_code
-        # An infinite delay is none that anybody can wait.
-        self.retry_after = retry_after if _is_delay(retry_after) else None
+        self.retry_after = retry_after
         self.required_roles = tuple(required_roles)
         self.setting = setting
         self.advice = advice
@@ -170,7 +154,7 @@ class CustodyError(Exception):
 
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
-        facts = {name: getattr(self, name) for name in _FACTS}
+        facts = {name: getattr(self, name) for name in _facts()}
         given = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items() if value}
         return {"type": type(self).__name__, "message": self.message, **given, "retryable": self.retryable}
 
@@ -185,14 +169,14 @@ class CustodyError(Exception):
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
         types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
-        facts = {name: data[name] for name in _FACTS if data.get(name)}
+        facts = {name: data[name] for name in _facts() if data.get(name)}
         facts |= {"code": known_code(data.get("code")), "retryable": data.get("retryable")}
         return types.get(str(data.get("type")), CustodyError)(str(data.get("message") or "unknown error"), **facts)
 
 
-def _is_delay(seconds: object) -> bool:
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    return is_number and 0 <= seconds < float("inf")  # type: ignore[operator]
+def _facts() -> Iterable[str]:
+    """Return the names of an error's attributes beside its message."""
+    return CustodyError.__init__.__kwdefaults__ or ()
 
 
 class CustodyConfigurationError(CustodyError):

@@ -30,10 +30,8 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# The limits of a name in the DNS.
-_MAX_HOST, _MAX_LABEL = 253, 63
-# In characters, of a file with public keys.
-_MAX_KEYS_FILE = 1024 * 1024
+# No part of a name in the DNS is empty, or longer; an address of IPv6 is in brackets.
+_HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
 # In characters: a private key is longer, in base64 too.
 _MIN_KEY = 40
 # The first one that is set counts, as in the standard library.
@@ -70,9 +68,7 @@ def _check_base_url(value: object) -> str:
         raise refused("cannot be read as a URL")
     if parsed.auth is not None or "@" in value:
         raise refused("must not contain a user name, password or '@': the token has a setting of its own")
-    labels = (parsed.host or "").rstrip(".").split(".")
-    is_name = len(".".join(labels)) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
-    if not is_name and not labels[0].startswith("["):
+    if not _HOST.fullmatch(parsed.host or ""):
         raise refused("names no host, or a host that cannot exist: a part of its name is empty or too long")
     if re.search(r"[?#]|/\.{1,2}(/|$)", value):  # of dots, the parser has resolved them already
         raise refused("must not contain a query, a fragment, or '.' or '..' in its path")
@@ -140,6 +136,13 @@ class Proxy:
         """Its host and port, without user name and password."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
+    @property
+    def secrets(self) -> list[str]:
+        """Its password in all forms; with the user's name it is what the proxy gets, in base64."""
+        parts = urlsplit(self.url)
+        user, password = parts.username or "", parts.password or ""
+        return [self.url, password, unquote(password), f"{unquote(user)}:{unquote(password)}"] if password else []
+
 
 def _check_proxy(value: object) -> str | None:
     return None if value in (None, "") else _check_proxy_url(str(value), "'proxy'", "proxy")
@@ -199,21 +202,18 @@ def _read_key(text: str) -> str:
         return text.replace("\\n", "\n")
     # The text may be a key without its first line, even a private one: then it is not shown.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
-    what = "cannot be used"
     try:
         with open(text, encoding="utf-8-sig") as file:
-            found = file.read(_MAX_KEYS_FILE + 1)
-        if len(found) <= _MAX_KEYS_FILE:
-            list(read_public_keys(found))
-            return found
-        why = f"larger than {_MAX_KEYS_FILE} characters"
+            found = file.read()
+        list(read_public_keys(found))
+        return found
     except UnicodeDecodeError:
         why = "it is not PEM, but binary: 'openssl pkey -pubin -inform DER -in FILE' prints PEM"
     except KeyTextError as error:
         why = str(error)
     except (OSError, ValueError) as exception:
-        what, why = "is neither a public key in PEM nor a file that can be read", _os_text(exception)
-    raise _wrong("superadmin_keys", f"{what}: {shown}{why}")
+        why = _os_text(exception)
+    raise _wrong("superadmin_keys", f"is neither a public key in PEM nor a file of such that can be read: {shown}{why}")
 
 
 def _split_names(value: Any) -> Any:

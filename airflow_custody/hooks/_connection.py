@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow import __version__ as airflow_version
 
@@ -88,6 +88,8 @@ class ConnectionReader:
         """
         try:
             settings = adapt(self._client_settings())
+            for each in settings.proxy_in_use.secrets if settings.proxy_in_use else ():
+                mask(each)
             method, name, secret = self._credentials
             auth: Authentication
             if method == "api_key":
@@ -114,12 +116,6 @@ class ConnectionReader:
             raise CustodyConfigurationError(
                 f"is not known: {names}. Correct or remove it; there are: {', '.join(_FORM)}", setting="Extra"
             )
-        if self._extras.get("proxy"):
-            proxy = str(self._extras["proxy"])
-            # Its password by itself, too. Taken apart by hand: it may be a URL that no parser can read.
-            password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
-            for secret in filter(None, (proxy, password, unquote(password))):
-                mask(secret)
         keys = self._extras.get("superadmin_keys")
         for each in keys if isinstance(keys, list) else [keys]:
             # Which file a relative path names depends on where the process was started.

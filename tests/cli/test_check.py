@@ -303,7 +303,7 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
     ("response", "state", "code"),
     [
         ((404, OWN_404), "unknown", "not-offered"),
-        ((404, {"html": "gateway"}), "failed", "not-offered"),
+        ((404, {"html": "gateway"}), "failed", "response-unusable"),
         ((500, OWN_500), "failed", "service-failed"),
         ((200, {}), "failed", "response-unusable"),
     ],

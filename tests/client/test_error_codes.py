@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 import re
 from pathlib import Path
@@ -46,12 +45,6 @@ def test_a_code_that_is_not_known_becomes_that_of_the_type(code: Any) -> None:
     assert CustodyError.from_json(data).code == "credentials-refused"
     del data["code"]
     assert CustodyError.from_json(data).code == "credentials-refused"
-
-
-@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1])
-def test_a_retry_after_that_is_no_time_is_none(seconds: float) -> None:
-    assert CustodyError("busy", retry_after=seconds).retry_after is None
-    assert CustodyError.from_json({"message": "busy", "retry_after": seconds}).retry_after is None
 
 
 def test_the_code_is_kept_where_the_text_is_cut() -> None:

@@ -71,7 +71,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # The service's own error has a number beside its message.
     "a gateway's 403": (
         {"kind": "status", "status": 403, "body": {"error": "Forbidden", "message": "no", "code": "403"}},
-        "Permission role-missing x1",
+        "Permission response-unusable x1",
         NOT_DONE,
         UNKNOWN,
     ),

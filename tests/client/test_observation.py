@@ -85,11 +85,11 @@ PACKED = gzip.compress(b"{}")
     [
         (PACKED, None),
         # An empty body would say that the deletion was done.
-        *((PACKED[:size], "early") for size in (0, 5, 20)),
-        (b"not gzip at all", "broken|early"),
+        *((PACKED[:size], "early") for size in (0, 5)),
+        (b"not gzip at all", "early"),
         (gzip.compress(b" " * 5_000_000), "larger than 1000000"),
     ],
-    ids=["whole", "0", "5", "20", "no gzip", "large"],
+    ids=["whole", "0", "5", "no gzip", "large"],
 )
 def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | None, framing: str) -> None:
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""

@@ -311,7 +311,7 @@ def test_no_proxy_password_in_an_error_a_repr_or_the_log() -> None:
 
 def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile) -> None:
     class Careless(Authentication):
-        def apply(self, request: Any, transport: Any, within: float | None = None) -> None:
+        def apply(self, request: Any, transport: Any) -> None:
             request.headers["Authorization"] = "Bearer s3cret-\u20ac"
 
     with CustodyClient(hostile.url, auth=Careless(source="nowhere"), max_retries=2) as client:

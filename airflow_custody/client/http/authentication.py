@@ -43,13 +43,12 @@ class Authentication(ABC):
             self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
     @abstractmethod
-    def apply(self, request: PreparedRequest, transport: Any, within: float | None = None) -> None:
+    def apply(self, request: PreparedRequest, transport: Any) -> None:
         """
         Put the credentials on a request that is ready to be sent.
 
         :param request: the request.
         :param transport: the client's transport, for those who fetch a token through it: same host, TLS and proxy.
-        :param within: seconds for what has to be asked for first; None (default): the client's time-out.
         """
 
     def renew(self, request: PreparedRequest) -> bool:

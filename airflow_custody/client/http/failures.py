@@ -48,15 +48,12 @@ class Failures:
     _settings: ClientSettings
     _auth: Authentication
 
-    def explain(
-        self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool | None
-    ) -> CustodyError:
+    def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
         Turn what requests raised into an error of ours, without a reference to the request.
 
         :param operation: the operation that was called.
         :param chain: the exceptions; empty: something came before the request was sent.
-        :param timeout: seconds that the exchange had.
         :param sent: whether the body was read; None: there is none, and what was raised is all that is known.
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
@@ -69,14 +66,14 @@ class Failures:
                 code="setting-wrong",
                 nothing_sent=True,
             )
-        code, message, advice, retryable = self._describe(operation, chain, timeout, sent=sent)
+        code, message, advice, retryable = self._describe(operation, chain, sent=sent)
         facts: dict[str, Any] = {"code": code, "advice": advice, "retryable": retryable}
         if not sent:
             return operation.failed(CustodyConnectionError, f"{message}; nothing was sent", nothing_sent=True, **facts)
-        return operation.unanswered(message, **facts)
+        return operation.after_sending(CustodyConnectionError, message, **facts)
 
     def _describe(
-        self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool
+        self, operation: Operation, chain: list[BaseException], *, sent: bool
     ) -> tuple[ErrorCode, str, str | None, bool]:
         """Return the code, the message and the advice, and whether another try may help."""
         lines = [str(each.args[0]) for each in chain if type(each) is http.client.BadStatusLine]
@@ -115,9 +112,9 @@ class Failures:
         if not sent:
             return "unreachable", f"{name} cannot be reached: {cause}", check, True
         if is_timeout(chain):
+            message = f"no complete response from {host} within {self._settings.timeout:g} s"
             hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
-            message = f"no complete response from {host} within {timeout:g} s"
-            return "no-response", message, hint if timeout >= self._settings.timeout else None, True
+            return "no-response", message, hint, True
         return "no-response", f"the connection to {host} broke before the response was there: {cause}", None, True
 
     def _cause(self, operation: Operation, chain: list[BaseException]) -> str:

@@ -8,12 +8,9 @@ from typing import Any, Literal
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
-    CustodyConnectionError,
     CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
-    CustodyResponseError,
-    CustodyServerError,
 )
 from airflow_custody.client.text import ascii_lower
 
@@ -21,8 +18,6 @@ from airflow_custody.client.text import ascii_lower
 API_ROOT = "/api/rest/v1"
 #: Maximum number of rows on one page of the service, and of objects in one batch.
 MAX_PAGE_SIZE = 100
-#: Maximum number of rows read of one listing; one that claims to have more is refused.
-MAX_LISTED_ROWS = 1_000_000
 #: Seconds that the service may take to show in its listings what it has done.
 DEFAULT_LOOKUP_WAIT = 30.0
 
@@ -100,28 +95,10 @@ class Operation:
         """Return the error for a request that is wrong and was not sent."""
         return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
-    def unanswered(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
-        """Return the error for a request that was sent and got no response."""
-        return self._after_sending(CustodyConnectionError, message, code, facts)
-
-    def broken(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
-        """Return the error for a 5xx."""
-        return self._after_sending(CustodyServerError, message, code, facts)
-
-    def not_understood(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
-        """Return the error for a 2xx whose body is not what this operation returns."""
-        return self._after_sending(CustodyResponseError, message, code, facts)
-
-    def refused_by_status(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
-        """Return the error for a 4xx: a gateway's does not prove that nothing was created."""
-        code: ErrorCode | None = "request-refused" if error_type is CustodyRequestError else None
-        if self.creates and not facts["from_service"]:
-            return self._after_sending(error_type, message, code, facts)
-        return self.failed(error_type, message, code=code, **facts)
-
-    def _after_sending(
-        self, error_type: type[CustodyError], message: str, code: ErrorCode | None, facts: dict[str, Any]
+    def after_sending(
+        self, error_type: type[CustodyError], message: str, *, code: ErrorCode | None, **facts: Any
     ) -> CustodyError:
+        """Return the error for a request that was sent, of this type only if sending it again does no harm."""
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, **facts)
         advice = (

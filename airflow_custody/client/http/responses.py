@@ -23,6 +23,7 @@ from urllib3.util.retry import Retry
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
     CustodyConflictError,
+    CustodyConnectionError,
     CustodyError,
     CustodyNotFoundError,
     CustodyOutcomeUnknownError,
@@ -30,6 +31,7 @@ from airflow_custody.client.errors import (
     CustodyRateLimitError,
     CustodyRequestError,
     CustodyResponseError,
+    CustodyServerError,
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
@@ -52,9 +54,6 @@ _ERROR_TYPES: dict[int, type[CustodyError]] = {
 _GIVEN_UP = (408, 499)
 _NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
-_GATEWAY = "A gateway in between may have sent this response."
-# An error of a web framework: one text, and nothing that the service's own errors have beside it.
-_ONE_TEXT = re.compile(rb'\s*\{\s*"(?:detail|error)"\s*:\s*"[^"\\]*"\s*\}\s*')
 # Without "<" in the tag: a body of nothing but its beginnings would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _NO_JSON = object()
@@ -130,7 +129,7 @@ class Response:
     A response: its status, some headers, and the body as far as it came.
 
     :param truncated: why the body is not complete; None if it is.
-    :param date_header: its ``Date`` header.
+    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     """
 
     status: int
@@ -140,22 +139,12 @@ class Response:
     retry_after: float | None
     body: bytes
     truncated: str | None = None
-    date_header: str | None = None
-
-    @property
-    def date(self) -> datetime | None:
-        """Time of sending by its ``Date`` header; None if missing or unreadable."""
-        return parse_date(self.date_header)
+    date: datetime | None = None
 
     @property
     def is_page(self) -> bool:
         """Whether the body is a page for people, which the service never sends."""
         return self.content_type.lower().startswith("text/html")
-
-    @property
-    def is_unknown_route(self) -> bool:
-        """Whether another program says that it has no such path or method: in a page, or as Airflow itself does."""
-        return self.status in (404, 405) and (self.is_page or _ONE_TEXT.fullmatch(self.body) is not None)
 
     @cached_property
     def data(self) -> Any:
@@ -231,9 +220,10 @@ class Reply(Generic[T]):
             return self
         if response.says_error:
             text, code = self._error_text()
-            raise self.operation.not_understood(
+            raise self.operation.after_sending(
+                CustodyResponseError,
                 f"the status says success, and the body an error: {text}",
-                "response-unusable",
+                code="response-unusable",
                 status=response.status,
                 error_code=code,
             )
@@ -253,9 +243,10 @@ class Reply(Generic[T]):
 
     def unexpected(self, why: str) -> CustodyError:
         """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
-        return self.operation.not_understood(
+        return self.operation.after_sending(
+            CustodyResponseError,
             f"this is not a response of the custody service: {why} ({self._describe_body()})",
-            "response-unusable",
+            code="response-unusable",
             status=self.response.status,
             retryable=True if self.response.truncated else None,
             advice=None if self.response.truncated else self._other_program(),
@@ -309,9 +300,9 @@ class Reply(Generic[T]):
             return operation.failed(CustodyResponseError, words, **facts)
         advice = operation.hints.get(status)
         if status >= 500:
-            error = operation.broken(text, "service-failed", **facts)
+            error = operation.after_sending(CustodyServerError, text, code="service-failed", **facts)
         elif status in _GIVEN_UP:
-            error = operation.unanswered(text, "no-response", **facts)
+            error = operation.after_sending(CustodyConnectionError, text, code="no-response", **facts)
         else:
             if status == 401:
                 advice = self.auth.advice
@@ -322,16 +313,14 @@ class Reply(Generic[T]):
             elif response.retry_after is not None:
                 advice = f"The service asks to wait {response.retry_after:g} s."
             kind = _ERROR_TYPES.get(status, CustodyRequestError)
-            error = operation.refused_by_status(kind, text, advice=advice, **facts)
+            facts |= {"code": "request-refused" if kind is CustodyRequestError else None, "advice": advice}
+            # A gateway's refusal does not prove that nothing was created.
+            is_certain = own or not operation.creates
+            error = (operation.failed if is_certain else operation.after_sending)(kind, text, **facts)
         hints, code = [error.advice], error.code
-        if not own and response.is_unknown_route:
+        if not own and (status == 401 or error.not_offered):
             hints.append(self._other_program())
-            code = "response-unusable"
-        elif not own and status == 403 and response.is_page:
-            hints.append(f"The page is a gateway's: have it let this call through, or check {self._url_text}.")
-            code = "response-unusable"
-        elif not own and (status == 401 or error.not_offered):
-            hints.append(_GATEWAY)
+            code = "response-unusable" if status in (403, 404, 405) else code
         # If a role is missing, the service offers it.
         if error.not_offered and not operation.documented and not error.required_roles:
             is_about_object = status == 404 and operation.names_objects and own
@@ -343,14 +332,9 @@ class Reply(Generic[T]):
         error.advice = " ".join(filter(None, hints)) or None
         return error
 
-    @property
-    def _url_text(self) -> str:
-        return self.settings.base_url_text
-
     def _other_program(self) -> str:
         """Return what to do about a response that something else than the service sent."""
-        verb = "is" if self.response.is_page else "may be"
-        return f"Another program or a gateway {verb} there: check {self._url_text}."
+        return f"Another program or a gateway may have sent this: check {self.settings.base_url_text}."
 
     def _describe_body(self) -> str:
         """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
@@ -379,9 +363,6 @@ class Reply(Generic[T]):
             return f"the response is an error ({self._describe_body()})", None
         data = self.response.data if isinstance(self.response.data, dict) else {}
         texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
-        if len(texts) > 1 and _letters(texts[1]).startswith(_letters(texts[0])):
-            # "PermissionDenied: permission denied: ..."
-            del texts[0]
         if texts:
             code = data.get("error_code")
             is_code = isinstance(code, str) and code
@@ -395,7 +376,3 @@ class Reply(Generic[T]):
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("it has a key twice in one object")
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text[:200])).casefold()

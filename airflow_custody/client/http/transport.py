@@ -9,14 +9,11 @@ import socket
 import ssl
 import sys
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -25,7 +22,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyResponseError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.failures import (
     NETWORK_ERRORS,
@@ -35,7 +32,7 @@ from airflow_custody.client.http.failures import (
     is_timeout,
 )
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_retry_after
+from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_date, parse_retry_after
 from airflow_custody.client.settings import ClientSettings
 from airflow_custody.client.text import sanitize
 
@@ -47,7 +44,8 @@ MAX_RETRY_AFTER = 60.0
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-_PIECE = 256 * 1024
+# In bytes: what comes compressed may become a thousand times as long.
+_PIECE = 16 * 1024
 # Connections that are kept: one for each thread that a caller may have.
 _MAX_CONNECTIONS = 32
 # Statuses after which what is safe to repeat is repeated.
@@ -55,7 +53,6 @@ _RETRIED_STATUSES = (429, 502, 503, 504)
 # Seconds between what must be true when a request leaves (it is recorded, its signature is new) and its leaving.
 _FENCE = 5.0
 _MAX_LATE = 3
-_GZIP = 31
 
 
 @dataclass(frozen=True)
@@ -209,24 +206,15 @@ class Transport:
 
     :param settings: the client's settings.
     :param auth: the way to authenticate.
-    :param sleep: waits between retries; tests turn it. Default: :func:`time.sleep`.
     """
 
-    def __init__(
-        self, settings: ClientSettings, auth: Authentication, *, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, settings: ClientSettings, auth: Authentication) -> None:
         self.settings = settings
         self.auth = auth
-        self._sleep = sleep
         proxy = settings.proxy_in_use
         self._proxies = {"http": proxy.url, "https": proxy.url} if proxy else {}
-        if proxy:
-            # Taken apart by hand: what no parser can read may be quoted by an error all the same.
-            user, _, password = proxy.url.rpartition("@")[0].rpartition("://")[2].partition(":")
-            # With the user's name it is what the proxy gets, in base64.
-            pair = f"{unquote(user)}:{unquote(password)}" if password else ""
-            for secret in filter(None, (proxy.url, password, unquote(password), pair)):
-                auth.hide(secret)
+        for secret in proxy.secrets if proxy else ():
+            auth.hide(secret)
         self._observers: list[Observer] = []
         self._own_session: tuple[int, _Session] | None = None
 
@@ -269,7 +257,6 @@ class Transport:
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
-        only_try: float | None = None,
     ) -> Reply[T]:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
@@ -283,8 +270,6 @@ class Transport:
             longer than five seconds, the request is prepared anew and it is called again, three times in all. Default
             None.
         :param authenticate: whether to send credentials. Default True.
-        :param only_try: seconds for the only try, if that is less than the time-out of the settings; None (default):
-            the time-out, and retries as the settings say.
         :return: the reply.
         :raises CustodyError: ``nothing_sent`` if the body was never read, whatever else went wrong. Otherwise, if the
             operation may not be repeated, a :class:`CustodyOutcomeUnknownError`; but for the service's own refusal
@@ -297,13 +282,10 @@ class Transport:
             json=body,
             headers={"Content-Type": "application/json"},
         )
-        timeout = min(self.settings.timeout, only_try or self.settings.timeout)
-        # With only one try, no newer credentials replace those that were refused.
-        retries, late, renewed = 0, 0, only_try is not None
-        max_retries = self.settings.max_retries if only_try is None else 0
+        retries, late, renewed, max_retries = 0, 0, False, self.settings.max_retries
         while True:
-            prepared = self._prepare(operation, request, before_send, only_try, authenticate=authenticate)
-            outcome = self._exchange(operation, prepared, timeout)
+            prepared = self._prepare(operation, request, before_send, authenticate=authenticate)
+            outcome = self._exchange(operation, prepared)
             if isinstance(outcome, _NotSentError):
                 late += 1
                 if late < _MAX_LATE:
@@ -331,7 +313,7 @@ class Transport:
             reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
             when = f"in {delay:.1f} s" if delay else "now"
             log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, max_retries, when)
-            self._sleep(delay)
+            time.sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
         return Reply[T](operation, outcome, self.auth, self.settings).read(shape)
@@ -341,21 +323,15 @@ class Transport:
         operation: Operation,
         request: requests.Request,
         before_send: Callable[[], None] | None,
-        within: float | None,
         *,
         authenticate: bool,
     ) -> requests.PreparedRequest:
         """Return the request as it is sent once: no nonce of an API key is accepted twice."""
-        prepared = None
-        with suppress(requests.RequestException, ValueError):
-            prepared = self._session().prepare_request(request)
-        if prepared is None:
-            # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
-            raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
+        prepared = self._session().prepare_request(request)
         signed_at = None
         if authenticate:
             try:
-                self.auth.apply(prepared, self, within)
+                self.auth.apply(prepared, self)
             except CustodyError as error:
                 error.operation = error.operation or operation.name
                 raise
@@ -365,7 +341,7 @@ class Transport:
         return prepared
 
     def _exchange(
-        self, operation: Operation, prepared: requests.PreparedRequest, timeout: float
+        self, operation: Operation, prepared: requests.PreparedRequest
     ) -> Response | _Failure | _NotSentError:
         """Send one request once. Return its response, or why there is none."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
@@ -378,11 +354,11 @@ class Transport:
         token = _calling.set((operation, self.auth))
         try:
             with self._session().send(
-                prepared, stream=True, allow_redirects=False, timeout=timeout, proxies=self._proxies
+                prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
             ) as received:
                 # Before the body is read to its end, which gives the connection back. Any other end closes it.
                 seen = Observation.of(received) if self._observers else None
-                response = self._read(operation, received, timeout)
+                response = self._read(operation, received)
         except CustodyError:
             raise
         # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
@@ -400,7 +376,7 @@ class Transport:
         is_unsent = isinstance(body, _Body) and not body.was_read
         if response is None or is_unsent:
             sent = None if body is None else not is_unsent
-            error = Failures(self.settings, self.auth).explain(operation, chain, timeout, sent=sent)
+            error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
             safe = error.nothing_sent or operation.is_retried
             # A proxy that refuses is not asked again at once: the account there may get locked.
             return _Failure(error, safe and error.retryable and not is_proxy_refusal(chain))
@@ -425,17 +401,22 @@ class Transport:
             except Exception as exception:
                 log.warning("%s: an observer failed: %s", operation.name, type(exception).__name__)
 
-    def _read(self, operation: Operation, received: requests.Response, timeout: float) -> Response:
+    def _read(self, operation: Operation, received: requests.Response) -> Response:
         """Read the body within the bounds of time and size."""
         headers, limit = received.headers, self.settings.max_response_bytes
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + self.settings.timeout
         body, truncated = bytearray(), None
         try:
             # The end of an interim response (1xx) is not the end of what comes.
-            while received.status_code >= 200 and (piece := received.raw.read1(_PIECE, decode_content=False)):
+            while received.status_code >= 200 and (piece := received.raw.read1(_PIECE, decode_content=True)):
                 body += piece
                 if len(body) > limit:
-                    break
+                    raise operation.after_sending(
+                        CustodyResponseError,
+                        f"the response is larger than {limit} bytes and was not read to its end",
+                        code="response-unusable",
+                        status=received.status_code,
+                    )
                 if time.monotonic() > deadline:
                     raise TimeoutError
         except NETWORK_ERRORS as exception:
@@ -443,24 +424,10 @@ class Transport:
                 raise
             # An error's status says enough, whatever became of its body.
             truncated = "its body ends early"
-        # http.client takes the end of the stream for the end of the headers.
+        # http.client takes the end of the stream for the end of the headers, and urllib3 a piece of gzip for all of it.
         is_framed = received.status_code == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
-        if not body and not is_framed:
-            truncated = truncated or "its headers end early"
-        if headers.get("Content-Encoding", "").lower() == "gzip" and body and not truncated:
-            unpack = zlib.decompressobj(_GZIP)
-            try:
-                body = bytearray(unpack.decompress(bytes(body), limit + 1))
-            except zlib.error:
-                truncated = "its compressed body is broken"
-            if not unpack.eof and len(body) <= limit:
-                truncated = "its compressed body ends early"
-        if len(body) > limit:
-            raise operation.not_understood(
-                f"the response is larger than {limit} bytes and was not read to its end",
-                "response-unusable",
-                status=received.status_code,
-            )
+        if not body and (received.raw.tell() or not is_framed):
+            truncated = truncated or "its body or its headers end early"
         retry_after = headers.get("Retry-After")
         return Response(
             status=received.status_code,
@@ -470,7 +437,7 @@ class Transport:
             retry_after=parse_retry_after(retry_after) if retry_after else None,
             body=bytes(body),
             truncated=truncated,
-            date_header=headers.get("Date"),
+            date=parse_date(headers.get("Date")),
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.http.listings import CursorPage, listing_changed, too_many_rows
-from airflow_custody.client.http.operation import MAX_LISTED_ROWS, Operation
+from airflow_custody.client.http.listings import CursorPage, listing_changed
+from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
@@ -161,8 +161,6 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
             break
         if not fresh:
             raise listing_changed(operation, "a page lists nothing that was not listed before")
-        if len(listed) > MAX_LISTED_ROWS:
-            raise too_many_rows(operation)
     if cursor is None:
         newest = max((created for _, created in listed), default=now)
         return NewCalls(CallCursor(min(newest, now), frozenset(listed)), now)

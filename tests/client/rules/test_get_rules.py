@@ -30,14 +30,13 @@ def test_a_response_without_rules_is_no_response(sandbox: Sandbox, client: Custo
         client.get_rules()
 
 
-@pytest.mark.parametrize(("timeout", "only_try", "is_advised"), [(30, 0.3, False), (0.3, 30, True), (0.3, None, True)])
-def test_a_timeout_says_how_long_was_waited(timeout: float, only_try: float | None, is_advised: bool) -> None:
+def test_a_timeout_says_how_long_was_waited() -> None:
     with (
         raw_server(lambda stream: stream.recv(1)) as (url, received),  # type: ignore[arg-type]
-        CustodyClient(url, "token", timeout=timeout, max_retries=0) as client,
+        CustodyClient(url, "token", timeout=0.3, max_retries=0) as client,
         pytest.raises(CustodyConnectionError) as caught,
     ):
-        client.get_rules(only_try=only_try)
+        client.get_rules()
     assert caught.value.message == f"no complete response from {url.partition('//')[2]} within 0.3 s"
-    assert caught.value.advice == ("If the service is only slow, raise 'timeout'." if is_advised else None)
+    assert caught.value.advice == "If the service is only slow, raise 'timeout'."
     assert len(received) == 1
