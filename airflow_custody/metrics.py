@@ -128,11 +128,7 @@ def call_observer(custody_conn_id: str) -> Callable[[Observation], None] | None:
 
 
 def _count_call(custody_conn_id: str, seen: Observation) -> None:
-    if seen.status is None or not seen.is_complete:
-        status = "none"
-    else:
-        # HTTP has no others, and a peer must not be able to create a series for each status it invents.
-        status = str(seen.status) if 100 <= seen.status <= 599 else "other"
+    status = "none" if seen.status is None or not seen.is_complete else str(seen.status)
     _emit(_CALLS, 1, custody_conn_id, seen.operation, status)
 
 

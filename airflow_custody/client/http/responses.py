@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import requests
 from pydantic import TypeAdapter, ValidationError
@@ -141,11 +141,6 @@ class Response:
     truncated: str | None = None
     date: datetime | None = None
 
-    @property
-    def is_page(self) -> bool:
-        """Whether the body is a page for people, which the service never sends."""
-        return self.content_type.lower().startswith("text/html")
-
     @cached_property
     def data(self) -> Any:
         """The body as JSON data; a value of its own if it is not JSON, or nested too deeply."""
@@ -260,7 +255,7 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if it has none of them.
         """
-        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.response.data != {}:
+        if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
     def require_unique_keys(self) -> None:
@@ -343,7 +338,7 @@ class Reply(Generic[T]):
             return f"{size}, not shown, as a secret may be in it"
         # All of it: a secret must not be cut before it is redacted.
         text = response.body.decode("utf-8", "replace")
-        if response.is_page:
+        if response.content_type.lower().startswith("text/html"):
             # What is a secret as a whole may be none in pieces.
             title = _TITLE.search(self.auth.redact(text, len(text)))
             named = sanitize(title[1], 60) if title else ""

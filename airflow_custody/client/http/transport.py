@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.failures import (
     NETWORK_ERRORS,
@@ -34,7 +34,6 @@ from airflow_custody.client.http.failures import (
 from airflow_custody.client.http.operation import API_ROOT, Operation
 from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_date, parse_retry_after
 from airflow_custody.client.settings import ClientSettings
-from airflow_custody.client.text import sanitize
 
 log = logging.getLogger(__name__)
 
@@ -227,17 +226,11 @@ class Transport:
         session.trust_env = False
         name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", self.settings.user_agent]))
         session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
-        try:
-            adapter = _Adapter(self.settings)
-            session.mount("http://", adapter)
-            session.mount("https://", adapter)
-            self._own_session = os.getpid(), session
-            return session
-        except (OSError, ValueError) as exception:
-            why = sanitize(exception, 160)
-        raise CustodyConfigurationError(
-            f"TLS cannot be set up: {why}; nothing was sent", setting="verify", code="setting-wrong"
-        )
+        adapter = _Adapter(self.settings)
+        session.mount("http://", adapter)
+        session.mount("https://", adapter)
+        self._own_session = os.getpid(), session
+        return session
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
