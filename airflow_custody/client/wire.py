@@ -1,8 +1,9 @@
-"""The common base of the models of all subjects: lenient dictionaries of the data on the wire."""
+"""The common base of the models of all subjects: lenient dictionaries, and objects that have each key once."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -16,3 +17,15 @@ else:
 LENIENT = ConfigDict(coerce_numbers_to_str=True)
 #: For a model whose other fields matter, whatever they are.
 KEEPING_OTHERS = ConfigDict(coerce_numbers_to_str=True, extra="allow")
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    Return a JSON object, as the ``object_pairs_hook`` of :func:`json.loads`.
+
+    :raises ValueError: if a key comes twice: the last one would count, and hide what the others say.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a key twice in one object")
+    return found

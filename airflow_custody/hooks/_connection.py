@@ -16,6 +16,7 @@ from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, is_key_text
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.wire import each_once
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import mask
 
@@ -69,7 +70,7 @@ class ConnectionReader:
         extras = None
         with suppress(ValueError):
             # A name that is there twice: the last would count, and might be another than a reviewer read.
-            extras = json.loads(connection.extra or "{}", object_pairs_hook=_each_once)
+            extras = json.loads(connection.extra or "{}", object_pairs_hook=each_once)
         if not isinstance(extras, dict):
             raise self._wrong("is not a JSON object, or has a name twice", "Extra")
         self._extras: dict[str, Any] = extras
@@ -183,10 +184,3 @@ class ConnectionReader:
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
         return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=code)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found

@@ -36,6 +36,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.wire import each_once
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -268,7 +269,7 @@ class Reply(Generic[T]):
         """
         try:
             # Numbers are left as text: only the keys count.
-            json.loads(self.response.body, object_pairs_hook=_refuse_repeated, parse_int=str, parse_float=str)
+            json.loads(self.response.body, object_pairs_hook=each_once, parse_int=str, parse_float=str)
             return
         except ValueError as error:
             why = str(error)
@@ -366,8 +367,3 @@ class Reply(Generic[T]):
         if self.response.body.strip():
             return f"{reason}: not the service's own words, but {self._describe_body()}", None
         return f"{reason}; the response has no body", None
-
-
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("it has a key twice in one object")
