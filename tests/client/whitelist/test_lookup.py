@@ -58,7 +58,7 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
         ([page("1", "2"), page("1", "2")], True),
         ([page("1"), page("1"), page("1")], True),
         # It cannot be understood.
-        *(([page("1", total=total)], False) for total in ("many", "-1", 1.5, "1000001", "9" * 5000)),
+        *(([page("1", total=total)], False) for total in ("many", "-1", 1.5, "9" * 5000)),
         *(([page("1", odd, total="2")], False) for odd in ("", None, "2 ", "2\u200b")),
         *(([{"result": [row]}], False) for row in ({"status": 1.5}, {"id": True, "trails": 5}, {"trails": 5}, "junk")),
         ([{"result": {"id": "1"}}], False),
