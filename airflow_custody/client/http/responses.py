@@ -202,8 +202,8 @@ class Reply(Generic[T]):
         """
         Read the body.
 
-        :param shape: the ``TypedDict`` that the body must fit, its unknown fields ignored; None: the caller judges it,
-            and looks at :attr:`Response.says_error`.
+        :param shape: the ``TypedDict`` or model that the body must fit, its unknown fields ignored; None: the caller
+            judges it, and looks at :attr:`Response.says_error`.
         :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something
             failed.
         """

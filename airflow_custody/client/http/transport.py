@@ -255,7 +255,7 @@ class Transport:
         Call an operation: send the request, retry it where that is safe, and read the response.
 
         :param operation: the operation; says whether it may be repeated.
-        :param shape: the ``TypedDict`` that the response's body must fit; None: the caller judges the body.
+        :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
         :param before_send: called for each sending when the connection stands and the body, without which nothing can
