@@ -2,8 +2,8 @@
 Matching of rows of a whitelist file with requests at the service, by one key: chain, network, address, memo.
 
 The address counts in its canonical form, no memo is the empty memo, and a network that one side does not name matches
-any. A name of a chain or a network that nobody knows may mean any, and what cannot be read may be whatever it does not
-deny. Nothing else is guessed. Pure functions, no I/O.
+any. A name of a chain or a network that nobody knows may mean any, and what cannot be read may be anything. Nothing
+else is guessed. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -70,105 +70,67 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
     :param payload: its payload.
     :raises CustodyResponseError: if the payload does not show it.
     """
-    network = payload.get("network") or envelope.network
-    chain, address, memo = payload.get("currency"), payload.get("address"), payload.get("memo")
-    for name, value in (("address", address), ("chain", chain)):
-        if not is_text(value):
+    memo = payload.get("memo")
+    shown: dict[str, Any] = {
+        "chain": payload.get("currency"),
+        "network": payload.get("network") or envelope.network or "",
+        "address": payload.get("address"),
+        "memo": "" if memo is None else memo,
+    }
+    for name, value in shown.items():
+        if not isinstance(value, str) or (name in ("chain", "address") and not value.strip()):
             raise CustodyResponseError(
-                f"whitelisting request {sanitize(envelope.id, 40)} has no {name} in its payload", code="request-differs"
+                f"whitelisting request {sanitize(envelope.id, 40)} has no {name} in its payload that can be read",
+                code="request-differs",
             )
-    for name, value in (("memo", memo), ("network", network)):
-        if not isinstance(value, (str, type(None))):
-            raise CustodyResponseError(
-                f"whitelisting request {sanitize(envelope.id, 40)} has a {name} that is no text", code="request-differs"
-            )
-    return destination(str(chain), network, str(address), memo)
+    return destination(**shown)
 
 
 class Destinations(Generic[Place]):
-    """An index by destination: of rows of a file, or of requests at the service."""
+    """
+    An index by destination: of rows of a file, or of requests at the service.
 
-    def __init__(self) -> None:
+    :param known: the names that are known beside those of the table: see :func:`names_in`. Default: none.
+    """
+
+    def __init__(self, known: Collection[Names] = ()) -> None:
+        self._known = known
         # By what all texts have in common that may be the same.
-        self._found: dict[tuple[str, str, str], list[tuple[Destination, Place]]] = {}
-        # What cannot be read, by what it shows of chain and address: empty for nothing.
-        self._unreadable: dict[tuple[str, str], list[Place]] = {}
-        # The chains that the table lacks.
-        self._other_chains: set[str] = set()
+        self._found: dict[tuple[str, str], list[tuple[Destination, Place]]] = {}
+        #: What cannot be read, and may be for any destination.
+        self.unreadable: list[Place] = []
 
     def add(self, destination: Destination, place: Place) -> Place:
         """Add a destination, and what is there; return what was there first, with the network named alike."""
-        self._note_chain(destination.chain)
-        group = self._found.setdefault(_loose(destination), [])
+        group = self._found.setdefault((destination.address.casefold(), destination.memo), [])
         group.append((destination, place))
         return next(other for each, other in group if each == destination)
 
     def same(self, destination: Destination) -> list[Place]:
         """Return what is there for a destination. A network that one side does not name matches any."""
-        group = self._found.get(_loose(destination), ())
-        return [place for each, place in group if each.address == destination.address and _may_share(each, destination)]
+        group = self._found.get((destination.address.casefold(), destination.memo), ())
+        return [place for each, place in group if is_same(each, destination)]
 
-    def in_another_case(self, destination: Destination) -> list[Place]:
-        """Return what may be there for a destination: its address differs only in case, and may be the same."""
-        group = () if destination.is_case_known else self._found.get(_loose(destination), ())
-        return [place for each, place in group if each.address != destination.address and _may_share(each, destination)]
-
-    def under_unknown_name(self, destination: Destination, address: str, known: Collection[Names]) -> list[Place]:
+    def may_be(self, destination: Destination, address: str) -> list[Place]:
         """
-        Return what may be there for a destination, under a name of its chain or network that nobody knows.
+        Return what is not the same for certain, and may be all the same.
 
         :param destination: the destination.
         :param address: its address as it was given, which is the same text there but for its case.
-        :param known: the names that are known beside those of the table: see :func:`names_in`.
+        :return: what differs only in the case of the address, where that may be the same; what has the address and memo
+            under a name of a chain or network that is not known; and what cannot be read.
         """
-        if not self._found:
-            return []
-        group = self._found.get(_loose(destination), ())
-        found = [place for each, place in group if not _may_share(each, destination) and not is_known(each, known)]
-        for chain in self._unknown_chains(known):
-            for text in {address.casefold(), destination.address.casefold()}:
-                found += [place for _, place in self._found.get((chain, text, destination.memo), ())]
-        return found
+        texts = {address.casefold(), destination.address.casefold()}
+        groups = [self._found.get((text, destination.memo), ()) for text in sorted(texts)]
+        found = [place for group in groups for each, place in group if self._may_be(each, destination)]
+        return [*found, *self.unreadable]
 
-    def _note_chain(self, chain: str) -> None:
-        if chain and chain not in CHAIN_NAMES:
-            self._other_chains.add(chain)
-
-    def _unknown_chains(self, known: Collection[Names]) -> list[str]:
-        return [each for each in self._other_chains if (each, "") not in known]
-
-    def add_unreadable(self, envelope: WhitelistEnvelope, place: Place) -> None:
-        """Add a request that cannot be read: what it shows all the same says what it may be."""
-
-        def all_values(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
-            # A key may be there twice, or in another case, and either may be what counts.
-            found: dict[str, list[Any]] = {}
-            for key, value in pairs:
-                found.setdefault(key.casefold(), []).append(value)
-            return found
-
-        text = (envelope.wire.get("metadata") or {}).get("payloadAsString") or ""
-        try:
-            shown = json.loads(text, object_pairs_hook=all_values)
-        except (ValueError, RecursionError):
-            shown = None
-        shown = shown if isinstance(shown, dict) else {}
-        chains = [chain_name(each) for each in (*shown.get("currency", ()), envelope.blockchain) if is_text(each)]
-        addresses = shown.get("address", [])
-        if not all(map(is_text, addresses)):
-            addresses = []
-        for chain in set(chains) or {""}:
-            self._note_chain(chain)
-            for address in {canonical_address(each, chain)[0].casefold() for each in addresses} or {""}:
-                self._unreadable.setdefault((chain, address), []).append(place)
-
-    def unreadable(self, destination: Destination, known: Collection[Names]) -> list[Place]:
-        """Return what cannot be read, and may be for a destination; names are ``known`` as above."""
-        if not self._unreadable:
-            return []
-        chains = (destination.chain, "", *self._unknown_chains(known))
-        keys = [(chain, address) for chain in chains for address in (destination.address.casefold(), "")]
-        return [place for key in keys for place in self._unreadable.get(key, ())]
+    def _may_be(self, each: Destination, destination: Destination) -> bool:
+        if each.chain != destination.chain:
+            return each.chain not in CHAIN_NAMES and (each.chain, "") not in self._known
+        if _may_share(each, destination):
+            return each.address != destination.address and not destination.is_case_known
+        return each.network != "mainnet" and (each.chain, each.network) not in self._known
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
@@ -176,26 +138,14 @@ def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
     return frozenset((each.chain, network) for each in destinations for network in ("", each.network))
 
 
-def is_known(destination: Destination, known: Collection[Names]) -> bool:
-    """Tell whether the names of a destination's chain and network are known: from the table, or from ``known``."""
-    chain, network = destination.chain, destination.network
-    if chain not in CHAIN_NAMES and (chain, "") not in known:
-        return False
-    return network in ("", "mainnet") or (chain, network) in known
-
-
 def _may_share(one: Destination, other: Destination) -> bool:
     """Tell whether two destinations may be on one network."""
     return one.network == other.network or not one.network or not other.network
 
 
-def is_text(value: object) -> bool:
-    """Tell whether a value is a text, and not a blank one."""
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _loose(destination: Destination) -> tuple[str, str, str]:
-    return destination.chain, destination.address.casefold(), destination.memo
+def is_same(one: Destination, other: Destination) -> bool:
+    """Tell whether two destinations are the same. A network that one side does not name matches any."""
+    return one.chain == other.chain and one.address == other.address and _may_share(one, other)
 
 
 class RequestsByDestination:
@@ -203,17 +153,16 @@ class RequestsByDestination:
     Requests at the service, to find those that may be what was asked for.
 
     :param envelopes: the requests.
-    :param known: the names that are known beside those of the table and of what is asked for: see :func:`names_in`.
+    :param known: the names that are known beside those of the table: see :func:`names_in`.
     """
 
     def __init__(self, envelopes: Iterable[WhitelistEnvelope], known: Collection[Names] = ()) -> None:
-        self._index: Destinations[WhitelistEnvelope] = Destinations()
-        self._known = frozenset(known)
+        self._index: Destinations[WhitelistEnvelope] = Destinations(known)
         for each in envelopes:
             try:
                 self._index.add(read_destination(each, each.payload()), each)
             except CustodyResponseError:
-                self._index.add_unreadable(each, each)
+                self._index.unreadable.append(each)
 
     def candidates(self, request: WhitelistRequest) -> list[WhitelistEnvelope]:
         """
@@ -221,18 +170,10 @@ class RequestsByDestination:
 
         :param request: the request that was asked for.
         :return: those with its chain, network, address in canonical form, and memo, where a network that one side does
-            not name matches any; those whose address differs only in case, on a chain where that may be the same; those
-            with its address and memo whose chain or network has a name that is not known; and those that cannot be
-            read, unless what they show says that they are for something else.
+            not name matches any; and those that :meth:`Destinations.may_be` finds.
         """
         wanted = destination_of(request)
-        known = self._known | names_in([wanted])
-        return [
-            *self._index.same(wanted),
-            *self._index.in_another_case(wanted),
-            *self._index.under_unknown_name(wanted, request.address, known),
-            *self._index.unreadable(wanted, known),
-        ]
+        return [*self._index.same(wanted), *self._index.may_be(wanted, request.address)]
 
 
 def find_duplicates(requests: Iterable[tuple[str, Destination]]) -> list[tuple[str, ...]]:
@@ -312,16 +253,8 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
         if each.fault
         and not (each.unasked and each.key in accepted)
         and not (each.unasked and each.key in PAYLOAD_KEYS and PAYLOAD_KEYS[each.key].by_service)
-        and not (each.unasked and each.key not in PAYLOAD_KEYS and _is_empty(payload, each.key))
+        and not (each.unasked and payload.get(each.key, 0) in (None, "", [], {}))
     ]
-
-
-def _is_empty(payload: Mapping[str, Any], key: str) -> bool:
-    """Tell whether a key that is not known, of a payload or of its links, has no value."""
-    name, is_link, rest = key.partition(".")
-    links = payload.get(name) if is_link else None
-    values = [each.get(rest, 0) for each in links if rest in each or "'" in rest] if links else [payload.get(key, 0)]
-    return all(each in (None, "", [], {}) for each in values)
 
 
 def differing_fields(request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:

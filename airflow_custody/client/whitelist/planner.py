@@ -27,12 +27,10 @@ from airflow_custody.client.whitelist.listing import Listing, status_word, to_re
 from airflow_custody.client.whitelist.matching import (
     Destination,
     Destinations,
-    Names,
     compare_spelled,
     destination_of,
     differing,
-    find_duplicates,
-    is_known,
+    is_same,
     names_in,
     read_destination,
     shown_values,
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
-# So many chains are named in a message.
-_MAX_NAMED = 100
 # The fields that a new request can have otherwise, for the same destination.
 _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
     Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
@@ -105,8 +101,8 @@ def make_plan(
     :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
         ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
     :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known: a person
-        has looked at them, and therefore they stop no row. Those that there are become part of the plan's hash. An id
-        of any other request changes nothing. Default: none.
+        has looked at them, and therefore they stop no row, and are not deleted. Those that there are become part of the
+        plan's hash. Default: none.
     :return: the plan.
     :raises CustodyRequestError: if two rows are for the same destination, a row is not what the plan is about, or
         a dry run is for a chain that is nowhere.
@@ -124,21 +120,12 @@ def make_plan(
             advice="Take these rows out of the file, or give 'only' more values.",
             code="file-wrong",
         )
-    rows_by_destination = _by_destination(declared)
-    planner = _Planner(
-        listing,
-        rows_by_destination,
-        effective_statuses,
-        rejected_statuses,
-        as_list(accept_fields),
-        check_ignored(ignore),
-        names_in(destination for _, destination in declared),
-    )
-    planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
+    planner = _Planner(declared, listing, effective_statuses, rejected_statuses, check_ignored(ignore))
+    planner.accepted = frozenset(as_list(accept_fields))
+    planner.dry_run = _dry_run(dry_run_chains, [*declared, *((None, each.destination) for each in planner.listed)])
     planner.prune, planner.replace, planner.only = prune, replace, only
     found = [planner.declared(row, destination) for row, destination in declared]
-    found += planner.others()
-    return WhitelistPlan(found, service, name, listing.pins, tuple(planner.ignored), only)
+    return WhitelistPlan([*found, *planner.others()], service, name, listing.pins, tuple(planner.ignored), only)
 
 
 def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
@@ -159,31 +146,13 @@ def check_ignored(values: object) -> list[str]:
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
 
 
-def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Destinations[str]:
-    """Return the rows' places by their destinations; two rows for the same one are refused."""
-    destinations: Destinations[str] = Destinations()
-    for row, destination in declared:
-        if (first := destinations.add(destination, row.where)) != row.where:
-            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
-    return destinations
-
-
-def _dry_run(
-    names: Collection[str], declared: Iterable[tuple[DeclaredRow, Destination]], listed: Iterable[_Listed]
-) -> set[str]:
+def _dry_run(names: Collection[str], there: Iterable[tuple[object, Destination | None]]) -> set[str]:
     """Return the names of chains; one that is nowhere is refused, as it may be a mistyped one."""
     chains = {chain_name(each): each for each in as_list(names)}
-    if not chains:
-        return set()
-    known = {each.destination.chain: str(each.payload["currency"]) for each in listed if each.destination}
-    known |= {destination.chain: row.request.chain for row, destination in declared}
-    unknown = [name for chain, name in chains.items() if chain not in known]
-    # An unreadable request may be on any chain.
-    if unknown and all(each.destination for each in listed):
-        there = ", ".join(sorted(sanitize(each, 40) for each in known.values())[:_MAX_NAMED]) or "none"
+    known = {destination.chain for _, destination in there if destination}
+    if unknown := [sanitize(name, 40) for chain, name in chains.items() if chain not in known]:
         raise CustodyRequestError(
-            f"dry_run_chains names {', '.join(repr(sanitize(each, 40)) for each in unknown)}, and neither the file nor "
-            f"the service has such a chain; there are: {there}",
+            f"dry_run_chains names {name_some(unknown)}, and neither the file nor the service has such a chain",
             code="parameter-wrong",
         )
     return {*chains}
@@ -217,9 +186,9 @@ class _Listed:
         """Tell whether it is what a plan is about; what does not prove to be anything may be."""
         if not self.destination or self.state == "unverified":
             return True
-        customer = self.payload.get("customerId", "")
-        is_text = customer is None or isinstance(customer, (str, int))
-        return not is_text or _is_within(only, self.destination.chain, customer, self.envelope.visibility_group_id)
+        customer, group = self.payload.get("customerId", ""), self.envelope.visibility_group_id
+        is_text = isinstance(customer, (str, int, type(None)))
+        return not is_text or _is_within(only, self.destination.chain, customer, group)
 
 
 def _read(
@@ -253,97 +222,95 @@ class _Planner:
 
     def __init__(
         self,
+        declared: Sequence[tuple[DeclaredRow, Destination]],
         listing: Listing,
-        rows: Destinations[str],
         effective_statuses: Collection[str] | None,
         rejected_statuses: Collection[str],
-        accepted: Collection[str],
         ignore: Collection[str],
-        known: Collection[Names],
     ) -> None:
+        self.accepted: Collection[str] = ()
         self.dry_run: Collection[str] = ()
         self.prune = self.replace = False
         self.only: Mapping[str, Collection[str]] = {}
-        self._rows = rows
-        self._known = known
-        self._accepted = frozenset(accepted)
+        known = names_in(destination for _, destination in declared)
+        self._rows: Destinations[str] = Destinations(known)
+        for row, destination in declared:
+            if (first := self._rows.add(destination, row.where)) != row.where:
+                raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
         self.listed = [
             _read(each, listing, effective_statuses, rejected_statuses)
             for each in sorted(listing.envelopes, key=lambda each: (len(each.id), each.id))
         ]
-        ignorable = [each for each in self.listed if each.envelope.id in ignore]
-        self.ignored = [
-            each.envelope.id for each in ignorable if not each.destination or not is_known(each.destination, known)
-        ]
-        self._index: Destinations[_Listed] = Destinations()
-        self._claims: Destinations[_Listed] = Destinations()
+        self.ignored = [each.envelope.id for each in self.listed if each.envelope.id in ignore]
+        self._index: Destinations[_Listed] = Destinations(known)
         for each in self.listed:
             if each.destination:
-                (self._claims if each.state == "unverified" else self._index).add(each.destination, each)
-            elif each.envelope.id not in self.ignored:
-                self._index.add_unreadable(each.envelope, each)
+                self._index.add(each.destination, each)
+            else:
+                self._index.unreadable.append(each)
         # The requests that are a row's.
         self._taken: set[_Listed] = set()
         # The rows that have a request, by their places, and that request.
         self._found: dict[str, tuple[DeclaredRow, State, _Listed]] = {}
         self._leaving = frozenset(each.id for each in listing.deletions)
-        in_effect = ((e.envelope.id, e.destination) for e in self.listed if e.destination and e.state == "unchanged")
-        self._twice = {each: group for group in find_duplicates(in_effect) for each in group}
 
     def declared(self, row: DeclaredRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
-        same, in_another_case = self._index.same(destination), self._index.in_another_case(destination)
-        claims = [*self._claims.same(destination), *self._claims.in_another_case(destination)]
-        unknown = [
+        same = self._index.same(destination)
+        may_be = [
             each
-            for index in (self._index, self._claims)
-            for each in index.under_unknown_name(destination, row.request.address, self._known)
+            for each in self._index.may_be(destination, row.request.address)
+            if each.state != "rejected" and each.envelope.id not in self.ignored
         ]
-        for each in (*same, *in_another_case, *unknown, *claims):
+        for each in (*same, *may_be):
             each.rows.append(row.where)
+        claims = [each for each in (*same, *may_be) if each.state == "unverified"]
+        same = [each for each in same if each.state != "unverified"]
+        uncertain = [each for each in may_be if each.state not in ("unverified", "unreadable")]
+        hidden = [each for each in may_be if each.state == "unreadable"]
         alive = [each for each in same if each.state != "rejected"]
         others = [each for each in self._rows.same(destination) if each != row.where]
         if others and not destination.network:
-            note = f"it may be the same as {others[0]}, so nothing is created: name the network in both"
-            return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
+            return _stopped(row, "network", f"it may be the same as {others[0]}: name the network in both")
         if len({each.destination.network for each in alive if each.destination}) > 1 and not destination.network:
-            note = (
-                f"requests {name_some([each.envelope.id for each in alive])} are on several networks, and each may be "
-                "this one: nothing is created; name the network"
-            )
-            return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
-        if not same:
-            same = [each for each in in_another_case if each.state != "rejected"]
-        if same:
-            options = [(self._compared(row, destination, each), each) for each in same]
+            ids = name_some([each.envelope.id for each in alive])
+            return _stopped(row, "network", f"requests {ids} are on several networks: name the network")
+        others = self._rows.may_be(destination, row.request.address)
+        if options := [(self._compared(row, destination, each), each) for each in same or uncertain]:
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
             self._found[row.where] = row, found.state, listed
             if found.state == "differs" and self.replace:
-                return self._replaced(found, destination, options, self._obstacle(row, destination, claims, unknown))
+                is_sole = not (others or claims or uncertain or hidden)
+                return self._replaced(found, destination, options, is_sole)
             return found
-        if obstacle := self._obstacle(row, destination, claims, unknown):
-            self._taken.update(each for each in claims if each.envelope.id == obstacle.request_id)
-            return obstacle
+        if others:
+            note = f"it differs only in case from {others[0]}, which may be the same"
+            return _stopped(row, "address", note)
+        if claims:
+            self._taken.add(claims[0])
+            note = f"{claims[0].note}. It may be this one: nothing is created"
+            return _row(claims[0], "unverified", request=row.request, where=row.where, note=note)
+        if hidden:
+            note = (
+                f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one: nothing is created"
+            )
+            return PlanRow("unreadable", request=row.request, where=row.where, note=note)
         if destination.chain in self.dry_run:
             return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
         return PlanRow("create", "create", row.request, row.where)
 
     def _replaced(
-        self,
-        found: PlanRow,
-        destination: Destination,
-        options: Iterable[tuple[PlanRow, _Listed]],
-        obstacle: PlanRow | None,
+        self, found: PlanRow, destination: Destination, options: Iterable[tuple[PlanRow, _Listed]], is_sole: bool
     ) -> PlanRow:
         """
         Return a row that differs as one that a new request is created for, if nothing speaks against it.
 
         :param options: the requests for the destination.
-        :param obstacle: what else may be for it; None: nothing.
+        :param is_sole: whether nothing else may be for it.
         """
         alive = [(row, listed) for row, listed in options if listed.state != "rejected"]
-        is_replaced = obstacle is None and len(alive) <= _MAX_REPLACED
+        is_replaced = is_sole and len(alive) <= _MAX_REPLACED
         for row, listed in alive:
             network = listed.destination and listed.destination.network
             is_certain = listed.state == "unchanged" and network in (destination.network, "mainnet")
@@ -363,46 +330,18 @@ class _Planner:
             action, note = None, f"{_DRY_RUN}; {note}"
         return dataclasses.replace(found, state="replace", action=action, note=note, others=ids)
 
-    def _obstacle(
-        self, row: DeclaredRow, destination: Destination, claims: Sequence[_Listed], unknown: Iterable[_Listed]
-    ) -> PlanRow | None:
-        """Return a row for which nothing is created, as something that is not certain may be for its destination."""
-        if others := self._rows.in_another_case(destination):
-            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
-            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
-        if claims:
-            note = f"{claims[0].note}. It may be this one: nothing is created"
-            return self._row(row, claims[0], "unverified", note=note)
-        for each in unknown:
-            if each.state != "rejected" and each.envelope.id not in self.ignored:
-                return self._may_be(row, destination, each)
-        if unreadable := self._index.unreadable(destination, self._known):
-            hidden = sanitize(unreadable[0].envelope.id, 40)
-            note = f"request {hidden} cannot be read, and may be this one: nothing is created"
-            return PlanRow("unreadable", request=row.request, where=row.where, note=note)
-        return None
-
-    def _may_be(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
-        """Return a row that a request may be, as it shows a name of its chain or network that is not known."""
-        shown = shown_values(listed.envelope, listed.payload, ("blockchain", "network"))
-        is_network = listed.destination is not None and listed.destination.chain == destination.chain
-        name, field = ("network", "network") if is_network else ("chain", "blockchain")
-        note = (
-            f"request {listed.envelope.id} has its address, on the {name} {sanitize(shown[field], 40)!r}, which is not "
-            f"known and may be this one: nothing is created; write the {name} as the service does, or name the request "
-            "in 'ignore'"
-        )
-        return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=note)
-
     def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return what becomes of a row if a request is this row's."""
-        payload, envelope = listed.payload, listed.envelope
+        payload, envelope, shown = listed.payload, listed.envelope, listed.destination
         comparison = compare_spelled(row.request, payload, envelope.network)
-        fields, notes = differing(comparison, payload, self._accepted), []
+        fields, notes = differing(comparison, payload, self.accepted), []
         if unknown := [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]:
             notes.append(f"nobody asked for {name_some(unknown)}: 'accept_fields' accepts what is the service's own")
-        if listed.destination and listed.destination.address != destination.address:
-            notes.append("the address differs only in case, which may be the same on this chain: nothing is created")
+        if is_uncertain := not (shown and is_same(shown, destination)):
+            notes.append(
+                "it may be this one under another name or in another case, so nothing is created: write chain, network "
+                "and address as the service does, or name the request in 'ignore'"
+            )
         envelope_fields, faults = self._contradictions(listed, row.request)
         fields += envelope_fields
         notes += faults
@@ -415,60 +354,33 @@ class _Planner:
         if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
             notes.append(f"filled in by the service: {name_some(filled_in)}")
         notes += _not_covered(listed)
-        state = "differs" if fields and listed.state != "rejected" else listed.state
+        state = "differs" if (fields or is_uncertain) and listed.state != "rejected" else listed.state
         if state == "pending" and envelope.status and not notes:
             notes.append(f"asked for already, status {sanitize(envelope.status, 40)}")
-        return self._row(row, listed, state, tuple(dict.fromkeys(fields)), "; ".join(notes))
+        return _row(
+            listed,
+            state,
+            request=row.request,
+            where=row.where,
+            fields=tuple(dict.fromkeys(fields)),
+            note="; ".join(notes),
+            shown=shown_values(envelope, payload, fields),
+        )
 
     def _contradictions(self, listed: _Listed, request: WhitelistRequest | None) -> tuple[list[str], list[str]]:
         """Return where an envelope contradicts its payload or what was asked for, as fields, and in words."""
-        faults = envelope_faults(listed.envelope, listed.payload, request, accepted=self._accepted)
+        faults = envelope_faults(listed.envelope, listed.payload, request, accepted=self.accepted)
         if not faults:
             return [], []
         certain = envelope_faults(listed.envelope, listed.payload, request, accepted=(ENVELOPE_ACTION,))
         fields = [*(["envelope"] if certain else []), *([ENVELOPE_ACTION] if len(faults) > len(certain) else [])]
         return fields, [*faults]
 
-    def _row(
-        self, row: DeclaredRow, listed: _Listed, state: State, fields: tuple[str, ...] = (), note: str = ""
-    ) -> PlanRow:
-        envelope = listed.envelope
-        return PlanRow(
-            state,
-            None,
-            row.request,
-            row.where,
-            envelope.id,
-            status_word(envelope.status),
-            envelope.hash or "",
-            fields,
-            note,
-            shown_values(envelope, listed.payload, fields) if fields else {},
-        )
-
     def others(self) -> list[PlanRow]:
         """Return a row for each request that is in no file: at last what is not verified, and what cannot be read."""
         rest = [each for each in self.listed if each not in self._taken and each.state != "rejected"]
         rest.sort(key=lambda each: (each.state == "unreadable", each.state == "unverified"))
-        return [
-            self._unreadable(each) if each.destination is None else self._undeclared(each)
-            for each in rest
-            if each.is_within(self.only)
-        ]
-
-    def _unreadable(self, listed: _Listed) -> PlanRow:
-        envelope = listed.envelope
-        ignored = f"; {_IGNORED}" if envelope.id in self.ignored else ""
-        return PlanRow(
-            "unreadable",
-            request_id=sanitize(envelope.id, 100),
-            status=status_word(envelope.status),
-            note=listed.note + ignored,
-            shown={
-                "blockchain": sanitize(envelope.blockchain or "", 100),
-                "network": sanitize(envelope.network or "", 100),
-            },
-        )
+        return [self._undeclared(each) for each in rest if each.is_within(self.only)]
 
     def _kept_beside(self, listed: _Listed) -> tuple[WhitelistEnvelope, tuple[str, ...]] | None:
         """
@@ -487,60 +399,67 @@ class _Planner:
     def _undeclared(self, listed: _Listed) -> PlanRow:
         """Return a row for a request that is in no file; what is not clear is for a person to decide, not to delete."""
         envelope = listed.envelope
-        state: State = "unverified" if listed.state == "unverified" else "undeclared"
+        ignored = [_IGNORED] if envelope.id in self.ignored else []
+        if listed.state == "unreadable":
+            shown = {"blockchain": envelope.blockchain or "", "network": envelope.network or ""}
+            shown = {name: sanitize(value, 100) for name, value in shown.items()}
+            return _row(listed, "unreadable", note="; ".join([listed.note, *ignored]), shown=shown)
+        state: State = "undeclared"
         is_wanted, others = self.prune, tuple[str, ...]()
-        request: WhitelistRequest | None = None
-        shown: dict[str, str] = {}
-        fields: list[str] = []
-        faults: list[str] = []
+        fields, faults = self._contradictions(listed, None)
+        notes = [_progress(listed), *_not_covered(listed)]
         if listed.state == "unverified":
-            notes = [
-                listed.note,
-                *([f"it claims to be for the same destination as {listed.rows[-1]}"] if listed.rows else []),
-            ]
-        else:
-            fields, faults = self._contradictions(listed, None)
-            notes = [_progress(listed), *_not_covered(listed)]
-            if beside := self._kept_beside(listed):
-                (envelope_kept, differs), kept, state = beside, beside[0].id, "duplicate"
-                others, is_wanted = (kept,), self.prune or (self.replace and bool(differs))
-                signatures = [{each.signature for each in one.signings} for one in (envelope_kept, envelope)]
-                what = f"differs from it in {name_some(differs)}" if differs else "is the same"
-                notes = [f"in effect twice: {kept} has what the file says, and is kept; this one {what}", *notes[1:]]
-                if kept in self._leaving:
-                    faults.append(f"the deletion of {kept} is pending, so this one is not deleted")
-                elif envelope_kept.hash == envelope.hash and not signatures[0].isdisjoint(signatures[1]):
-                    faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
-                elif not is_wanted:
-                    notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
-            elif listed.rows:
-                faults.append(f"may be for the same destination as {listed.rows[-1]}, so it is not deleted")
-            faults += [_IGNORED] if envelope.id in self.ignored else []
-            notes += faults
+            state, is_wanted, fields, faults, notes = "unverified", False, [], [], [listed.note]
+            if listed.rows:
+                notes.append(f"it claims to be for the same destination as {listed.rows[-1]}")
+        elif beside := self._kept_beside(listed):
+            (envelope_kept, differs), kept, state = beside, beside[0].id, "duplicate"
+            others, is_wanted = (kept,), self.prune or (self.replace and bool(differs))
+            signatures = [{each.signature for each in one.signings} for one in (envelope_kept, envelope)]
+            what = f"differs from it in {name_some(differs)}" if differs else "is the same"
+            notes[0] = f"in effect twice: {kept} has what the file says, and is kept; this one {what}"
+            if kept in self._leaving:
+                faults.append(f"the deletion of {kept} is pending, so this one is not deleted")
+            elif envelope_kept.hash == envelope.hash and not signatures[0].isdisjoint(signatures[1]):
+                faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
+            elif not is_wanted:
+                notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
+        elif listed.rows:
+            faults.append(f"may be for the same destination as {listed.rows[-1]}, so it is not deleted")
+        faults += ignored
+        notes += faults
+        request: WhitelistRequest | None = None
+        shown = {}
         try:
             request = to_request(envelope, listed.payload)
         except CustodyResponseError as error:
             notes.append(error.message)
             shown = shown_values(envelope, listed.payload, ("blockchain", "network", "address", "memo", "label"))
-        is_deleted = is_wanted and request and not faults and state != "unverified"
-        action: Action | None = "delete" if is_deleted else None
-        if state == "undeclared" and not action and (twice := self._twice.get(envelope.id)):
-            notes.append(f"in effect for one destination: {name_some(twice)}")
+        action: Action | None = "delete" if is_wanted and request and not faults else None
         if action and listed.destination and listed.destination.chain in self.dry_run:
             action, notes = None, [_DRY_RUN, *notes]
-        return PlanRow(
+        return _row(
+            listed,
             state,
-            action,
-            request,
-            "",
-            envelope.id,
-            status_word(envelope.status),
-            envelope.hash or "",
-            tuple(fields),
-            "; ".join(notes),
-            shown,
-            others,
+            action=action,
+            request=request,
+            fields=tuple(fields),
+            note="; ".join(notes),
+            shown=shown,
+            others=others,
         )
+
+
+def _row(listed: _Listed, state: State, **given: Any) -> PlanRow:
+    """Return a row of the plan about a request at the service."""
+    envelope = listed.envelope
+    number, hash = sanitize(envelope.id, 100), envelope.hash or ""
+    return PlanRow(state, request_id=number, status=status_word(envelope.status), hash=hash, **given)
+
+
+def _stopped(row: DeclaredRow, field: str, why: str) -> PlanRow:
+    """Return a row for which nothing is created, whatever is at the service: what it means is not certain."""
+    return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")
 
 
 def _not_covered(listed: _Listed) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -91,34 +90,24 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    ("envelope", "may_be"),
+    "envelope",
     [
-        (unreadable(None), "ETH, BTC, XRP"),
-        (unreadable("{"), "ETH, BTC, XRP"),
-        (unreadable("[" * 100_000, blockchain="BTC"), "BTC"),
-        (unreadable(None, blockchain="eth"), "ETH"),
-        (unreadable('{"currency":"BTC"}'), "BTC"),
-        # Both may be right.
-        (unreadable('{"currency":"BTC","Currency":"XRP"}'), "BTC, XRP"),
-        (unreadable('{"currency":"BTC"}', blockchain="ETH"), "ETH, BTC"),
-        (unreadable(json.dumps({"address": ADDRESS.upper()})), "ETH"),
-        (unreadable(json.dumps({"address": "x", "Address": ADDRESS})), "ETH"),
-        (unreadable(json.dumps({"address": ADDRESS, "label": "Third", "currency": "XRP"})), ""),
-        (unreadable('{"address":"x"}'), ""),
-        (unreadable('{"currency":"ETHX"}'), "ETH, BTC, XRP"),
-        (unreadable(json.dumps({"address": XRP, "currency": "x"})), "XRP"),
-        (unreadable('{"address":" "}'), "ETH, BTC, XRP"),
-        (listed(address=None), "ETH"),
-        (listed(address=["x"], currency="BTC"), "BTC"),
-        (listed(currency=None), "ETH"),
-        (listed(memo=7), "ETH"),
-        (listed(network=["x"]), "ETH"),
+        unreadable(None),
+        unreadable("[" * 100_000),
+        unreadable('{"currency":"BTC","Currency":"XRP"}'),
+        listed(address=None),
+        listed(address=["x"], currency="BTC"),
+        listed(address=" "),
+        listed(currency=None),
+        listed(memo=7),
+        listed(memo=0),
+        listed(network=["x"]),
     ],
 )
-def test_what_cannot_be_read_may_be_what_it_does_not_deny(envelope: WhitelistEnvelope, may_be: str) -> None:
+def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> None:
     index = RequestsByDestination([envelope])
-    rows = [ask(), ask(address=LEGACY, blockchain="BTC"), ask(address=XRP, blockchain="XRP", memo="7")]
-    assert ", ".join(each.chain for each in rows if index.candidates(each)) == may_be
+    for each in (ask(), ask(address=LEGACY, blockchain="BTC"), ask(memo="7")):
+        assert index.candidates(each) == [envelope]
 
 
 def test_a_name_that_another_row_uses_is_known() -> None:
