@@ -60,7 +60,7 @@ def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path:
     ran = plain(*arguments)
     assert ran.code == 1
     assert all(f"{wrong}: line {number + 3}: " in ran.out for number in range(300))
-    assert "/nope.yaml: there is no such file" in ran.out
+    assert "/nope.yaml: No such file or directory" in ran.out
     faults = sum(line.startswith(f"{wrong}: ") for line in ran.out.splitlines())
     assert ran.err.splitlines() == [
         f"custody: {wrong}: {faults} faults [custody/file-wrong]",

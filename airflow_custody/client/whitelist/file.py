@@ -14,7 +14,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_custody.client.arguments import describe, is_missing
@@ -22,6 +21,7 @@ from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
 from airflow_custody.client.whitelist import addresses
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file_formats import (
     FIELDS,
     IDS,
@@ -37,7 +37,7 @@ from airflow_custody.client.whitelist.file_formats import (
     read_json,
     read_yaml,
 )
-from airflow_custody.client.whitelist.matching import Destinations, destination
+from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import (
     TEMPLATE_HINT,
     FieldFault,
@@ -61,8 +61,6 @@ _NOT_TEXT = re.compile(
 )
 #: Maximum number of faults that the text of an error shows.
 MAX_SHOWN = 20
-#: Maximum number of chains that a message names.
-MAX_CHAINS = 5
 # The first names the schema, for editors.
 _TOP = ("$schema", "version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
@@ -109,9 +107,8 @@ class WhitelistFile:
             return ""
         if not addresses.is_installed():
             return f"addresses were not checked: {addresses.MISSING_LIBRARY}"
-        chains = [sanitize(each, 40) for each in self.unchecked_chains[:MAX_CHAINS]]
-        chains += ["..."] if len(self.unchecked_chains) > MAX_CHAINS else []
-        return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
+        chains = name_some([sanitize(each, 40) for each in self.unchecked_chains])
+        return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({chains})"
 
 
 def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool = True) -> WhitelistFile:
@@ -127,10 +124,10 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     name = os.fsdecode(path)
     format = format_of(name)
     try:
-        data = _read(Path(name))
+        with open(name, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason
         raise file_error(name, [f"{sanitize(os.path.abspath(name), 1000)}: {sanitize(reason)}"]) from None
     return parse_whitelist(data, format, name=name, check_addresses=check_addresses)
 
@@ -206,8 +203,6 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
     :return: its rows, at least one.
     :raises WhitelistFileError: if anything is wrong; it lists all faults.
     """
-    if format not in _READERS:
-        raise file_error(name, [f"the format must be one of {', '.join(FORMATS)}, not {sanitize(format, 40)!r}"])
     if len(data) > MAX_FILE_BYTES:
         raise file_error(name, [f"the file is larger than {MAX_FILE_BYTES} bytes: split it"])
     rows = Rows(check_addresses=check_addresses, unit="row" if format == "json" else "line")
@@ -218,14 +213,6 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
     elif not rows.faults:
         rows.no_rows()
     return rows.result(name, data)
-
-
-def _read(path: Path) -> bytes:
-    # Opening a pipe would wait for its writer.
-    if path.exists() and not path.is_file():
-        raise ValueError("it is no file")
-    with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
 
 
 def _decode(data: bytes, rows: Rows) -> str:
@@ -277,8 +264,8 @@ class Rows(Faults):
         self._check_addresses = check_addresses
         self._destinations: Destinations[int] = Destinations()
         self._defaults: dict[str, Any] = {}
-        # The fields of the defaults that have faults; empty text for the chain as a whole.
-        self._faulty_defaults: set[str] = set()
+        # Whether all keys of the defaults are known: otherwise, what seems to be missing may be under one.
+        self._are_defaults_known = True
 
     # --- the file ---
 
@@ -335,9 +322,7 @@ class Rows(Faults):
             self.fault(place, f"must be a mapping of fields, not {_kind(fields)}", "defaults")
             return
         prefix = "" if place else "defaults: "
-        if not self.check_keys(fields, FIELDS, place, prefix):
-            # The chain of all rows may be under that key.
-            self._faulty_defaults.add("")
+        self._are_defaults_known = self.check_keys(fields, FIELDS, place, prefix)
         for name in NOT_DEFAULTS:
             if name in fields:
                 self.fault(fields.lines[name], f"{prefix}{name}: is of one address only: give it in the row")
@@ -347,7 +332,6 @@ class Rows(Faults):
             base = name.partition("[")[0]
             if base or any(each in self._defaults for each in _CHAIN):
                 self.fault(fields.lines.get(base) or place, text, f"{prefix}{name}")
-                self._faulty_defaults.add(base)
 
     def add(self, fields: Any, place: int) -> None:
         """
@@ -359,30 +343,23 @@ class Rows(Faults):
         if not isinstance(fields, Fields):
             self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
             return
-        all_known = self.check_keys(fields, FIELDS, place)
+        all_known = self.check_keys(fields, FIELDS, place) and self._are_defaults_known
         values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
         request, faults = _check_fields(values)
         for name, text in faults:
             base = name.partition("[")[0]
             # The faults of a default have been noted already.
-            if base in fields or (base not in self._faulty_defaults and all_known):
+            if base in fields or (all_known and base not in self._defaults):
                 self.fault(fields.lines.get(base) or place, text, name)
-        faulty = {name.partition("[")[0] for name, _ in faults}
-        if all_known and faulty.isdisjoint(("", *_ASCII)):
-            self._check_destination(fields.lines["address"] or place, values, is_whole="memo" not in faulty)
-        if request is not None:
+        line = fields.lines.get("address") or place
+        if self._check_addresses and all_known and {name for name, _ in faults}.isdisjoint(("", *_ASCII)):
+            chain = values.get("blockchain") or values["currency"]
+            self._check_address(line, values["address"], chain, values.get("network"))
+        if request is not None and all_known:
+            first = self._destinations.add(destination_of(request), line)
+            if first != line:
+                self.fault(line, f"the same destination as in {self._unit} {first}: remove one of them", "address")
             self.rows.append(FileRow(request, f"{self._unit} {place}"))
-
-    def _check_destination(self, place: int, values: Mapping[str, Any], *, is_whole: bool) -> None:
-        """Check the address, and that no other row has it, if the destination is known as a whole."""
-        address, network = values["address"], values.get("network")
-        chain = values.get("blockchain") or values["currency"]
-        if self._check_addresses:
-            self._check_address(place, address, chain, network)
-        if is_whole:
-            first = self._destinations.add(destination(chain, network, address, values.get("memo")), place)
-            if first != place:
-                self.fault(place, f"the same destination as in {self._unit} {first}: remove one of them", "address")
 
     def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:
         check = addresses.check_address(address, chain, network)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -28,8 +28,6 @@ LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 IDS = (*LISTS, "exchange_account_id")
 #: Fields that belong to one address only, and so cannot be defaults.
 NOT_DEFAULTS = ("label", "address")
-#: The one column of a CSV file that is ignored. A ``comment`` or a ``note`` would be a memo on some chains.
-NOTES = "notes"
 #: Maximum number of characters of a value in a fault.
 MAX_VALUE = 100
 
@@ -108,7 +106,7 @@ class Faults:
         :param known: the keys that are known.
         :param place: its line or row.
         :param prefix: beginning of its faults.
-        :return: whether all keys are known. Where one is not, what seems to be missing may be under it.
+        :return: whether there are none. Where there is one, what seems to be missing may be under it.
         """
         for key, line in fields.lines.items():
             if key not in known:
@@ -117,7 +115,7 @@ class Faults:
             first = fields.lines[key]
             text = f"is given twice, first in line {first}" if first != line else "is given twice"
             self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
-        return all(key in known for key in fields)
+        return not fields.repeated and all(key in known for key in fields)
 
 
 # What others call a field.
@@ -167,43 +165,26 @@ def _misread(source: str, text: str) -> Misread:
 
 # libyaml is many times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: A file needs five levels.
-MAX_DEPTH = 10
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = "a number"
-_KINDS = {"null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
+_KINDS = {"str": "text", "null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
 # YAML 1.2 reads these as numbers, too; PyYAML follows 1.1.
 _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-
-
-def kind_of(text: str) -> str | None:
-    """
-    Return the kind of value that YAML, 1.1 or 1.2, reads from a text without quotes.
-
-    :param text: the text.
-    :return: ``a number``, ``a date``, ...; empty if it is nothing, and None if it stays text.
-    """
-    for tag, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ()):
-        if pattern.match(text):
-            return _KINDS.get(tag.removeprefix(_TAG), "a special word")
-    return _NUMBER if _NUMBER_1_2.fullmatch(text) else None
 
 
 def read_yaml(text: str, faults: Faults) -> Any:
     """
     Return the contents of a YAML file; None if it is empty or cannot be read.
 
-    It is built from the parser's events, which know the lines: nodes take twice the time and the memory.
-
     :param text: its text.
     :param faults: takes the faults.
     """
-    found: list[tuple[int, str]] = []
     try:
-        # A bound method of the loader's: yaml.parse checks twice for each event.
-        root = _read_document(_LOADER(text).get_event, found)
+        root = yaml.compose(text, Loader=_LOADER)
+        contents = None if root is None else _read_node(root, faults, set())
+        return None if faults.faults else contents
     except RecursionError:
-        root = None
+        faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, for an invalid escape and for a very long version.
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -212,86 +193,39 @@ def read_yaml(text: str, faults: Faults) -> Any:
         if mark is None:
             faults.fault(0, words)
         else:
-            cure = _cure(text, mark.index)
-            faults.fault_at(mark.line + 1, f"{cure} ({words})" if cure else words, mark.column + 1)
-        return None
-    for line, fault in found:
-        faults.fault(line, fault)
-    return None if found else root
+            faults.fault_at(mark.line + 1, words, mark.column + 1)
+    return None
 
 
-def _read_document(get_event: Callable[[], Any], found: list[tuple[int, str]]) -> Any:
-    """Return the contents of the one document of a stream."""
-    get_event()
-    if isinstance(start := get_event(), yaml.StreamEndEvent):
+def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
+    """Return the value of a node; note one that stands in several places, by an alias."""
+    if id(node) in seen:
+        faults.fault(_line(node), "this has an alias, which is not allowed: use defaults, or write it out")
         return None
-    root = _read_value(get_event(), get_event, found, 0)
-    get_event()
-    if not isinstance(event := get_event(), yaml.StreamEndEvent):
-        raise yaml.composer.ComposerError(
-            "expected a single document in the stream",
-            start.start_mark,
-            "but found another document",
-            event.start_mark,
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return Items((_read_node(each, faults, seen), _line(each)) for each in node.value)
+    if isinstance(node, yaml.MappingNode):
+        return Fields(
+            (key.value if isinstance(key, yaml.ScalarNode) else "[...]", _read_node(value, faults, seen), _line(key))
+            for key, value in node.value
         )
-    return root
+    return _read_scalar(node)
 
 
-def _read_value(event: Any, get_event: Callable[[], Any], found: list[tuple[int, str]], depth: int) -> Any:
-    """Return the value that begins with an event; note what could merge values, or hide some."""
-    kind = type(event)
-    if event.anchor is not None:
-        name = f"alias *{event.anchor}" if kind is yaml.AliasEvent else f"anchor &{event.anchor}"
-        found.append((_line(event), f"the {sanitize(name, 60)} is not allowed: use defaults, or write it out"))
-    if kind is yaml.AliasEvent:
-        return None
-    if event.tag is not None:
-        tag = sanitize(event.tag.replace(_TAG, "!!"), 60)
-        found.append((_line(event), f"the tag {tag} is not allowed: quote what is meant as text"))
-    if kind is yaml.ScalarEvent:
-        return event.value if event.style else _plain(event.value)
-    if depth == MAX_DEPTH:
-        found.append((_line(event), f"this is nested more than {MAX_DEPTH} levels deep"))
-        raise RecursionError
-    items: list[Any] = []
-    while type(item := get_event()) not in _ENDS:
-        value = _read_value(item, get_event, found, depth + 1)
-        if kind is yaml.SequenceStartEvent:
-            items.append((value, _line(item)))
-        else:
-            key = item.value if type(item) is yaml.ScalarEvent else "[...]"
-            items.append((key, _read_value(get_event(), get_event, found, depth + 1), _line(item)))
-    return Items(items) if kind is yaml.SequenceStartEvent else Fields(items)
-
-
-_ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
-
-
-def _plain(text: str) -> Any:
-    """Return the value of a text without quotes."""
-    kind = kind_of(text)
-    if kind is None:
-        return text
-    if not kind:
-        return None
+def _read_scalar(node: Any) -> Any:
+    text: str = node.value
+    kind = _KINDS.get(node.tag.removeprefix(_TAG), "a special word")
+    if kind == "text" and not node.style and _NUMBER_1_2.fullmatch(text):
+        kind = _NUMBER
+    if kind in ("text", ""):
+        return text if kind else None
     return (_number if kind == _NUMBER else _misread)(text, f"YAML reads {{}} as {kind}")
 
 
-def _line(event: Any) -> int:
-    line: int = event.start_mark.line
+def _line(node: yaml.Node) -> int:
+    line: int = node.start_mark.line
     return line + 1
-
-
-def _cure(text: str, index: int) -> str:
-    """Return advice about a syntax error at a character; empty if there is none."""
-    before = text[:index].rpartition("\n")[2]
-    if text[index : index + 1] == "\t":
-        return "a tab stands where YAML allows only spaces: replace it with spaces"
-    if text[index : index + 1] != ":":
-        return ""
-    if ": " in before:
-        return 'a text with a colon and a space in it must be quoted, like label: "A: B"'
-    return "this key does not begin in the column of the row's other keys: indent it as they are"
 
 
 # --- JSON --------------------------------------------------------------------------------------------------
@@ -327,67 +261,20 @@ def read_json(text: str, faults: Faults) -> Any:
 #: The separator of a list's members in its cell.
 SEPARATOR = ";"
 # What spreadsheets leave in place of a value: a long number rounded, an error's word, or a column that is too narrow.
-_ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
-_UNSHOWN = re.compile(r"#+|#[A-Z0-9/]+[!?]?")
-_COLUMN_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_CURE = "separate the columns with commas or tabs, or use YAML"
+_NO_VALUE = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+|#+|#[A-Z0-9/]+[!?]?")
 
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
     Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
-    It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks,
-    rows and columns in which all cells are empty, a column of notes. Each row has as many cells as the header: in one
-    that has more or fewer, a value may stand under the name of another.
+    Rows in which all cells are empty are left out. Each other row has as many cells as the header: in one that has more
+    or fewer, a value may stand under the name of another.
 
     :param text: its text.
     :param faults: takes the faults.
     """
-    head, line = next(((each, n) for n, each in enumerate(text.split("\n"), 1) if each.strip()), ("", 1))
-    separators = [each for each in _COLUMN_SEPARATORS if each in head] or [","]
-    if len(separators) > 1:
-        names = " and ".join(_COLUMN_SEPARATORS[each] for each in separators)
-        faults.fault(line, f"the header has {names}: separate its names by one of them, here and in each row")
-        return None
-    records = _records(text, separators[0], faults)
-    if not records:
-        return None
-    (line, header), *records = records
-    header = [known if (known := _folded(name)) in (*FIELDS, NOTES) else name for name in header]
-    columns = Fields((name, index, line) for index, name in enumerate(header) if name.strip())
-    faults.check_keys(columns, (*FIELDS, NOTES), line)
-    missing = [name for name in NOT_DEFAULTS if name not in columns]
-    missing += [] if "blockchain" in columns or "currency" in columns else ["blockchain or currency"]
-    for name in missing:
-        faults.fault(line, "the header has no such column", name)
-    if missing:
-        return None
-    items = []
-    for place, cells in records:
-        if len(cells) != len(header):
-            faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
-            continue
-        unnamed = [index for index, name in enumerate(header) if cells[index] and not name.strip()]
-        lists = [name for name in LISTS if name in columns and cells[columns[name]]]
-        if unnamed:
-            faults.fault(place, f"its cell {unnamed[0] + 1} is not empty, and the header has no name for it")
-        elif lists and separators[0] == SEPARATOR:
-            # 1;2 without quotes is two cells, and the second may look like the memo.
-            faults.fault(
-                place, f"lists are joined by '{SEPARATOR}', which separates the columns here: {_CURE}", lists[0]
-            )
-        elif NOTES in columns and "\n" in cells[columns[NOTES]]:
-            faults.fault(place, "has a line break in it: a quote that was left open hides the rows after it", NOTES)
-        else:
-            given = {name: cells[index] for name, index in columns.items() if name in FIELDS and cells[index]}
-            items.append((Fields((name, _cell(name, cell), place) for name, cell in given.items()), place))
-    return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
-
-
-def _records(text: str, separator: str, faults: Faults) -> list[tuple[int, list[str]]]:
-    """Return each record with its first line, without those in which all cells are empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     records, line = [], 1
     try:
         for cells in reader:
@@ -396,21 +283,26 @@ def _records(text: str, separator: str, faults: Faults) -> list[tuple[int, list[
             line = reader.line_num + 1
     except csv.Error as error:
         faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
-    return records
+    if not records:
+        return None
+    (line, header), *records = records
+    if not faults.check_keys(Fields((name, None, line) for name in header), FIELDS, line):
+        return None
+    items = []
+    for place, cells in records:
+        if len(cells) != len(header):
+            faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
+        else:
+            named = zip(header, cells, strict=True)
+            items.append((Fields((name, _cell(name, cell), place) for name, cell in named if cell), place))
+    return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
 
 
 def _cell(name: str, cell: str) -> Any:
-    return [_text(name, each) for each in cell.split(SEPARATOR)] if name in LISTS else _text(name, cell)
-
-
-def _text(name: str, text: str) -> str | Misread:
-    """Return a cell's text, or a member of its list, unless a spreadsheet has put something else in its place."""
-    if _ROUNDED.fullmatch(text):
-        fault = "is a number that a spreadsheet has rounded: format its column as text"
-    elif _UNSHOWN.fullmatch(text):
-        fault = "is what a spreadsheet writes in place of a value: correct it, or use YAML if it is meant"
-    elif name in IDS and re.search("[.,]", text):
-        fault = "has a dot or a comma in it: it must be one id; format its column as text"
-    else:
-        return text
-    return Misread(f"{sanitize(text, MAX_VALUE)} {fault}")
+    """Return a cell's text, or the members of its list, unless a spreadsheet has put something else in its place."""
+    how = "what a spreadsheet writes in place of a value: correct it, and format its column as text"
+    found = [
+        Misread(f"{sanitize(each, MAX_VALUE)} is {how}") if _NO_VALUE.fullmatch(each) else each
+        for each in (cell.split(SEPARATOR) if name in LISTS else [cell])
+    ]
+    return found if name in LISTS else found[0]

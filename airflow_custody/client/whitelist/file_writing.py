@@ -13,14 +13,12 @@ from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file import FileRow, parse_whitelist
-from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS, NOT_DEFAULTS, VERSION, kind_of
+from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
-
-_PLAIN = re.compile(r"\w[\w ./@-]*\w")
 
 
 def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[int, str] | None = None) -> str:
@@ -43,16 +41,10 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
         start = "- "
         for name in FIELDS:
             if (value := getattr(request, name)) is not None:
-                text = f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
-                parts.append(f"{start}{name}: {text}\n")
+                # JSON is YAML.
+                parts.append(f"{start}{name}: {json.dumps(value, ensure_ascii=False)}\n")
                 start = "  "
     return "".join(parts) if len(parts) > 1 else f"{parts[0]}addresses: []\n"
-
-
-def _scalar(text: str) -> str:
-    if _PLAIN.fullmatch(text) and kind_of(text) is None:
-        return text
-    return json.dumps(text, ensure_ascii=False)
 
 
 # --- what the service lists ---------------------------------------------------------------------------------

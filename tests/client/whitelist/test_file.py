@@ -103,17 +103,15 @@ FIELDS_AND_FAULTS = [
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
     ("[a]: b", "'[...]' is unknown; known are label, address"),
     # What other values are built from.
-    ("memo: &x a", "the anchor &x is not allowed"),
-    ("memo: *x", "the alias *x is not allowed"),
+    ("memo: &x a\n  network: *x", "this has an alias, which is not allowed"),
+    ("memo: &x [*x]", "this has an alias, which is not allowed"),
+    ("memo: *x", "line 6, column 9: not YAML: found undefined alias"),
     ("<<: {memo: a}", "'<<' is unknown; known are label, address"),
-    ("memo: !!str 007", "the tag !!str is not allowed: quote what is meant as text"),
+    ("memo: !!int '7'", "memo: 7 is a number: quote it"),
+    ("memo: !x 'a'", 'memo: YAML reads a as a special word: quote it: "a"'),
     # Syntax.
     ("memo: 'a", "line 7, column 1: not YAML: while scanning a quoted scalar, found unexpected end of stream"),
-    ("memo: a: b", 'line 6, column 10: a text with a colon and a space in it must be quoted, like label: "A: B"'),
-    ("memo: a\n    network: b", "line 7, column 12: this key does not begin in the column of the row's other keys: "),
-    ("\tmemo: a", "line 6, column 3: a tab stands where YAML allows only spaces: replace it with spaces (not YAML: "),
-    # libyaml itself gives up at a thousand.
-    (f"memo: {'[' * 900}", "this is nested more than 10 levels deep"),
+    ("memo: a: b", "line 6, column 10: not YAML: mapping values are not allowed in this context"),
 ]
 
 
@@ -124,7 +122,7 @@ def test_what_is_wrong_in_a_row(field: str, fault: str) -> None:
 
 
 def test_where_the_parsers_of_yaml_name_no_place_it_is_not_yaml_all_the_same() -> None:
-    for value in ('"\\U00110000"', "[" * 9000):
+    for value in ('"\\U00110000"', "[" * 9000, "[" * 900 + "]" * 900):
         assert len(faults_of(f"{HEAD}{ROW}  memo: {value}\n")) == 1
 
 
@@ -150,7 +148,7 @@ def with_defaults(defaults: str) -> str:
         ),
         (f"{HEAD}{ROW}addresses:\n{ROW}", ["line 6: addresses: is given twice, first in line 2"]),
         (f"{HEAD}- a\n- [b]\n-\n", [f"line {3 + n}: a row must be a mapping of fields, not " for n in range(3)]),
-        (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: the anchor &a is not allowed", "line 4: the alias *a is not allowed"]),
+        (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: this has an alias, which is not allowed"]),
         (
             f"{HEAD}- {{address: b, memo: 1}}\n",
             ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -112,57 +109,20 @@ def test_csv(end: str) -> None:
     assert (first.where, second.where) == ("line 2", "line 4")
 
 
-@pytest.mark.parametrize(("separator", "wallets"), [(",", ["1", "02"]), (";", None), ("\t", ["1", "02"])])
-def test_csv_as_spreadsheets_save_it(separator: str, wallets: list[str] | None) -> None:
-    """A byte order mark, their separator, names as people write them, empty columns and rows, a column of notes."""
-    header = "Label|ADDRESS |Blockchain|Address Type|linked-wallet-ids|linkedInternalAddressIds|Memo| Notes|"
-    row = f"Zürich, HQ|x|ETH|exchange|{';'.join(wallets or ())}|||asked for by A; B|"
-    sheet = io.StringIO(newline="")
-    lines = ("|" * 8, header, row, "|" * 8, "b|y|BTC||||0013||", "||")
-    csv.writer(sheet, delimiter=separator).writerows(line.split("|") for line in lines)
-    rows = parse(b"\xef\xbb\xbf" + sheet.getvalue().encode(), "csv").rows
-    zurich: dict[str, Any] = {"label": "Zürich, HQ", "address": "x", "blockchain": "ETH", "address_type": "exchange"}
-    assert [each.request for each in rows] == [
-        WhitelistRequest(**zurich, linked_wallet_ids=wallets),
-        WhitelistRequest(label="b", address="y", blockchain="BTC", memo="0013"),
-    ]
-    assert [each.where for each in rows] == ["line 3", "line 5"]
-
-
-ONE_ID = "has a dot or a comma in it: it must be one id"
-
-
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
         *((text, [NO_ADDRESSES]) for text in ("", "\n\n", COLUMNS, f"{COLUMNS},,,,\n")),
-        ("label;address,blockchain\na;b;c\n", [
-            "line 1: the header has commas and semicolons: separate its names by one of them, here and in each row",
+        ("label;address\na;b\n", ["line 1: 'label;address' is unknown"]),
+        ("label,Address,,label\n1,2,3,4\n", [
+            "line 1: 'Address' is unknown; do you mean address?", "line 1: '' is unknown; known are label",
+            "line 1: label: is given twice",
         ]),
-        ("label|address\na|b\n", [
-            "line 1: 'label|address' is unknown", "line 1: label: the header has no such column",
-            "line 1: address: the header has no such column",
-            "line 1: blockchain or currency: the header has no such column",
-        ]),
-        # Of some chains, a comment or a note is what others call a memo.
-        ("label,address,blockchain,comment,Note\na,b,ETH,1,\n", [
-            "line 1: 'comment' is unknown; known are label, address", "line 1: 'Note' is unknown; do you mean notes?",
-        ]),
-        ("label,address,blockchain,' network,,label,Labels\n1,2,3,4,5,6,7\n", [
-            'line 1: "\' network" is unknown; do you mean network?', "line 1: 'Labels' is unknown; do you mean label?",
-            "line 1: label: is given twice", "line 2: its cell 5 is not empty, and the header has no name for it",
-        ]),
+        ("label,blockchain\na,ETH\n", ["line 2: address: is missing"]),
         # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\na,b,ETH,1,2,\n", [
             "line 2: has 2 cells, and the header has 5", "line 3: has 6 cells, and the header has 5",
             "line 5: label: is missing", "line 5: address: is missing", "line 6: has 6 cells, and the header has 5",
-        ]),
-        (f'{COLUMNS.replace(",", ";")}a;b;ETH;1;2\nc;d;ETH;"1;2";\ng;h;ETH;;7\n', [
-            "line 2: linked_wallet_ids: lists are joined by ';', which separates the columns here: separate",
-            "line 3: linked_wallet_ids: lists are joined by ';'",
-        ]),
-        ('label,address,blockchain,notes\na,b,ETH,"x\nc,d,ETH,"\ne,f,ETH,"x,y"\n', [
-            "line 2: notes: has a line break in it: a quote that was left open hides",
         ]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
             "line 2: label: contains a control or invisible character",
@@ -171,22 +131,11 @@ ONE_ID = "has a dot or a comma in it: it must be one id"
             "line 5: linked_wallet_ids[1]: begins or ends with white space",
             "line 5: memo: begins or ends with white space",
         ]),
-        (f'{COLUMNS}a,b,ETH,"12,15",\na,d,ETH,1;1.234,"1,234,567.0"\n', [
-            f"line 2: linked_wallet_ids[0]: 12,15 {ONE_ID}", f"line 3: linked_wallet_ids[1]: 1.234 {ONE_ID}",
-        ]),
-        ("label,address,blockchain,exchange_account_id\na,b,ETH,1.234\n", [
-            f"line 2: exchange_account_id: 1.234 {ONE_ID}",
-        ]),
+        (f'{COLUMNS}a,b,ETH,"12,15",\n', ["line 2: linked_wallet_ids[0]: '12,15' has a comma"]),
         *((f"{COLUMNS}a,b,ETH,1;{word},\nc,d,ETH,,{word}\n", [
             f"line {n}: {name}: {word} is what a spreadsheet writes in place of a value"
             for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
-        ]) for word in ("#N/A", "#NAME?", "#REF!", "#DIV/0!", "######")),
-        (f"{COLUMNS}a,b,ETH,1;2E+17,see #7\na,b,ETH,,1.23457E+11\na,c,ETH,,\"1,2E+17\"\n", [
-            f"line {n}: {name}: {number} is a number that a spreadsheet has rounded: format its column as text"
-            for n, name, number in (
-                (2, "linked_wallet_ids[1]", "2E+17"), (3, "memo", "1.23457E+11"), (4, "memo", "1,2E+17"),
-            )
-        ]),
+        ]) for word in ("#N/A", "#NAME?", "######", "2E+17", "1.23457E+11")),
         (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
         (f'{COLUMNS}a,b,ETH,,"x\n\n', ["line 2: the row that begins here is not CSV: "]),
         (f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n', [
@@ -240,13 +189,11 @@ def test_the_format_is_that_of_the_name(suffix: str, tmp_path: Path) -> None:
     path.write_text(GOOD_FILES.get(suffix, GOOD_FILES["yaml"]))
     found = read_whitelist_file(path, check_addresses=False)
     assert (found.name, len(found.rows)) == (str(path), 1)
-    check_faults("", "xml", ["the format must be one of yaml, json, csv, not 'xml'"])
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b.yaml").mkdir()
-    os.mkfifo(tmp_path / "c.yaml")
     (tmp_path / "d.yaml").symlink_to(tmp_path / "d.yaml")
     (tmp_path / "e.yaml").write_text(GOOD_FILES["yaml"])
     monkeypatch.setattr(file, "MAX_FILE_BYTES", len(GOOD_FILES["yaml"]))
@@ -254,9 +201,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "e.yaml").write_text(GOOD_FILES["yaml"] + "\n")
     suffixes = "the file's name must end in .yaml, .yml, .json, .csv"
     for name, why in (
-        ("a.yaml", f"{tmp_path}/a.yaml: there is no such file"),
-        ("b.yaml", f"{tmp_path}/b.yaml: it is no file"),
-        ("c.yaml", f"{tmp_path}/c.yaml: it is no file"),
+        ("a.yaml", f"{tmp_path}/a.yaml: No such file or directory"),
+        ("b.yaml", f"{tmp_path}/b.yaml: Is a directory"),
         ("d.yaml", f"{tmp_path}/d.yaml: Too many levels of symbolic links"),
         ("e.yaml", f"the file is larger than {len(GOOD_FILES['yaml'])} bytes: split it"),
         ("f\0.yaml", f"{tmp_path}/f .yaml: embedded null byte"),
