@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -35,8 +34,6 @@ class Output:
     def __init__(self, form: str, stream: TextIO) -> None:
         self.form = form
         self._stream = stream
-        #: The width of the terminal in characters; None: it is no terminal, and nothing is to be broken.
-        self.width = shutil.get_terminal_size().columns if stream.isatty() else None
         self._in_colour = stream.isatty() and "NO_COLOR" not in os.environ
         if isinstance(stream, io.TextIOWrapper):
             # A file with other characters in it would be another file.

@@ -175,7 +175,7 @@ def plan(args: Namespace, output: Output) -> int:
     elif output.form == "markdown":
         output.text(plan_to_markdown(found))
     else:
-        output.signed(plan_to_text(found, all_rows=args.all, width=output.width))
+        output.signed(plan_to_text(found, all_rows=args.all))
     if advice := advice_on_differences(found, replace=args.replace):
         message(advice)
     for each in faults:

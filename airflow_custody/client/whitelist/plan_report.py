@@ -8,10 +8,8 @@ links, mentions, markup or HTML; what could end a code span or a cell is a chara
 from __future__ import annotations
 
 import re
-import textwrap
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape, escaped
@@ -100,27 +98,13 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 # --- plain text --------------------------------------------------------------------------------------------
 
 
-# The signs of rows by :func:`_kind`, in the order of the counts.
-_SIGNS = {
-    "to delete": "-",
-    "to replace": "~",
-    "to create": "+",
-    "unverified": "!",
-    "unreadable": "!",
-    "differs": "~",
-    "duplicate": "~",
-    "undeclared": "~",
-    "rejected": "~",
-    "create (dry run)": " ",
-    "replace (dry run)": " ",
-    "pending": " ",
-    "unchanged": " ",
-}
-# Of a row's fields. Nothing in them can look like another field: where they are broken, they go on further right.
+# The signs of rows by :func:`_kind`. Of the others, those that are no change have none, and the rest has ``~``.
+_SIGNS = {"to delete": "-", "to create": "+", "unverified": "!", "unreadable": "!", "pending": " ", "unchanged": " "}
+# Of a row's fields. Nothing in them can look like another field, as no text has two blanks or a line break.
 _INDENT = " " * 6
 
 
-def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False, width: int | None = None) -> str:
+def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     """
     Return a plan as plain text for logs and terminals.
 
@@ -130,23 +114,22 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False, width: int | No
 
     :param plan: the plan.
     :param all_rows: whether to show also the rows that are unchanged. Default False.
-    :param width: maximum width of a line, but for addresses, memos and the hash, which are not broken. Default None:
-        no limit.
     :return: a line with the counts, the rows, what signatures prove, and the plan's hash.
     """
-    rows = [*_ordered(plan), *(row for row in plan.rows if all_rows and row.state == "unchanged")]
-    kinds = Counter(map(_kind, plan.rows))
-    counts = ", ".join(f"{kinds[kind]:,} {kind}" for kind in _SIGNS if kinds[kind])
+    rows = _ordered(plan)
+    unchanged = [row for row in plan.rows if row.state == "unchanged"]
+    kinds = Counter(map(_kind, [*rows, *unchanged]))
+    counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
     if not plan.operations:
         counts = f"nothing to delete or create{'; ' if counts else ''}{counts}"
-    found = [line for row in rows for text, first, exact in _lines_of(row) for line in _wrap(text, width, first, exact)]
-    tail = _wrap(signatures_text(plan), width)
-    if plan.ignored:
-        tail += _wrap(f"{_IGNORED}: {_plain(', '.join(plan.ignored), exact=True)}", width)
-    tail += _wrap(f"Plan hash: {plan.plan_hash}", width, exact=True)
-    head = _wrap(f"Plan: {counts}.", width)
+    head = [f"Plan: {counts}."]
     if plan.only:
-        head += _wrap(f"{_ABOUT}: {_plain(describe_only(plan.only))}", width)
+        head.append(f"{_ABOUT}: {_plain(describe_only(plan.only))}")
+    found = [line for row in [*rows, *(unchanged if all_rows else ())] for line in _lines_of(row)]
+    tail = [signatures_text(plan)]
+    if plan.ignored:
+        tail.append(f"{_IGNORED}: {_plain(', '.join(plan.ignored), exact=True)}")
+    tail.append(f"Plan hash: {plan.plan_hash}")
     return "\n\n".join("\n".join(each) for each in (head, found, tail) if each)
 
 
@@ -157,43 +140,23 @@ def _kind(row: PlanRow) -> str:
     return f"{row.state} (dry run)" if row.state in ("create", "replace") else row.state
 
 
-def _lines_of(row: PlanRow) -> Iterator[tuple[str, str, bool]]:
-    """Yield the lines of a row: the text, its indentation, and whether it is compared and so not broken."""
+def _lines_of(row: PlanRow) -> Iterator[str]:
     kind = _kind(row)
-    destination = "  ".join(_plain(each, exact=True) for each in (_chain(row), _value(row, "address")) if each)
-    yield destination or "(no address)", f"  {_SIGNS[kind]} ", True
+    sign = _SIGNS.get(kind, " " if kind.endswith("(dry run)") else "~")
+    destination = " ".join(_plain(each, exact=True) for each in (_chain(row), _value(row, "address")) if each)
+    yield f"  {sign} {destination or '(no address)'}"
     request = row.request_id and f"request {row.request_id}" + (f" ({row.status})" if row.status else "")
-    yield _plain(", ".join(filter(None, (kind, row.where, request)))), _INDENT, False
-    fields = [*((name, _value(row, name)) for name in ("memo", "label")), *_other_fields(row.request)]
-    for name, file, shown in _differences(row):
-        fields.append(("differs", name) if file is None else (f"{name} at the service", shown or "(none)"))
-    for name, value in (*fields, ("note", row.note)):
-        exact = name.partition(" ")[0] in ("memo", "address")
+    yield _INDENT + _plain(", ".join(filter(None, (kind, row.where, request))))
+    fields = [(name, _value(row, name)) for name in ("memo", "label")]
+    for name, value in (*fields, *_details(row), ("note", row.note)):
         if value:
-            yield f"{_plain(name)}: {_plain(value, exact=exact)}", _INDENT, exact
+            yield f"{_INDENT}{_plain(name)}: {_plain(value, exact=name.partition(' ')[0] in ('memo', 'address'))}"
 
 
 def _plain(text: str, *, exact: bool = False) -> str:
     """Return any text on one line, cut at a length that nothing to compare has."""
     shown = _visible(text[:_MAX_EXACT], exact=exact)
     return shown if len(text) <= _MAX_EXACT else f"{shown}… ({count(len(text), 'character')})"
-
-
-def _wrap(text: str, width: int | None, first: str = "", exact: bool = False) -> list[str]:
-    if width is None:
-        return [f"{first}{text}"]
-    # A character that takes two columns stands behind a filler; a line may be broken between the two.
-    text = "".join(f"\0{each}" if unicodedata.east_asian_width(each) in "FW" else each for each in text)
-    rest = f"{_INDENT}  " if first else ""
-    lines = textwrap.wrap(
-        text,
-        max(width - ("\0" in text), len(rest) + 10),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=not exact,
-        break_on_hyphens=False,
-    )
-    return [line.replace("\0", "") for line in lines]
 
 
 def signatures_text(plan: WhitelistPlan) -> str:
@@ -296,23 +259,12 @@ def _cells(row: PlanRow) -> Iterator[str]:
     chain, address, memo = (_code(each, _MAX_EXACT, _ADDRESS_PIECE, exact=True) for each in where)
     yield f"{chain} {address}{memo and f' memo: {memo}'}"
     yield _code(_value(row, "label"), _MAX_VALUE, _PIECE)
-    details = [f"{name}: {_code(value, _MAX_VALUE, _PIECE)}" for name, value in _other_fields(row.request)]
-    details += [f"request {_code(row.request_id, _MAX_VALUE, _PIECE, exact=True)}"] if row.request_id else []
-    details += [
-        name if file is None else f"{name}: file {_value_or_none(file)}, service {_value_or_none(shown)}"
-        for name, file, shown in ((_name(name), file, shown) for name, file, shown in _differences(row))
-    ]
+    details = [f"request {_code(row.request_id, _MAX_VALUE, _PIECE, exact=True)}"] if row.request_id else []
+    for name, value in _details(row):
+        limit = _MAX_EXACT if name.startswith(("address", "memo")) else _MAX_VALUE
+        details.append(f"{_prose(name)}: {_code(value, limit, _PIECE)}")
     details += [_prose(text) for text in (row.note, row.where) if text]
     yield "; ".join(details)
-
-
-def _value_or_none(value: str) -> str:
-    return _code(value, _MAX_EXACT, _PIECE) if value else "none"
-
-
-def _name(name: str) -> str:
-    """Return the name of a field; a key of the service's own as code."""
-    return name if re.fullmatch("[a-z]+(?:_[a-z]+)*", name) else _code(name, _MAX_VALUE)
 
 
 _PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
@@ -358,25 +310,12 @@ def _span(text: str) -> str:
     return f"` {text} `" if text.startswith(" ") and text.endswith(" ") and text.strip() else f"`{text}`"
 
 
-# Letters of these scripts look like those of the Latin one.
-_LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "MATHEMATICAL", "FULLWIDTH", "COMBINING")
-
-
 def _visible(text: str, *, exact: bool) -> str:
     """Return a text without what cannot be seen, or is easily taken for something else."""
     # So that an escaped character and its escape are not written alike.
     text = escape(re.sub(r"\\(?=[uU])", r"\\u005c", text))
     text = re.sub(r"^ | $|(?<= ) ", r"\\u0020", text)
-    if text.isascii():
-        return text
-    has_latin = any(each.isascii() and each.isalpha() for each in text)
-    return "".join(
-        escaped(each)
-        if not each.isascii()
-        and (exact or each.isspace() or (has_latin and unicodedata.name(each, "").startswith(_LOOK_ALIKE)))
-        else each
-        for each in text
-    )
+    return "".join(escaped(each) if not each.isascii() and (exact or each.isspace()) else each for each in text)
 
 
 # --- what a row holds --------------------------------------------------------------------------------------
@@ -399,18 +338,11 @@ def _field(request: WhitelistRequest, name: str) -> str:
     return "" if value is None else str(value)
 
 
-def _other_fields(request: WhitelistRequest | None) -> Iterable[tuple[str, str]]:
-    """Yield what else is asked for: name and value."""
-    if request is not None:
-        for name in _FIELDS:
-            if name not in _OWN_COLUMN and (value := _field(request, name)):
-                yield name, value
-
-
-def _differences(row: PlanRow) -> Iterable[tuple[str, str | None, str]]:
-    """Yield each field that differs: its name, what the file says, or None if it says nothing, what the service has."""
+def _details(row: PlanRow) -> Iterator[tuple[str, str]]:
+    """Yield name and value of what else is asked for, and of what the service has instead."""
+    for name in _FIELDS:
+        if row.request is not None and name not in _OWN_COLUMN and (value := _field(row.request, name)):
+            yield name, value
     for name in row.fields:
-        if name in row.shown and row.request is not None:
-            yield name, _field(row.request, name), row.shown[name]
-        else:
-            yield name, None, ""
+        is_shown = name in row.shown and row.request is not None
+        yield (f"{name} at the service", row.shown[name] or "(none)") if is_shown else ("differs", name)
