@@ -95,7 +95,6 @@ VALUES: dict[str, Any] = {
     "rows": [{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}],
     "plan_hash": "ab" * 32,
     "must_keep": ["Treasury"],
-    "dry_run_chains": ["BTC"],
     "replace": True,
     "only": {"blockchain": ["ETH"]},
     "start": "now",

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 #: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_creates": (int, "maximum number of creations. Default: 100"),
-    "max_create_percent": (float, "the same in per cent of the file's rows. Default: no limit"),
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
     "max_delete_percent": (float, "the same in per cent of the service's requests. Default: 30"),
 }
@@ -165,7 +164,6 @@ def plan(args: Namespace, output: Output) -> int:
         prune=args.prune,
         replace=args.replace,
         only=only,
-        dry_run_chains=args.dry_run_chains or (),
         ignore=args.ignore or (),
         **how,
     )
@@ -383,8 +381,6 @@ def add_to(commands: Commands) -> None:
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
     text = "address or label that must be in the file"
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
-    text = "chain for which nothing is planned"
-    parser.add_argument("--dry-run-chain", dest="dry_run_chains", metavar="CHAIN", action="append", help=text)
     text = "id of a request that may be a row's, and that stops no row all the same, as a person has looked at it"
     parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
     _add_listing_options(parser)

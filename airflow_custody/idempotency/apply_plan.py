@@ -163,7 +163,7 @@ class ApplyPlan:
         planned = {_key_of(row): row for row in plan.rows if row.action}
         new = {key: row for key, row in planned.items() if _is_to_do(row, done.get(key))}
         deleted = _deleted(done, plan)
-        operations = {*(row.operation for row in new.values()), *_created(done, requests, plan), *deleted.values()}
+        operations = {*(row.operation for row in new.values()), *_created(done, requests), *deleted.values()}
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             raise PlanChangedError(plan, Outcome(created, deleted))
@@ -420,13 +420,10 @@ def _deleted(done: Mapping[str, Row], plan: WhitelistPlan) -> dict[str, str]:
     }
 
 
-def _created(done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan) -> Iterable[str]:
+def _created(done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest]) -> Iterable[str]:
     """Yield what this task has created already, or may have, as the plan's hash covers it."""
-    # Of these nothing is done now, as their chains are only planned.
-    rows = [row for row in plan.rows if row.state in ("create", "replace") and not row.action]
-    dry = {row_key(row.request) for row in rows if row.request}
     for key, row in done.items():
-        if row.state in ("sent", "created", "found") and key in requests and key not in dry:
+        if row.state in ("sent", "created", "found") and key in requests:
             yield create_operation(requests[key], row.replaces)
 
 

@@ -24,7 +24,6 @@ class PlanSettings:
     :param prune: whether requests that the file does not have are deleted, and duplicates. Default False.
     :param replace: whether rows that differ get a new request, and old ones are deleted. Default False.
     :param only: what the plan is about, by field; None (default): everything.
-    :param dry_run_chains: chains for which nothing is done. Default: none.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
@@ -34,7 +33,6 @@ class PlanSettings:
     prune: bool = False
     replace: bool = False
     only: Mapping[str, Sequence[str]] | None = None
-    dry_run_chains: Collection[str] = ()
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
     rejected_statuses: Collection[str] = REJECTED_STATUSES
     accept_fields: Collection[str] = ()

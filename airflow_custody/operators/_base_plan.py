@@ -31,7 +31,6 @@ class WhitelistFileTask(CustodyOperator):
         "replace",
         "only",
         "rows",
-        "dry_run_chains",
         "effective_statuses",
         "rejected_statuses",
         "accept_fields",
@@ -48,7 +47,6 @@ class WhitelistFileTask(CustodyOperator):
         prune: bool = False,
         replace: bool | str = False,
         only: Mapping[str, Any] = NOT_GIVEN,
-        dry_run_chains: Iterable[str] = (),
         check_address: bool = True,
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
@@ -70,7 +68,6 @@ class WhitelistFileTask(CustodyOperator):
         self.prune = prune
         self.replace = replace
         self.only = only
-        self.dry_run_chains = dry_run_chains
         self.check_address = check_address
         self.effective_statuses = effective_statuses
         self.rejected_statuses = rejected_statuses
@@ -151,7 +148,7 @@ class WhitelistFileTask(CustodyOperator):
         from airflow_custody.client.whitelist.planner import check_ignored
         from airflow_custody.idempotency.plan_settings import PlanSettings
 
-        lists = ("dry_run_chains", "rejected_statuses", "accept_fields")
+        lists = ("rejected_statuses", "accept_fields")
         names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
         effective = check_names("effective_statuses", self.effective_statuses)
         names["ignore"] = check_ignored(self.ignore)

@@ -74,13 +74,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         nothing. Default False.
     :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. Default 100,
         which is what the report shows; None: no limit.
-    :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service that the plan is
         about, from ten requests up. Default 30; None: no limit.
     :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
-    :param dry_run_chains: chains, by any name, that are planned, and about which applying does nothing. One that
-        neither the file nor the service has fails the task. Default: none. (templated)
     :param check_address: whether an address that is certainly wrong for its chain is a fault of the file. It takes the
         extra ``addresses``; without it nothing is checked. Default True.
     :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``. None:
@@ -114,7 +111,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
         max_creates: int | None = 100,
-        max_create_percent: float | None = None,
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
         must_keep: Iterable[str] = (),
@@ -127,15 +123,14 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             skip_if_nothing_to_do=skip_if_nothing_to_do,
         )
         numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
-        percents = {"max_create_percent": max_create_percent, "max_delete_percent": max_delete_percent}
         # None: no limit.
         self._check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
-        self._check_numbers({name: value for name, value in percents.items() if value is not None})
+        if max_delete_percent is not None:
+            self._check_numbers({"max_delete_percent": max_delete_percent})
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
         self.max_creates = max_creates
-        self.max_create_percent = max_create_percent
         self.max_deletes = max_deletes
         self.max_delete_percent = max_delete_percent
         self.must_keep = must_keep
@@ -154,7 +149,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         settings = self._settings()
         limits = PlanLimits(
             max_creates=self.max_creates,
-            max_create_percent=self.max_create_percent,
             max_deletes=self.max_deletes,
             max_delete_percent=self.max_delete_percent,
             must_keep=check_names("must_keep", self.must_keep, may_be_empty=True) or (),
@@ -235,7 +229,6 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
-    :param dry_run_chains: as it was for the plan. Default: none. (templated)
     :param check_address: as for the plan. Default True.
     :param effective_statuses: as it was for the plan. (templated)
     :param rejected_statuses: as it was for the plan. (templated)
@@ -306,7 +299,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
             error.advice = (
                 "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'replace', "
-                "'only', 'ignore', 'dry_run_chains', 'accept_fields', the status words). If they have them, the file "
+                "'only', 'ignore', 'accept_fields', the status words). If they have them, the file "
                 "or the service has changed: start a new run, which plans again and has the new plan approved."
             )
             self._push_outcome(context, requests, error.outcome)

@@ -61,7 +61,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
         "whitelist nothing",
         "whitelist plan",
         "whitelist plan file.yaml --max-creates many",
-        "whitelist plan file.yaml --max-create-percent nan",
+        "whitelist plan file.yaml --max-delete-percent nan",
         "whitelist schema --output json",
         "health --outp json",
         "check --output markdown",

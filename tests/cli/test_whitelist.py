@@ -151,7 +151,6 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
         # Of the file's two rows one has another label at the service, and one another status word.
         ([], ["differs", "differs", "undeclared"], []),
         (["--prune"], ["differs", "differs", "undeclared"], ["delete"]),
-        (["--prune", "--dry-run-chain", "eth"], ["differs", "differs", "undeclared"], []),
         (["--replace"], ["differs", "replace", "undeclared"], ["create"]),
         (["--any-status"], ["differs", "unchanged", "undeclared"], []),
         (
@@ -182,7 +181,6 @@ def test_options_of_a_plan(
     ("limit", "text"),
     [
         (["--max-creates", "1"], "it creates 2, and max_creates is 1"),
-        (["--max-create-percent", "99.5"], "max_create_percent is 99.5"),
         (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
     ],
 )

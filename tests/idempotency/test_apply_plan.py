@@ -105,14 +105,6 @@ def test_only_a_whole_hash_will_do(sandbox: Sandbox, path: str, given: Any) -> N
     check_exactly(sandbox, [0])
 
 
-def test_an_unknown_row_is_not_sent_once_its_chain_is_only_planned(sandbox: Sandbox, stored: ApplyTask) -> None:
-    sandbox.control.add_fault("drop", **CREATE, work=False, times=None)
-    stored.dies_at(3, before=False)
-    sandbox.control.clear_faults()
-    assert isinstance(stored.fails(dry_run_chains=["ETH"]), CustodyConflictError)
-    check_exactly(sandbox, [0])
-
-
 # --- each row by itself ----------------------------------------------------------------------------------------
 
 

@@ -125,7 +125,6 @@ def test_what_is_pending_is_no_change_and_what_does_nothing_can_be_skipped(sandb
     ("limits", "reason"),
     [
         ({"max_creates": 3}, "it creates 4, and max_creates is 3"),
-        ({"max_create_percent": 99.5}, "it creates 4 of the 4 rows of the file, and max_create_percent is 99.5"),
         ({"prune": True, "max_deletes": 1}, "it deletes 2, and max_deletes is 1"),
         ({"must_keep": ["Label 9"]}, "must_keep names 'Label 9', which the file does not have"),
     ],
@@ -158,16 +157,6 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
 def test_a_limit_must_be_a_number(path: str, operator: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a (whole )?number from [01]"):
         operator(task_id="task", path=path, **given)
-
-
-def test_nothing_is_done_for_a_chain_that_is_only_tried(sandbox: Sandbox, path: str) -> None:
-    planned = PlanTask(path, dry_run_chains=["eth"]).run()
-    assert planned["counts"]["create"] == 4
-    apply = ApplyTask(path, planned["plan_hash"], RowsStore())
-    assert apply.attempt(dry_run_chains=["ETH"])["request_ids"] == []
-    # It is not what was approved without it.
-    assert "not the one that was approved" in str(apply.fails())
-    check_exactly(sandbox, [])
 
 
 def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:

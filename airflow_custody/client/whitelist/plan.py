@@ -163,7 +163,6 @@ class PlanLimits:
     Limits of a plan.
 
     :param max_creates: maximum number of creations. Default 100, which is what a report shows; None: no limit.
-    :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from
         ten requests up. Default 30; None: no limit.
@@ -171,7 +170,6 @@ class PlanLimits:
     """
 
     max_creates: int | None = 100
-    max_create_percent: float | None = None
     max_deletes: int | None = 10
     max_delete_percent: float | None = 30
     must_keep: Collection[str] = ()
@@ -192,14 +190,11 @@ class PlanLimits:
         verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
             found.append(f"it creates {creates}, and max_creates is {self.max_creates}")
-        if _is_over(creates, len(declared), self.max_create_percent):
-            rows = count(len(declared), "row")
-            limit = f"max_create_percent is {self.max_create_percent:g}"
-            found.append(f"it creates {creates} of the {rows} of the file, and {limit}")
         if self.max_deletes is not None and deletes > self.max_deletes:
             found.append(f"it deletes {deletes}, and max_deletes is {self.max_deletes}")
-        if listed >= 10 and _is_over(deletes, verified, self.max_delete_percent):
-            limit = f"max_delete_percent is {self.max_delete_percent:g}"
+        percent = self.max_delete_percent
+        if listed >= 10 and percent is not None and deletes * 100 > percent * verified:
+            limit = f"max_delete_percent is {percent:g}"
             found.append(f"it deletes {deletes} of the {count(verified, 'request')} at the service, and {limit}")
         requests = [each.request for each in declared if each.request is not None]
         kept = {text for each in requests for text in (each.label, each.address)}
@@ -212,11 +207,6 @@ class PlanLimits:
 def _is_address_of(request: WhitelistRequest, text: str) -> bool:
     chain = chain_name(request.chain)
     return canonical_address(text, chain) == canonical_address(request.address, chain)
-
-
-def _is_over(number: int, total: int, percent: float | None) -> bool:
-    # So that nothing is allowed by what is no number.
-    return percent is not None and not number * 100 <= percent * total
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:

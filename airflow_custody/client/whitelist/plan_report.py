@@ -137,12 +137,12 @@ def _kind(row: PlanRow) -> str:
     """Return what applying does about a row; its state, if that is nothing."""
     if row.action:
         return "to delete" if row.action == "delete" else f"to {row.state}"
-    return f"{row.state} (dry run)" if row.state in ("create", "replace") else row.state
+    return row.state
 
 
 def _lines_of(row: PlanRow) -> Iterator[str]:
     kind = _kind(row)
-    sign = _SIGNS.get(kind, " " if kind.endswith("(dry run)") else "~")
+    sign = _SIGNS.get(kind, "~")
     destination = " ".join(_plain(each, exact=True) for each in (_chain(row), _value(row, "address")) if each)
     yield f"  {sign} {destination or '(no address)'}"
     request = row.request_id and f"request {row.request_id}" + (f" ({row.status})" if row.status else "")

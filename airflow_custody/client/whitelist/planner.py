@@ -21,7 +21,6 @@ from airflow_custody.client.errors import CustodyError, CustodyRequestError, Cus
 from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
-from airflow_custody.client.whitelist.addresses import chain_name
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, status_word, to_request
 from airflow_custody.client.whitelist.matching import (
@@ -51,7 +50,6 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 # So many requests for a destination are replaced by one. More mean that the service makes of each what differs again.
 _MAX_REPLACED = 2
 _IGNORED = "ignored, so that it stops no row"
-_DRY_RUN = "dry run: nothing is done for this chain"
 
 
 class DeclaredRow(Protocol):
@@ -76,7 +74,6 @@ def make_plan(
     prune: bool = False,
     replace: bool = False,
     only: Mapping[str, Sequence[str]] | None = None,
-    dry_run_chains: Collection[str] = (),
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
@@ -94,7 +91,6 @@ def make_plan(
         the old one is to be deleted once the new one is in effect. Default False.
     :param only: what the plan is about, as :func:`~airflow_custody.client.whitelist.plan.check_only` returns it. What
         else can be read at the service is neither reported nor deleted. Default None: everything.
-    :param dry_run_chains: chains, by any name, for which nothing is to be done. Default: none.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
         being pending is enough.
     :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
@@ -104,8 +100,7 @@ def make_plan(
         has looked at them, and therefore they stop no row, and are not deleted. Those that there are become part of the
         plan's hash. Default: none.
     :return: the plan.
-    :raises CustodyRequestError: if two rows are for the same destination, a row is not what the plan is about, or
-        a dry run is for a chain that is nowhere.
+    :raises CustodyRequestError: if two rows are for the same destination, or a row is not what the plan is about.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
     only = only or {}
@@ -122,7 +117,6 @@ def make_plan(
         )
     planner = _Planner(declared, listing, effective_statuses, rejected_statuses, check_ignored(ignore))
     planner.accepted = frozenset(as_list(accept_fields))
-    planner.dry_run = _dry_run(dry_run_chains, [*declared, *((None, each.destination) for each in planner.listed)])
     planner.prune, planner.replace, planner.only = prune, replace, only
     found = [planner.declared(row, destination) for row, destination in declared]
     return WhitelistPlan([*found, *planner.others()], service, name, listing.pins, tuple(planner.ignored), only)
@@ -144,18 +138,6 @@ def check_ignored(values: object) -> list[str]:
         values = [values]
     given = [values] if isinstance(values, str) else fetch_items(values)
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
-
-
-def _dry_run(names: Collection[str], there: Iterable[tuple[object, Destination | None]]) -> set[str]:
-    """Return the names of chains; one that is nowhere is refused, as it may be a mistyped one."""
-    chains = {chain_name(each): each for each in as_list(names)}
-    known = {destination.chain for _, destination in there if destination}
-    if unknown := [sanitize(name, 40) for chain, name in chains.items() if chain not in known]:
-        raise CustodyRequestError(
-            f"dry_run_chains names {name_some(unknown)}, and neither the file nor the service has such a chain",
-            code="parameter-wrong",
-        )
-    return {*chains}
 
 
 @dataclass(eq=False, slots=True)
@@ -229,7 +211,6 @@ class _Planner:
         ignore: Collection[str],
     ) -> None:
         self.accepted: Collection[str] = ()
-        self.dry_run: Collection[str] = ()
         self.prune = self.replace = False
         self.only: Mapping[str, Collection[str]] = {}
         known = names_in(destination for _, destination in declared)
@@ -296,8 +277,6 @@ class _Planner:
                 f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one: nothing is created"
             )
             return PlanRow("unreadable", request=row.request, where=row.where, note=note)
-        if destination.chain in self.dry_run:
-            return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
         return PlanRow("create", "create", row.request, row.where)
 
     def _replaced(
@@ -325,10 +304,7 @@ class _Planner:
             return dataclasses.replace(found, note="; ".join(filter(None, [found.note, note])))
         ids = tuple(row.request_id for row, _ in alive)
         note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
-        action: Action | None = "create"
-        if destination.chain in self.dry_run:
-            action, note = None, f"{_DRY_RUN}; {note}"
-        return dataclasses.replace(found, state="replace", action=action, note=note, others=ids)
+        return dataclasses.replace(found, state="replace", action="create", note=note, others=ids)
 
     def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return what becomes of a row if a request is this row's."""
@@ -436,8 +412,6 @@ class _Planner:
             notes.append(error.message)
             shown = shown_values(envelope, listed.payload, ("blockchain", "network", "address", "memo", "label"))
         action: Action | None = "delete" if is_wanted and request and not faults else None
-        if action and listed.destination and listed.destination.chain in self.dry_run:
-            action, notes = None, [_DRY_RUN, *notes]
         return _row(
             listed,
             state,

@@ -203,8 +203,6 @@ def test_what_differs_in_what_a_request_says_is_replaced(
         assert PlanLimits(max_creates=0).faults(found)
         # What is replaced is approved with it.
         assert found.plan_hash not in (plan(ask(**asked), []).plan_hash, plan(ask(**asked), there).plan_hash)
-    dry = plan(ask(**asked), there, replace=True, dry_run_chains=["ETH"]).rows[0]
-    assert (dry.state, dry.action) == ("replace", None)
 
 
 def test_the_hash_covers_which_requests_are_replaced() -> None:
@@ -509,8 +507,6 @@ def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
     assert found.has_changes
     assert states(plan([], envelope)) == [(state, None, envelope.id)]
     assert len(found.operations) == (action is not None)
-    if state == "undeclared":
-        assert states(plan([], envelope, prune=True, dry_run_chains=["eth"])) == [(state, None, envelope.id)]
 
 
 def test_a_row_that_was_removed_is_deleted_beside_one_that_is_like_it() -> None:
@@ -554,30 +550,9 @@ def test_unknown_keys_and_words_are_accepted_by_name() -> None:
     assert states(accepted) == [("undeclared", "delete", "3711")]
 
 
-def test_a_dry_run_for_a_chain_that_is_nowhere_is_refused() -> None:
-    for name in ("ETHEREUM", "polygon", "btc"):
-        plan([ask(), ask(blockchain="MATIC")], listed(currency="BTC", address=LEGACY), dry_run_chains=[name])
-    with pytest.raises(CustodyRequestError, match="names ETC, and neither the file"):
-        plan([ask(), ask(blockchain="MATIC")], listed(currency="BTC"), dry_run_chains=["eth", "ETC"])
-    (row,) = plan(ask(), [], dry_run_chains=["Ethereum"]).rows
-    assert (row.state, row.action) == ("create", None)
-
-
 def test_a_deletion_covers_the_content_and_not_how_links_are_described() -> None:
     hashes = {
         plan([], listed(linkedWallets=[{"id": 7, "name": name}]), prune=True).plan_hash for name in ("Hot", "Warm")
     }
     assert len(hashes) == 1
     assert plan([], listed(linkedWallets=[{"id": 8, "name": "Hot"}]), prune=True).plan_hash not in hashes
-
-
-def test_nothing_is_done_for_a_dry_run_chain() -> None:
-    requests = [ask(), ask(blockchain="BTC", address=LEGACY)]
-    found = plan(requests, listed(address=OTHER), prune=True, dry_run_chains=["eth"])
-    assert [(row.state, row.action) for row in found.rows] == [
-        ("create", None),
-        ("create", "create"),
-        ("undeclared", None),
-    ]
-    assert found.rows[0].note == "dry run: nothing is done for this chain"
-    assert found.has_changes
