@@ -74,7 +74,7 @@ def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path:
     assert (header.split(), values.split()[:3]) == (["FILE", "VALID", "ROWS", "SHA256"], [str(file), "yes", "2"])
 
 
-SHEET = f"Label;Address;Blockchain;Notes\r\nL1;0x{1:040x};ETH;é\r\n"
+SHEET = f"label,address,blockchain\r\nL1,0x{1:040x},ETH\r\n"
 
 
 def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) -> None:
