@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.plan import WhitelistPlan
+from airflow_custody.client.whitelist.plan import FileRow, WhitelistPlan
 from airflow_custody.client.whitelist.planner import make_plan
 
 ADDRESS = "0x" + "ab" * 20
@@ -22,20 +21,12 @@ XRP = "rN7n7otQDd6FczFgLdSqtcsAUxDkw6fzRH"
 PENDING = {"status": "PENDING"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a file."""
-
-    request: WhitelistRequest
-    where: str
-
-
 def ask(**fields: Any) -> WhitelistRequest:
     return WhitelistRequest(**{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **fields})
 
 
-def rows_of(*requests: WhitelistRequest) -> list[Row]:
-    return [Row(each, f"line {number}") for number, each in enumerate(requests, 2)]
+def rows_of(*requests: WhitelistRequest) -> list[FileRow]:
+    return [FileRow(each, f"line {number}") for number, each in enumerate(requests, 2)]
 
 
 def listed(number: int = 3711, *, wire: dict[str, Any] | None = None, **payload: Any) -> WhitelistEnvelope:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.error_codes import known_code
 from airflow_custody.client.errors import (
@@ -34,6 +34,7 @@ from airflow_custody.client.whitelist.matching import (
     names_in,
     spelled_as,
 )
+from airflow_custody.client.whitelist.plan import FileRow
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
@@ -48,13 +49,6 @@ if TYPE_CHECKING:
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
-
-
-class _Asked(NamedTuple):
-    """A single request, as planning takes a row of a file."""
-
-    request: WhitelistRequest
-    where: str = "this task"
 
 
 @dataclass
@@ -214,7 +208,7 @@ class WhitelistCreation:
         :raises CustodyConflictError: if it must not be used, or nobody can tell; it is not retryable.
         :raises CustodyError: if what that takes cannot be got from the service now.
         """
-        asked = _Asked(self.requests[ONE])
+        asked = FileRow(self.requests[ONE], "this task")
         found = {each.id: each for each in RequestsByDestination(self._filtered).candidates(asked.request)}
         words: dict[str, Any] = {
             "effective_statuses": self.trust.effective_statuses or (),

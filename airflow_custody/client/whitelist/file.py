@@ -11,15 +11,13 @@ import json
 import os
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client.arguments import describe, is_missing
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.garbage import no_collection
-from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist import addresses
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file_formats import (
@@ -45,6 +43,7 @@ from airflow_custody.client.whitelist.models import (
     fetch_items,
     read_request,
 )
+from airflow_custody.client.whitelist.plan import FileRow
 
 #: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -66,19 +65,6 @@ _TOP = ("$schema", "version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
 # Compared and shown letter by letter: they have only ASCII letters.
 _ASCII = (*_CHAIN, "network", "address")
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """
-    One row of a whitelist file.
-
-    :param request: the request, with the file's defaults.
-    :param where: its place: ``line 12``, or ``row 3`` of a JSON file, counted from 1.
-    """
-
-    request: WhitelistRequest
-    where: str
 
 
 @dataclass(frozen=True)
@@ -140,7 +126,6 @@ def format_of(name: str) -> str:
     return format
 
 
-@no_collection()
 def read_whitelist_rows(
     rows: object, *, name: str = "rows", check_addresses: bool = True, omit_if_none: Collection[str] = ()
 ) -> WhitelistFile:
@@ -191,7 +176,6 @@ def _take_none(row: Fields, omit_if_none: Collection[str]) -> None:
             row[field] = Misread(f"is None{advice}")
 
 
-@no_collection()
 def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses: bool = True) -> WhitelistFile:
     """
     Read the bytes of a whitelist file.
@@ -394,11 +378,6 @@ def _faults(name: str, value: Any) -> Iterator[FieldFault]:
     for index, each in enumerate(value):
         if fault := _fault(name, each):
             yield FieldFault(f"{name}[{index}]", fault)
-    # 007 may be 7 to the service.
-    given = [str(each) for each in value if isinstance(each, (str, int))]
-    ids = Counter(each.lstrip("0") if is_decimal(each) else each for each in given)
-    for each in (each for each, number in ids.items() if number > 1):
-        yield FieldFault(name, f"{sanitize(each or 0, MAX_VALUE)} is there more than once: remove what is too much")
 
 
 def _fault(name: str, value: Any) -> str:
@@ -409,11 +388,9 @@ def _fault(name: str, value: Any) -> str:
         if name in LISTS and re.search(r"[\s,;]", value):
             return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
         if name in _ASCII and not value.isascii():
-            index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
-            return (
-                f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like "
-                "another one: only letters of ASCII are allowed"
-            )
+            letter = next(each for each in value if not each.isascii())
+            what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"
+            return f"has {what} in it, which may look like another character: only those of ASCII are allowed"
         return ""
     if value is None:
         return "has no value: leave it out"

@@ -125,15 +125,10 @@ _OTHER_NAMES = {"coin": "blockchain", "name": "label", "tag": "memo", "destinati
 @lru_cache(maxsize=1024)
 def _unknown_name(name: str, known: tuple[str, ...]) -> str:
     """Describe an unknown name, with a suggestion of the one that may be meant."""
-    folded = _folded(name[:MAX_VALUE])
+    folded = ascii_lower(name[:MAX_VALUE])
     near = get_close_matches(_OTHER_NAMES.get(folded, folded), known, n=1)
     hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
-
-
-def _folded(name: str) -> str:
-    """Return a name as the fields are written: ``Address Type`` as ``address_type``."""
-    return re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())))
 
 
 @dataclass(frozen=True)

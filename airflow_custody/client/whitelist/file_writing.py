@@ -12,12 +12,12 @@ from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.file import FileRow, parse_whitelist
+from airflow_custody.client.whitelist.file import parse_whitelist
 from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.plan import PlanRow
+from airflow_custody.client.whitelist.plan import FileRow, PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
 
 
@@ -120,7 +120,7 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
 def _first_of_each_destination(
     listed: Sequence[PlanRow], states: Mapping[str, str]
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
-    """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
+    """Return the rows of the file, those in effect first, and the ids of all requests that each is for."""
     rows: list[FileRow] = []
     ids: dict[str, list[str]] = {}
     destinations: Destinations[str] = Destinations()
@@ -133,8 +133,7 @@ def _first_of_each_destination(
         if first == where:
             rows.append(FileRow(request, where))
         ids.setdefault(first, []).append(each.request_id)
-    order = {f"the row of request {each.request_id}": place for place, each in enumerate(listed)}
-    return sorted(rows, key=lambda row: order[row.where]), ids
+    return rows, ids
 
 
 def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:

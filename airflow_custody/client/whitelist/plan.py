@@ -47,6 +47,19 @@ _HASH_FORMAT = "custody-plan-2"
 
 
 @dataclass(frozen=True, slots=True)
+class FileRow:
+    """
+    One row of a whitelist file.
+
+    :param request: the request, with the file's defaults.
+    :param where: its place: ``line 12``, or ``row 3`` of a JSON file, counted from 1.
+    """
+
+    request: WhitelistRequest
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRow:
     """
     One row of a plan.

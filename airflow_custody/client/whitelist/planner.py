@@ -14,11 +14,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID, check_identifier
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
 from airflow_custody.client.whitelist.batches import name_some
@@ -35,7 +34,15 @@ from airflow_custody.client.whitelist.matching import (
     shown_values,
 )
 from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items
-from airflow_custody.client.whitelist.plan import ONLY_FIELDS, Action, PlanRow, State, WhitelistPlan, describe_only
+from airflow_custody.client.whitelist.plan import (
+    ONLY_FIELDS,
+    Action,
+    FileRow,
+    PlanRow,
+    State,
+    WhitelistPlan,
+    describe_only,
+)
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
 
 if TYPE_CHECKING:
@@ -52,21 +59,8 @@ _MAX_REPLACED = 2
 _IGNORED = "ignored, so that it stops no row"
 
 
-class DeclaredRow(Protocol):
-    """A row of a whitelist file."""
-
-    @property
-    def request(self) -> WhitelistRequest:
-        """The request."""
-
-    @property
-    def where(self) -> str:
-        """Its place in the file, such as ``line 12``."""
-
-
-@no_collection()
 def make_plan(
-    rows: Iterable[DeclaredRow],
+    rows: Iterable[FileRow],
     listing: Listing,
     *,
     service: str = "",
@@ -204,7 +198,7 @@ class _Planner:
 
     def __init__(
         self,
-        declared: Sequence[tuple[DeclaredRow, Destination]],
+        declared: Sequence[tuple[FileRow, Destination]],
         listing: Listing,
         effective_statuses: Collection[str] | None,
         rejected_statuses: Collection[str],
@@ -232,10 +226,10 @@ class _Planner:
         # The requests that are a row's.
         self._taken: set[_Listed] = set()
         # The rows that have a request, by their places, and that request.
-        self._found: dict[str, tuple[DeclaredRow, State, _Listed]] = {}
+        self._found: dict[str, tuple[FileRow, State, _Listed]] = {}
         self._leaving = frozenset(each.id for each in listing.deletions)
 
-    def declared(self, row: DeclaredRow, destination: Destination) -> PlanRow:
+    def declared(self, row: FileRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
         same = self._index.same(destination)
         may_be = [
@@ -306,7 +300,7 @@ class _Planner:
         note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
         return dataclasses.replace(found, state="replace", action="create", note=note, others=ids)
 
-    def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
+    def _compared(self, row: FileRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return what becomes of a row if a request is this row's."""
         payload, envelope, shown = listed.payload, listed.envelope, listed.destination
         comparison = compare_spelled(row.request, payload, envelope.network)
@@ -431,7 +425,7 @@ def _row(listed: _Listed, state: State, **given: Any) -> PlanRow:
     return PlanRow(state, request_id=number, status=status_word(envelope.status), hash=hash, **given)
 
 
-def _stopped(row: DeclaredRow, field: str, why: str) -> PlanRow:
+def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
     """Return a row for which nothing is created, whatever is at the service: what it means is not certain."""
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")
 
