@@ -337,7 +337,6 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
     text = "a whitelist file in YAML, JSON or CSV; -: standard input"
     parser.add_argument(name, metavar="FILE", help=text, **keywords)
-    # As in ``file.FORMATS``, which is not imported to print a help.
     text = "format of standard input"
     parser.add_argument("--format", choices=("yaml", "json", "csv"), help=text)
     parser.add_argument(

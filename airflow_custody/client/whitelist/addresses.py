@@ -26,8 +26,6 @@ AddressVerdict = Literal["valid", "invalid", "unchecked"]
 MAX_ADDRESS_LENGTH = 256
 #: Why nothing can be checked where the extra is not installed, and what to do about it.
 MISSING_LIBRARY = "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
-# Digits of the ids that some chains give validators and pools.
-_MAX_ID_LENGTH = 7
 
 
 @dataclass(frozen=True)
@@ -141,8 +139,7 @@ _EVM = (
 _TEST_PREFIX = re.compile("6f|c4|71|3a|a0|0493|tb|bcrt|[tr]ltc|bchtest|bchreg|(addr|stake)_test")
 _SUBSTRATE = (
     # A key without a checksum; the index of an account.
-    Form("0x([0-9a-fA-F]{64}|[0-9a-fA-F]{40})"),
-    Form(f"{_B58}{{3,25}}"),
+    Form(f"0x([0-9a-fA-F]{{64}}|[0-9a-fA-F]{{40}})|{_B58}{{3,25}}"),
 )
 
 #: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
@@ -204,10 +201,9 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     ),
     "ada": (
         Form("(?i)(addr|stake)(_test)?1.+", decoders.bech32, ("addr", "stake"), canonical=str.lower),
-        # Pools and representatives; addresses without a checksum.
-        Form("(pool|drep)1.+|[0-9a-fA-F]{56,}"),
         Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
-        Form(f"{_B58}{{50,}}"),
+        # Pools and representatives; addresses without a checksum, or of a test network.
+        Form(f"(pool|drep)1.+|[0-9a-fA-F]{{56,}}|{_B58}{{50,}}"),
     ),
     "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
     "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
@@ -295,8 +291,8 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
     :return: the verdict and its reason. The reason holds no part of the address.
     """
     forms = FORMS.get(chain_name(chain))
-    # A short number may be the id of a validator or of a pool.
-    if forms is None or not is_installed() or (is_decimal(address) and len(address) <= _MAX_ID_LENGTH):
+    # A number of seven digits may be the id of a validator or of a pool.
+    if forms is None or not is_installed() or (is_decimal(address) and len(address) <= 7):
         return AddressCheck("unchecked")
     if fault := _fault(address):
         return AddressCheck("invalid", fault)

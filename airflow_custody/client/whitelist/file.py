@@ -47,8 +47,6 @@ from airflow_custody.client.whitelist.plan import FileRow
 
 #: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
-#: The formats of a file.
-FORMATS = ("yaml", "json", "csv")
 
 _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
@@ -119,7 +117,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
 
 
 def format_of(name: str) -> str:
-    """Return the format that a file's name says, one of :data:`FORMATS`; raise if it says none."""
+    """Return the format that a file's name says, ``yaml``, ``json`` or ``csv``; raise if it says none."""
     format = _SUFFIXES.get(os.path.splitext(name)[1].lower())
     if format is None:
         raise file_error(name, [f"the file's name must end in {', '.join(_SUFFIXES)}"])
@@ -181,7 +179,7 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
     Read the bytes of a whitelist file.
 
     :param data: the bytes.
-    :param format: one of :data:`FORMATS`.
+    :param format: ``yaml``, ``json`` or ``csv``.
     :param name: the file's name, for messages.
     :param check_addresses: as for :func:`read_whitelist_file`.
     :return: its rows, at least one.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from airflow_custody.client.arguments import check_names, describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import as_list, count, sanitize
-from airflow_custody.client.whitelist.addresses import canonical_address, chain_name
+from airflow_custody.client.whitelist.addresses import chain_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
@@ -212,14 +212,9 @@ class PlanLimits:
         requests = [each.request for each in declared if each.request is not None]
         kept = {text for each in requests for text in (each.label, each.address)}
         for each in as_list(self.must_keep):
-            if each not in kept and not any(_is_address_of(request, each) for request in requests):
+            if each not in kept:
                 found.append(f"must_keep names {sanitize(each, 80)!r}, which the file does not have")
         return tuple(found)
-
-
-def _is_address_of(request: WhitelistRequest, text: str) -> bool:
-    chain = chain_name(request.chain)
-    return canonical_address(text, chain) == canonical_address(request.address, chain)
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:

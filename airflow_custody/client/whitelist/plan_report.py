@@ -276,7 +276,7 @@ def _prose(text: str) -> str:
 
 
 # Characters that could end a code span or a cell, or begin a template or a formula.
-_SPECIAL = re.compile(r"[|`{}<>$]")
+_SPECIAL = re.compile(r"([|`{}<>$])")
 
 
 def _code(text: str, limit: int, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
@@ -288,18 +288,11 @@ def _code(text: str, limit: int, piece: int = _MAX_EXACT, *, exact: bool = False
     :param piece: maximum length of a word in one code span: a browser breaks lines only between two of them.
     :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
     """
-    shown = _visible(text[:limit], exact=exact)
-    parts = []
-    start = 0
-    for match in _SPECIAL.finditer(shown):
-        parts += [shown[start : match.start()], f"&#{ord(match[0])};"]
-        start = match.end()
-    parts.append(shown[start:])
     words = re.compile(rf"(\S{{{piece}}})(?=\S)")
     # No text has a NUL: it is escaped.
     found = "".join(
-        " ".join(map(_span, words.sub("\\g<1>\0", part).split("\0"))) if index % 2 == 0 else part
-        for index, part in enumerate(parts)
+        f"&#{ord(part)};" if index % 2 else " ".join(map(_span, words.sub("\\g<1>\0", part).split("\0")))
+        for index, part in enumerate(_SPECIAL.split(_visible(text[:limit], exact=exact)))
         if part
     )
     return found if len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"

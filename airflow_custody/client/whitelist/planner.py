@@ -33,7 +33,7 @@ from airflow_custody.client.whitelist.matching import (
     read_destination,
     shown_values,
 )
-from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items
+from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items, is_list_of_ids
 from airflow_custody.client.whitelist.plan import (
     ONLY_FIELDS,
     Action,
@@ -121,16 +121,14 @@ def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
     return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
 
 
-def check_ignored(values: object) -> list[str]:
+def check_ignored(values: Any) -> list[str]:
     """
     Return ids of requests to ignore, each once. An id of the service's may be any text.
 
     :param values: one id, or several.
     :raises CustodyRequestError: if one is empty, or of another type.
     """
-    if isinstance(values, (Mapping, bytes)) or not isinstance(values, Iterable):
-        values = [values]
-    given = [values] if isinstance(values, str) else fetch_items(values)
+    given = fetch_items(values) if is_list_of_ids(values) else [values]
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
 
 
@@ -145,8 +143,7 @@ class _Listed:
         ``unreadable``.
     :param destination: its destination; None if it is unreadable.
     :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
-    :param note: why it is unverified or unreadable; empty if it is neither.
-    :param omitted: the keys of its payload that the signatures do not cover.
+    :param note: why it is unverified or unreadable; or what the signatures do not cover.
     :param rows: the places in the file of the rows that it may be.
     """
 
@@ -155,7 +152,6 @@ class _Listed:
     destination: Destination | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
-    omitted: tuple[str, ...] = ()
     rows: list[str] = field(default_factory=list)
 
     def is_within(self, only: Mapping[str, Collection[str]]) -> bool:
@@ -189,7 +185,9 @@ def _read(
         return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
     if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
-        return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
+        omitted = ", ".join(trust.address.omitted)
+        note = f"signed in a legacy form, which does not cover {omitted}" if omitted else ""
+        return _Listed(envelope, state, destination, trust.address.fields, note)
     return _Listed(envelope, state, destination, payload)
 
 
@@ -267,10 +265,8 @@ class _Planner:
             note = f"{claims[0].note}. It may be this one: nothing is created"
             return _row(claims[0], "unverified", request=row.request, where=row.where, note=note)
         if hidden:
-            note = (
-                f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one: nothing is created"
-            )
-            return PlanRow("unreadable", request=row.request, where=row.where, note=note)
+            note = f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one"
+            return PlanRow("unreadable", request=row.request, where=row.where, note=f"{note}: nothing is created")
         return PlanRow("create", "create", row.request, row.where)
 
     def _replaced(
@@ -323,7 +319,7 @@ class _Planner:
         filled_in = comparison.filled_in(comparison.unaccounted)
         if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
             notes.append(f"filled in by the service: {name_some(filled_in)}")
-        notes += _not_covered(listed)
+        notes += [listed.note] if listed.note else []
         state = "differs" if (fields or is_uncertain) and listed.state != "rejected" else listed.state
         if state == "pending" and envelope.status and not notes:
             notes.append(f"asked for already, status {sanitize(envelope.status, 40)}")
@@ -377,9 +373,12 @@ class _Planner:
         state: State = "undeclared"
         is_wanted, others = self.prune, tuple[str, ...]()
         fields, faults = self._contradictions(listed, None)
-        notes = [_progress(listed), *_not_covered(listed)]
+        # Whoever approves a deletion reads first what is deleted.
+        unknown = f"its status is {status_word(envelope.status) or 'empty'}: whether it is in effect is not known"
+        notes = [{"pending": "pending approval", "differs": unknown}.get(listed.state, "in effect")]
+        notes += [listed.note] if listed.note else []
         if listed.state == "unverified":
-            state, is_wanted, fields, faults, notes = "unverified", False, [], [], [listed.note]
+            state, is_wanted, fields, faults, notes = "unverified", False, [], [], notes[1:]
             if listed.rows:
                 notes.append(f"it claims to be for the same destination as {listed.rows[-1]}")
         elif beside := self._kept_beside(listed):
@@ -428,15 +427,3 @@ def _row(listed: _Listed, state: State, **given: Any) -> PlanRow:
 def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
     """Return a row for which nothing is created, whatever is at the service: what it means is not certain."""
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")
-
-
-def _not_covered(listed: _Listed) -> list[str]:
-    """Return, in words, what the signatures do not cover of a payload."""
-    return [f"signed in a legacy form, which does not cover {', '.join(listed.omitted)}"] if listed.omitted else []
-
-
-def _progress(listed: _Listed) -> str:
-    """Describe the state of a request that is to be deleted."""
-    if listed.state == "differs":
-        return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"
-    return "pending approval" if listed.state == "pending" else "in effect"

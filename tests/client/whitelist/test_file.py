@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyError, CustodyRequestError, WhitelistFileError, WhitelistRequest
 from airflow_custody.client.whitelist import file_formats
-from airflow_custody.client.whitelist.file import FORMATS, WhitelistFile, parse_whitelist
+from airflow_custody.client.whitelist.file import WhitelistFile, parse_whitelist
 
 HEAD = "version: 1\naddresses:\n"
 ROW = '- label: a\n  address: "0xab"\n  blockchain: ETH\n'
@@ -222,7 +222,10 @@ def test_each_address_is_checked() -> None:
     assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent: line 3")
 
 
-@given(st.sampled_from(FORMATS), st.binary() | st.text().map(lambda text: (HEAD + text).encode("utf-8", "replace")))
+@given(
+    st.sampled_from(["yaml", "json", "csv"]),
+    st.binary() | st.text().map(lambda text: (HEAD + text).encode("utf-8", "replace")),
+)
 def test_any_bytes_are_read_or_refused(format: str, data: bytes) -> None:
     try:
         count = len(parse(data, format).rows)
