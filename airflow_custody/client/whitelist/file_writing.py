@@ -120,7 +120,7 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
 def _first_of_each_destination(
     listed: Sequence[PlanRow], states: Mapping[str, str]
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
-    """Return the rows of the file, those in effect first, and the ids of all requests that each is for."""
+    """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
     rows: list[FileRow] = []
     ids: dict[str, list[str]] = {}
     destinations: Destinations[str] = Destinations()
@@ -133,7 +133,8 @@ def _first_of_each_destination(
         if first == where:
             rows.append(FileRow(request, where))
         ids.setdefault(first, []).append(each.request_id)
-    return rows, ids
+    order = {f"the row of request {each.request_id}": place for place, each in enumerate(listed)}
+    return sorted(rows, key=lambda row: order[row.where]), ids
 
 
 def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
