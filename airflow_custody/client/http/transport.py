@@ -99,7 +99,7 @@ class _Body:
         self._signed_at = signed_at
         self.was_read = False
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         if not self.was_read:
             # Making the connection took its time as well, and counts for nothing but a signature's age.
             started = _clocks()
