@@ -191,7 +191,7 @@ $(VENV_CELERY)/.ready: pyproject.toml
 
 # What some targets need beside the first environment: the dependency group of their name.
 $(GUIDES)/.ready $(DOCS)/.ready $(MATRIX)/.ready $(UI)/.ready: $(VENV)/.ready
-	@echo "--- installing what 'make $(@:.%/.ready=%)' needs"
+	@echo "--- installing the dependency group '$(@:.%/.ready=%)'"
 	@mkdir -p $(@D)
 	@$(call install,$(VENV)) --group $(@:.%/.ready=%)
 	@$(if $(filter $(UI)/.ready,$@),npm install --silent --no-audit --no-fund --no-save --prefix $(UI) axe-core@4)
