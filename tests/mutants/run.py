@@ -3,8 +3,9 @@ Do tests fail if the code is wrong? Change one operator, number or condition at 
 
 The places are drawn at random from what decides about money: verification, the review before signing, creating once,
 and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
-has survived. Left out is what is no behaviour: annotations, decorators, the texts of errors and of the log,
-``__repr__``. Those in ``equivalent.json`` do the same as the original; a second reader has agreed to each reason.
+has survived. Left out is what is no behaviour: annotations and imports for them, decorators, the texts of errors and of
+the log, at how many characters ``sanitize`` cuts a text, ``__repr__``. Those in ``equivalent.json`` do the same as the
+original; a second reader has agreed to each reason.
 
 ``SAMPLE`` is the number of mutants, 100 unless given, and ``SEED`` what they are drawn with; ``ONLY`` restricts the
 files by a part of their paths. Less than 95 of 100 killed is a failure.
@@ -39,7 +40,7 @@ PYTHON = str(ROOT / ".venv" / "bin" / "python")
 CLIENT = "airflow_custody/client"
 ROOMS = {
     "verification": (f"{CLIENT}/verification/*.py",),
-    "review": (f"{CLIENT}/whitelist/review.py", f"{CLIENT}/whitelist/signing.py"),
+    "review": (f"{CLIENT}/whitelist/review.py", f"{CLIENT}/whitelist/signing*.py"),
     "idempotency": ("airflow_custody/idempotency/*.py",),
     "plan": tuple(f"{CLIENT}/whitelist/{name}.py" for name in ("matching", "plan", "planner")),
 }
@@ -117,10 +118,13 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
             parts = [node.annotation]
         elif isinstance(node, ast.Raise):
             parts = [node.exc]
-        elif isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Call) and "log" in ast.unparse(node.func).split(".")
-        ):
+        elif isinstance(node, ast.JoinedStr):
             parts = [node]
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            parts = [node] if "log" in name.split(".") else [*node.args[1:]] if name == "sanitize" else []
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            parts = [node.test]
         elif isinstance(node, ast.Assign) and "|" in ast.unparse(node.value) and node.col_offset == 0:
             # The name of a type.
             parts = [node.value] if isinstance(node.value, ast.BinOp) else []
