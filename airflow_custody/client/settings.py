@@ -22,7 +22,7 @@ from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import is_pem, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins
 
@@ -90,6 +90,8 @@ def _check_verify(value: object) -> bool | str:
     if not isinstance(value, (str, os.PathLike)) or not str(value):
         raise _wrong("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
+    if is_pem(path):
+        raise _wrong("verify", "must be the path of a CA bundle, and not the bundle itself")
     try:
         ssl.create_default_context(**{"capath" if os.path.isdir(path) else "cafile": path})  # type: ignore[arg-type]
         return path
@@ -107,6 +109,8 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     if not is_right or not all(isinstance(part, (str, os.PathLike)) and str(part).strip() for part in parts):
         raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part).strip() for part in parts]
+    if any(map(is_pem, paths)):
+        raise _wrong("client_cert", "must be a path, and not the certificate or the key itself")
     try:
         # With an empty password, an encrypted key fails here instead of asking on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]

@@ -21,6 +21,11 @@ _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
+def is_pem(text: str) -> bool:
+    """Tell whether a text is a key or a certificate in PEM, which must not be quoted, where a path belongs."""
+    return "-----BEGIN" in text or "\n" in text
+
+
 def is_uuid(text: str) -> bool:
     """Tell whether the text is a UUID."""
     return _UUID.fullmatch(text) is not None

@@ -22,6 +22,7 @@ from airflow_custody.client import (
     PasswordSignIn,
     WhitelistRequest,
 )
+from airflow_custody.client.signers import PemSigner
 from airflow_custody.sandbox import Sandbox
 
 URL = "https://custody.example.com"
@@ -77,6 +78,8 @@ def test_accepted(url: str) -> None:
         ({"verify": 7}, "verify"),
         ({"client_cert": "/no/such.pem"}, "client_cert"),
         ({"client_cert": ["a", "b", "c"]}, "client_cert"),
+        # The key itself, where its path belongs.
+        *(({name: "-----BEGIN EC PRIVATE KEY-----\ns3cret\n"}, name) for name in ("verify", "client_cert")),
         ({"user_agent": "s3cret-\u20ac"}, "user_agent"),
         ({"proxy": "nonsense"}, "proxy"),
         # The token would travel in clear text.
@@ -123,6 +126,12 @@ def test_credentials_that_cannot_be_sent_are_refused_and_not_quoted(make: Any, s
     assert (caught.value.setting, caught.value.code) == (setting, "credentials-missing")
     assert "s3cret" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_a_signing_key_in_place_of_its_path_is_refused_and_not_quoted() -> None:
+    with pytest.raises(CustodyConfigurationError, match="the key itself") as caught:
+        PemSigner.from_file("-----BEGIN EC PRIVATE KEY-----\ns3cret\n")
+    assert "s3cret" not in str(caught.value)
 
 
 # --- the proxy ---------------------------------------------------------------------------------------------

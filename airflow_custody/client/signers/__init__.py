@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import is_pem, sanitize
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -56,9 +56,16 @@ class PemSigner:
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``.
     :param name: the name of the key in the log.
     :param password: the password that the key is encrypted with; None (default): it is not encrypted.
+    :raises CustodyConfigurationError: if the name is a key.
     """
 
     def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
+        if is_pem(name):
+            raise CustodyConfigurationError(
+                "the key itself stands where the path of its file, or the id of its connection, belongs",
+                setting="signer",
+                code="signing-failed",
+            )
         self._load = load
         self._password = password
         self.name = name
