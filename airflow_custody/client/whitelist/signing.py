@@ -21,7 +21,13 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, sanitize, sentences
 from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, has_status
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    NOT_PINNED,
+    REJECTED_STATUSES,
+    has_status,
+    state_of,
+)
 from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
@@ -202,6 +208,12 @@ class RequestSigner:
         for each, row in self._wait_until_pending(ids).items():
             found[each] = str(row.hash), self._review.check(row)
             self._review.check_status(row)
+            if not row.action and state_of(row.status, "anywhere") == "effective":
+                raise CustodyConflictError(
+                    f"whitelisting request {each} is shown as in effect (status {status_word(row.status)}) and without "
+                    "an action: what is pending may be its deletion",
+                    code="request-differs",
+                )
             if hashes is not None and row.hash != hashes[each]:
                 raise CustodyConflictError(
                     f"whitelisting request {each} has changed since it was read", code="request-differs"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from request_signing import NoSigner, SignedInApprover, request
 
-from airflow_custody.client import CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
 
 ADDRESS, OTHER = "0x" + "a" * 40, "0x" + "b" * 40
 
@@ -108,6 +108,8 @@ REFUSED = [
             ("address", "address", None),
         )
     ),
+    # It is in effect, so what is pending may be its deletion.
+    Case("may be its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
     # Links.
     Case(r"linkedWallets.limit \(not asked for\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
     # It says what was asked for, in another shape.
