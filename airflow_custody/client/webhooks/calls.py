@@ -162,7 +162,8 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
         if not fresh:
             raise listing_changed(operation, "a page lists nothing that was not listed before")
     if cursor is None:
-        newest = max((created for _, created in listed), default=now)
+        # Of an empty journal, the first call may be dated before now: that clock may be another one.
+        newest = max((created for _, created in listed), default=EPOCH)
         return NewCalls(CallCursor(min(newest, now), frozenset(listed)), now)
     gap = _find_gap(cursor, listed, now)
     before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor

@@ -46,6 +46,15 @@ def read(client: CustodyClient, cursor: CallCursor | None, **options: Any) -> tu
     return [each.id for each in found.calls], stored
 
 
+def test_the_first_call_of_an_empty_journal_is_new_whatever_clock_dates_it(
+    sandbox: Sandbox, client: CustodyClient
+) -> None:
+    sandbox.control.add_webhook(type=TYPE)
+    _, cursor = read(client, None)
+    sandbox.control.add_webhook_calls(1, age=1500)
+    assert len(read(client, cursor)[0]) == 1
+
+
 @pytest.mark.parametrize(
     "behaviour", [{}, {"ids": "uuid"}, {"resolution": 100.0}, {"max_age": 1000}, {"max_number": 160}], ids=str
 )
