@@ -383,8 +383,8 @@ def _fault(name: str, value: Any) -> str:
     if isinstance(value, str):
         if value != value.strip() and value.strip():
             return "begins or ends with white space: remove it, it is not removed for you"
-        if name in LISTS and re.search(r"[\s,;]", value):
-            return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
+        if name in LISTS and re.search(r"[\s,;.]", value):
+            return f"{_kind(value)} has a comma, a semicolon, a point or white space in it: it must be one id"
         if name in _ASCII and not value.isascii():
             letter = next(each for each in value if not each.isascii())
             what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"

@@ -201,6 +201,8 @@ def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return Items((_read_node(each, faults, seen), _line(each)) for each in node.value)
     if isinstance(node, yaml.MappingNode):
+        for key, _ in node.value:
+            _read_node(key, faults, seen)
         return Fields(
             (key.value if isinstance(key, yaml.ScalarNode) else "[...]", _read_node(value, faults, seen), _line(key))
             for key, value in node.value
@@ -281,6 +283,9 @@ def read_csv(text: str, faults: Faults) -> Any:
     if not records:
         return None
     (line, header), *records = records
+    if re.search("[;\t]", header[0]):
+        faults.fault(line, "the columns must be separated by commas")
+        return None
     if not faults.check_keys(Fields((name, None, line) for name in header), FIELDS, line):
         return None
     items = []

@@ -26,8 +26,8 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
     Return the text of a file in YAML.
 
     Reading it back gives the same requests, if there are any, their destinations are different, no value begins or ends
-    with white space, and no id in a list has a comma, a semicolon or white space in it. It has no ``defaults``; text
-    that YAML would not read as text is quoted.
+    with white space, and no id in a list has a comma, a semicolon, a point or white space in it. It has no
+    ``defaults``; text that YAML would not read as text is quoted.
 
     :param requests: the rows.
     :param comments: comments by the index of the row above which they stand, from 0; each becomes one line.
@@ -223,7 +223,7 @@ def _fields() -> dict[str, dict[str, Any]]:
             each.pop("title", None)
             if each["type"] == "string":
                 # A file's own rule: no white space at the ends, and none in an id.
-                each["pattern"] = r"^[^\s,;]+$" if name in LISTS else r"^\S(.*\S)?$"
+                each["pattern"] = r"^[^\s,;.]+$" if name in LISTS else r"^\S(.*\S)?$"
         found[name] = {"description": descriptions.get(name, ""), **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
     return found
 

@@ -57,7 +57,7 @@ addresses:
     assert (row.request.currency, row.where) == ("BTC", "line 2")
 
 
-JOINED = "has a comma, a semicolon or white space in it: it must be one id"
+JOINED = "has a comma, a semicolon, a point or white space in it: it must be one id"
 MISREAD = {
     **dict.fromkeys(("007", "08", "1e5", "0o17", "1:30", ".inf"), "a number"),
     **dict.fromkeys(("no", "true"), "a boolean"),
@@ -148,6 +148,7 @@ def with_defaults(defaults: str) -> str:
         (f"{HEAD}{ROW}addresses:\n{ROW}", ["line 6: addresses: is given twice, first in line 2"]),
         (f"{HEAD}- a\n- [b]\n-\n", [f"line {3 + n}: a row must be a mapping of fields, not " for n in range(3)]),
         (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: this has an alias, which is not allowed"]),
+        (f"{HEAD}- {{&a label: x, *a : y}}\n", ["line 3: this has an alias, which is not allowed"]),
         (
             f"{HEAD}- {{address: b, memo: 1}}\n",
             ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],

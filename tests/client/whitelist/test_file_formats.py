@@ -113,7 +113,7 @@ def test_csv(end: str) -> None:
     ("text", "faults"),
     [
         *((text, [NO_ADDRESSES]) for text in ("", "\n\n", COLUMNS, f"{COLUMNS},,,,\n")),
-        ("label;address\na;b\n", ["line 1: 'label;address' is unknown"]),
+        ("label;address\na;b\n", ["line 1: the columns must be separated by commas"]),
         ("label,Address,,label\n1,2,3,4\n", [
             "line 1: 'Address' is unknown; do you mean address?", "line 1: '' is unknown; known are label",
             "line 1: label: is given twice",

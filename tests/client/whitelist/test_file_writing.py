@@ -65,7 +65,7 @@ TEXT = (
     | st.from_regex(r"[0-9a-fxoEe+.:_-]{1,9}", fullmatch=True)
 )
 
-IDS = TEXT.map(lambda text: re.sub(r"[\s,;]", "-", text))
+IDS = TEXT.map(lambda text: re.sub(r"[\s,;.]", "-", text))
 
 
 @st.composite
