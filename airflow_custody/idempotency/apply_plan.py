@@ -137,9 +137,10 @@ class ApplyPlan:
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
         ]
-        if is_forgotten or others:
+        is_replanned = any(batch.plan != plan_hash and row.state == "created" for batch, row in store.rows.values())
+        if is_forgotten or others or is_replanned:
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
-            what = "under another plan" if others else "before: this Airflow has no record of it"
+            what = "before: this Airflow has no record of it" if is_forgotten else "under another plan"
             self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
             time.sleep(seconds)
         searched_at, listing = time.monotonic(), self.settings.fetch(self.client)
@@ -291,14 +292,14 @@ class ApplyPlan:
 
         What is not so is unknown. It stays recorded as created: it must not be a reason to send a row again.
         """
-        listed, missing = self._fetch([*outcome.created.values()])
+        listed, failure = self._fetch([*outcome.created.values()])
+        outcome.stopped = outcome.stopped or failure
         for key, request_id in list(outcome.created.items()):
             why = ""
             if request_id in listed:
                 why = self._difference(self._requests[key], listed[request_id])
                 why = why and f"the service named {request_id} as its id, and {why}"
-            # Where nothing is listed, that one is not proves nothing.
-            elif listed and request_id in missing:
+            elif failure is None:
                 why = (
                     f"request {request_id}, which this task has created, is not listed, or not any more: if it is "
                     "late, clear this task later; if it was removed, start a new run, which asks for it again"
@@ -317,37 +318,38 @@ class ApplyPlan:
         try:
             fields = differing_fields(request, envelope)
         except CustodyResponseError as error:
-            self.log.warning("%s", error)
-            return ""
+            return f"what it shows there cannot be read: {error.text}"
         if not _DESTINATION.isdisjoint(fields):
             return f"shows something else there ({', '.join(fields)}): look at the service, and start a new run"
         if fields:
             self.log.warning("Request %s is not quite what was asked for: %s.", envelope.id, ", ".join(fields))
         return ""
 
-    def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str]]:
+    def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], CustodyError | None]:
         """
         Wait until the service lists what was created: the next plan must see it.
 
-        :return: the listed requests by id, and the ids that are not listed; none if the listing cannot be read.
+        :return: the listed requests by id, and why it cannot be seen whether others are; None if it can.
         """
         listed: dict[str, WhitelistEnvelope] = {}
         missing, deadline, intervals = list(ids), time.monotonic() + self.lookup_wait, lookup_intervals()
+        failure: CustodyError | None = None
         while missing:
             try:
                 for start in range(0, len(missing), MAX_PAGE_SIZE):
                     batch = missing[start : start + MAX_PAGE_SIZE]
                     listed |= {each.id: each for each in self.client.find_whitelist_requests(ids=batch)}
+                failure = None
             except CustodyError as error:
-                self.log.warning("Whether the service lists what was created cannot be seen: %s", error)
-                return listed, []
+                failure = error
             missing = [each for each in missing if each not in listed]
-            if not missing or time.monotonic() >= deadline:
+            if not missing or time.monotonic() >= deadline or (failure is not None and not failure.retryable):
                 break
             time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
         if missing:
-            self.log.warning("The service does not list yet: %s.", _names(missing))
-        return listed, missing
+            why = f": {failure}" if failure else ""
+            self.log.warning("The service does not list yet: %s%s.", _names(missing), why)
+        return listed, failure
 
     # --- deletions -----------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class Row(BaseModel):
     :param max_tries: the task's ``max_tries`` when the state was recorded; it changes when a person clears the task.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     state: State
     detail: str = ""

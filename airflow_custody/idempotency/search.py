@@ -164,14 +164,12 @@ class Search:
         :param keys: the rows' keys.
         :param searched_at: when all of them were searched for before; None (default): not yet.
         """
-        began, intervals, logged = time.monotonic(), lookup_intervals(), 0
+        began, intervals = time.monotonic(), lookup_intervals()
         sure_after = None if searched_at is None else searched_at + self.under_way
         # Most of these were never sent, so it is the time that counts.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
         while open_ := [key for key in self.store.open_rows() if key in keys and key not in self.unknown]:
-            if len(open_) != logged:
-                logged = len(open_)
-                self.log.info("Searching the service for %s whose outcome is unknown.", count(logged, "row"))
+            self.log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
             time.sleep(delay)
             late = sure_after is not None and time.monotonic() >= sure_after
             try:
@@ -205,11 +203,14 @@ class Search:
         nothing = 0
         for key, result in found.items():
             batch, row = self.store.rows[key]
-            new = {each: is_new(batch, row, each) for each in result.candidates if each.id not in taken}
+            # What is exactly this row's may be so, although a response named its id for another row.
+            there = [each for each in result.candidates if each.id not in taken or not each.differs]
+            new = {each: is_new(batch, row, each) for each in there}
             others = [each for each, is_it in new.items() if is_it is not False]
             possible = [each for each in others if not each.differs and not each.by_other]
-            if len(possible) == 1 and not possible[0].unclear and new[possible[0]]:
-                what, which, identifier = self.creation.what, self.creation.which(key), possible[0].id
+            (only,) = possible if len(possible) == 1 else (None,)
+            if only is not None and new[only] and not only.unclear and only.id not in taken:
+                what, which, identifier = self.creation.what, self.creation.which(key), only.id
                 self.log.info("Found %s %s for %s: it did not exist before.", what, identifier, which)
                 taken.add(identifier)
                 outcomes.append((key, row.become("created", identifier)))

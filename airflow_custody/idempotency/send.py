@@ -180,7 +180,7 @@ class Sender:
                 work(keys)
         except BaseException as error:
             end(error)
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown()
         if failures:
             outcomes |= {key: rows[key].become("void") for key in to_send if key not in begun}
         with suppress(Exception) if failures else nullcontext():

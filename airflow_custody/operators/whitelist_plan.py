@@ -377,7 +377,7 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
     from airflow_custody.client.text import sanitize
     from airflow_custody.idempotency.apply_plan import DELETE, MARKED, row_key
 
-    stopped, is_left = outcome.stopped, bool(outcome.left)
+    stopped = outcome.stopped
     places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
     lines = []
     for state, reasons in (("unknown", outcome.unknown), ("refused", outcome.refused)):
@@ -385,6 +385,8 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
             place = places.get(key) or f"request {key.removeprefix(DELETE)}"
             is_kept = key.startswith(DELETE) and state == "refused"
             lines.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
+    # Deletions that are held back wait for the rows that are named, not for another try.
+    is_left = bool(outcome.left) and not (lines and all(key.startswith(DELETE) for key in outcome.left))
     # A deletion may be sent once more.
     is_create_unknown = any(not key.startswith(DELETE) for key in outcome.unknown)
     if not lines and not is_left and stopped is None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly, plan, write_rows
 from connections import connection_json
-from task_tries import CREATE, RowsStore, needs_store, somebody_creates
+from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyRequestError
 from airflow_custody.idempotency import send
+from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("earlier")
@@ -167,6 +168,30 @@ def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, ta
     assert "does not list what it said that it created" in str(error)
     assert "request 99999, which this task has created, is not listed" in str(error)
     check_exactly(sandbox, [0, *ROWS])
+
+
+@needs_store
+def test_what_cannot_be_read_any_more_is_no_success(sandbox: Sandbox, task: ApplyTask) -> None:
+    task.dies_at(4, before=True)
+    number = sandbox.control.whitelist_requests()[1]["id"]
+    sandbox.control.set_whitelist_metadata(number, hash="00")
+    error = task.fails()
+    assert "11 created, 1 unknown" in str(error)
+    assert f"the service named {number} as its id, and what it shows there cannot be read" in str(error)
+    check_exactly(sandbox, [0, *ROWS], task.requests)
+
+
+def test_a_gateways_page_in_place_of_what_was_created_ends_the_try(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = {"status": 403, "body": "<html>no</html>", "times": 1}
+    before(monkeypatch, ApplyPlan, "_check_created", lambda: sandbox.control.add_fault("html", **LISTING, **page))
+    assert "12 created" in str(task.fails())
+    check_all(sandbox, task)
+    if task.given_store is not None:
+        task.clear()
+        task.attempt()
+        check_all(sandbox, task)
 
 
 def test_rows_of_one_address_do_not_take_each_others_ids(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -90,13 +90,30 @@ def test_an_open_window_of_a_killed_try_takes_one_search(
 def test_what_is_listed_late_is_waited_for(
     sandbox: Sandbox, tmp_path: Path, waits: SkippingTime, task_log: TaskLog, lookup_wait: float, is_named: bool
 ) -> None:
-    """The next plan must see it."""
+    """The next plan must see it; nothing else proves that it was created."""
     path = write_rows(tmp_path / "late.yaml", range(1, 4))
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore(), lookup_wait=lookup_wait)
     sandbox.control.configure(whitelist_lag=3600)
     waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
-    assert task.attempt()["counts"]["created"] == 3
+    if is_named:
+        assert "does not list what it said that it created" in str(task.fails())
+    else:
+        assert task.attempt()["counts"]["created"] == 3
     assert ("The service does not list yet: " in task_log.text) is is_named
+
+
+def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applied(
+    sandbox: Sandbox, stored: ApplyTask, tmp_path: Path, waits: SkippingTime
+) -> None:
+    sandbox.control.configure(whitelist_lag=3600)
+    stored.dies_at(3, before=False)
+    sent = len(sandbox.control.whitelist_requests())
+    assert sent > 1
+    path = write_rows(tmp_path / "more.yaml", [*ROWS, 13])
+    waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
+    error = stored.fails(path=path, plan_hash=plan(path)["plan_hash"])
+    assert "the plan is not the one that was approved" in str(error)
+    assert len(sandbox.control.whitelist_requests()) == sent
 
 
 def test_what_is_sent_again_and_lost_again_is_waited_for_again(

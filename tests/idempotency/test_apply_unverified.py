@@ -84,6 +84,10 @@ def test_what_was_created_and_is_shown_as_in_effect_is_unknown(
     assert "1 unknown" in str(error)
 
 
+def test_what_was_created_is_pending_whatever_word_means_in_effect(sandbox: Sandbox, task: ApplyTask) -> None:
+    assert task.attempt(effective_statuses=None)["counts"]["created"] == len(ROWS)
+
+
 def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
     sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

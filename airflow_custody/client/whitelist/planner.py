@@ -224,7 +224,7 @@ class _Planner:
         # The requests that are a row's.
         self._taken: set[_Listed] = set()
         # The rows that have a request, by their places, and that request.
-        self._found: dict[str, tuple[FileRow, State, _Listed]] = {}
+        self._found: dict[str, tuple[FileRow, Destination, State, _Listed]] = {}
         self._leaving = frozenset(each.id for each in listing.deletions)
 
     def declared(self, row: FileRow, destination: Destination) -> PlanRow:
@@ -252,7 +252,7 @@ class _Planner:
         if options := [(self._compared(row, destination, each), each) for each in same or uncertain]:
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
-            self._found[row.where] = row, found.state, listed
+            self._found[row.where] = row, destination, found.state, listed
             if found.state == "differs" and self.replace:
                 is_sole = not (others or claims or uncertain or hidden)
                 return self._replaced(found, destination, options, is_sole)
@@ -355,11 +355,11 @@ class _Planner:
         """
         if listed.state != "unchanged" or len(listed.rows) != 1 or listed.rows[0] not in self._found:
             return None
-        row, state, kept = self._found[listed.rows[0]]
+        row, destination, state, kept = self._found[listed.rows[0]]
         groups = {each.envelope.visibility_group_id or "" for each in (kept, listed)}
-        if state != "unchanged" or not listed.destination or listed.destination != kept.destination or len(groups) > 1:
+        if state != "unchanged" or len(groups) > 1:
             return None
-        fields = self._compared(row, listed.destination, listed).fields
+        fields = self._compared(row, destination, listed).fields
         return (kept.envelope, fields) if {*fields} <= _REPLACEABLE else None
 
     def _undeclared(self, listed: _Listed) -> PlanRow:

@@ -284,6 +284,8 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
             assert way in duplicates["10"].note
     both = plan([ask(), ask(network="mainnet")], [listed(9, network="mainnet"), listed(10, network="mainnet")], **BOTH)
     assert not both.operations
+    # One that does not name its network may be on another one.
+    assert not plan(ask(network="mainnet"), [listed(9, network="mainnet"), listed(10)], **BOTH).operations
 
 
 def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
