@@ -115,7 +115,7 @@ class ConnectionReader:
             # Their values are not told: behind a mistyped name there may be a secret.
             names = sanitize(", ".join(map(repr, unknown)), 200)
             raise CustodyConfigurationError(
-                f"is not known: {names}. Correct or remove it; there are: {', '.join(_FORM)}", setting="Extra"
+                f"unknown key {names}. Correct or remove it; valid keys: {', '.join(_FORM)}", setting="Extra"
             )
         keys = self._extras.get("superadmin_keys")
         for each in keys if isinstance(keys, list) else [keys]:

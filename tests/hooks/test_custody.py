@@ -123,7 +123,7 @@ def test_extras_given_as_text_are_parsed(define: Define) -> None:
 def test_an_unknown_extra_is_refused_and_its_value_is_not_shown(define: Define) -> None:
     names = ["a\nb", "superadmin-keys", "timeuot", *(f"x{number}" for number in range(100))]
     text = str(refusal(define({**BASE, "extra": dict.fromkeys(names, "a-value")})))
-    assert "'custody_default', Extra: is not known: 'a\\nb', 'superadmin-keys', 'timeuot', 'x0'" in text
+    assert "'custody_default', Extra: unknown key 'a\\nb', 'superadmin-keys', 'timeuot', 'x0'" in text
     # None can forge a line.
     assert len(text) < 800
     assert "\n" not in text
@@ -244,7 +244,7 @@ class TestTestConnection:
     @pytest.mark.parametrize(
         ("extra", "message"),
         [
-            ({"regoin": "eu"}, "Extra: is not known: 'regoin'. Correct or remove it; there are: auth, api_key_id"),
+            ({"regoin": "eu"}, "Extra: unknown key 'regoin'. Correct or remove it; valid keys: auth, api_key_id"),
             ({"timeout": -1}, "Timeout (timeout): must be greater than or equal to 0.001, not -1"),
         ],
     )
