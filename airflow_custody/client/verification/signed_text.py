@@ -201,7 +201,7 @@ def _check_shape(fields: dict[str, Any]) -> dict[str, Any]:
     try:
         _SHAPE.validate_python(fields)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise RefusalError(f"is not the text of an address: {where}: {fault['msg']}") from None
     return fields

@@ -176,7 +176,11 @@ QUICK = settings(max_examples=400, deadline=None, suppress_health_check=[HealthC
 
 
 @pytest.mark.parametrize(
-    "body", [container(), RICH, UNKNOWN + RICH, b"", container(timestamp=2**64 - 1), container(timestamp=None)]
+    "body",
+    [
+        *(container(), RICH, UNKNOWN + RICH, b"", container(timestamp=2**64 - 1), container(timestamp=None)),
+        container(extra=tag(2**29 - 1, 0) + b"\0"),
+    ],
 )
 def test_rules_that_both_read(body: bytes) -> None:
     assert compare(body)
@@ -199,6 +203,10 @@ STRICT = {
     "a number of 4 bytes": container(timestamp=None, extra=tag(10, FIXED32) + b"1234"),
     "a repeated number of 4 bytes": container(users=[tag(3, FIXED32) + b"1234"]),
     "a message that is a number": container(extra=field(1, 5)),
+    "properties of rules that are a number": container(extra=field(9, 5)),
+    "properties of a user that are a number": container(users=[user("alice", extra=field(4, 5))]),
+    "properties of a group that are a number": container(groups=[group("ops", extra=field(3, 5))]),
+    "properties of a rule that are a number": container(rules=[rule("", extra=field(3, 5))]),
     "a text that is not UTF-8": container(users=[field(1, b"\xff")]),
     "a text with a surrogate": container(users=[field(1, "\ud800".encode("utf-8", "surrogatepass"))]),
     "uint32 of 33 bits": container(extra=field(3, 2**32)),
