@@ -160,6 +160,15 @@ def test_a_response_with_an_id_of_something_else_is_no_success(sandbox: Sandbox,
     check_exactly(sandbox, [0, *ROWS, 77], task.requests)
 
 
+def test_a_row_whose_id_was_named_for_another_one_is_not_sent_again(sandbox: Sandbox, task: ApplyTask) -> None:
+    first = int(sandbox.control.whitelist_requests()[0]["id"]) + 1
+    sandbox.control.add_fault("drop", **CREATE, work=True, times=1)
+    body = {"result": {"id": str(first)}}
+    sandbox.control.add_fault("status", **CREATE, skip=1, status=200, body=body, work=True, times=1)
+    assert "2 unknown" in str(task.fails(max_parallel=1))
+    check_exactly(sandbox, [0, *ROWS])
+
+
 def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, task: ApplyTask) -> None:
     body = {"result": {"id": "99999"}}
     sandbox.control.add_fault("status", **CREATE, skip=2, status=200, body=body, work=True, times=1)
