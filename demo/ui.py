@@ -78,7 +78,7 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
     curl {sandbox}/sandbox/configure -d '{{"forged": ["3711"]}}'
   To end it, send the same with an empty list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
-  Port: the number at its end; API token, without a blank or a full stop: {token}
+  Port: the number at its end; API token, with nothing before or after it: {token}
   Then press Test Connection in its row.
 - See which requests the service has received: {sandbox}/sandbox/request_log
 

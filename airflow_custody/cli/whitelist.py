@@ -54,7 +54,7 @@ def validate(args: Namespace, output: Output) -> int:
     Check whitelist files, and print all that is wrong with them, each fault behind its file. Needs
     no connection.
 
-    Addresses that could not be checked are no fault; their number is printed on standard error,
+    Addresses that could not be checked are not errors; their number is printed on standard error,
     too.
 
     Exit codes: 0 nothing is wrong, 1 something is, or a file cannot be read.
@@ -291,7 +291,7 @@ def delete(args: Namespace, output: Output) -> int:
 
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
-        raise usage_error("this asks before it deletes, and standard input is no terminal", "Give --yes.")
+        raise usage_error("this asks before it deletes, and standard input is not a terminal", "Give --yes.")
     data = {"id": request_id, "deleted": False, **dict.fromkeys(("state", "chain", "address", "label"))}
     with open_client(args) as client:
         if status_if_exists(client, request_id) is None:

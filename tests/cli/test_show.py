@@ -129,7 +129,7 @@ def test_without_a_terminal_it_takes_yes(delete: Run, create: Create, sandbox: S
     sandbox.control.clear_request_log()
     ran = delete(identifier, stdin="y\n")
     assert (ran.code, ran.out) == (1, "")
-    assert "standard input is no terminal" in ran.err
+    assert "standard input is not a terminal" in ran.err
     assert "Give --yes." in ran.err
     assert sandbox.control.request_log() == []
     ran = delete("9999", "--yes")

@@ -128,7 +128,7 @@ _EVM = (
     Form(
         "0x[0-9a-fA-F]{40}",
         decoders.eip55,
-        fault="the case of its letters is not the one of EIP-55: at least one character is wrong",
+        fault="the case of its letters does not match the EIP-55 checksum: at least one character is wrong",
     ),
     # Without 0x.
     Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
