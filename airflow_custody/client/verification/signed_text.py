@@ -247,9 +247,6 @@ def _check_depth(value: object, levels: int) -> None:
 
 
 def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs) and found.keys() <= KNOWN_KEYS:
-        return found
     # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
     seen: dict[str, str] = {}
     for key, _ in pairs:
@@ -263,7 +260,7 @@ def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if _KNOWN_BY_FOLDED.get(folded, key) != key:
             raise RefusalError(f"has the key {_KNOWN_BY_FOLDED[folded]} in another case: {escape(key[:60])}")
         seen[folded] = key
-    return found
+    return dict(pairs)
 
 
 def _refuse_number(number: str) -> NoReturn:

@@ -229,7 +229,7 @@ def _fields(request: WhitelistRequest) -> dict[str, Any]:
 
 
 def _operation(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"))
 
 
 def check_only(value: object) -> dict[str, list[str]]:
