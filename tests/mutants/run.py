@@ -54,8 +54,8 @@ TESTS = (
 EQUIVALENT = Path(__file__).parent / "equivalent.json"
 RCFILE = Path(__file__).parent / "coverage.ini"
 WORKERS = 2
-#: The share of all tests' time that each mutant gets: a machine may be busy. And seconds until it hangs.
-SHARE, HANGS = 0.08, 600.0
+#: Seconds until a mutant hangs.
+HANGS = 600.0
 # These replace names at random, which is hardly ever what a person mistypes.
 LEFT_OUT = ("Variable", "RemoveDecorator")
 # Texts and numbers that Python keeps once are identical if they are equal.
@@ -198,25 +198,10 @@ def survives(mutant: Mutant, tree: Path, tests: list[str]) -> bool:
 
 
 def tests_of(mutant: Mutant, lines: dict[str, dict[int, list[str]]], seconds: dict[str, float]) -> list[str]:
-    """Return the tests that reach a mutant, or its file if it runs at import: the quickest, and some of each file."""
+    """Return the tests that reach a mutant, or its file if it runs at import, the quickest first."""
     found = lines.get(mutant.path, {})
     reached = found.get(mutant.line) or [each for line in found.values() for each in line]
-    quickest = sorted(dict.fromkeys(reached), key=lambda name: seconds.get(name, 1.0))
-    ranks: Counter[str] = Counter()
-    by_rank = []
-    for each in quickest:
-        file = each.partition("::")[0]
-        by_rank.append((ranks[file], each))
-        ranks[file] += 1
-    # One half of the time for as many as possible, the other for some of each file.
-    chosen: dict[str, None] = {}
-    for group in (quickest, [each for _, each in sorted(by_rank, key=lambda pair: pair[0])]):
-        budget = SHARE / 2 * sum(seconds.values())
-        for each in group:
-            if each not in chosen and (duration := seconds.get(each, 1.0)) < budget:
-                budget -= duration
-                chosen[each] = None
-    return [*chosen]
+    return sorted(dict.fromkeys(reached), key=lambda name: seconds.get(name, 1.0))
 
 
 def main() -> None:
