@@ -33,7 +33,7 @@ from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.review import SigningReview, message_to_sign
+from airflow_custody.client.whitelist.signing_review import SigningReview, message_to_sign
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -277,15 +277,18 @@ class RequestSigner:
         if envelope is None or state == "rejected" or (expected is None and not self._is_later_try):
             return ""
         if (state != "unknown" or self._is_later_try) and not self._review.why_unsigned(envelope):
-            with _concluding(_SIGNED_ALREADY):
-                # The signature may be another task's, or a person's, for something else.
-                self._review.check(envelope)
+            self._check_signed(envelope)
             return "signed by this user already"
         if expected is not None and state == "effective":
             self._review.check_status(envelope)
             compare_listed(expected[envelope.id], row, self._review.accepted)
             return f"it is in effect (status {status_word(envelope.status)})"
         return ""
+
+    def _check_signed(self, envelope: WhitelistEnvelope) -> None:
+        """Review what this user has signed already: another task, or a person, may have meant something else."""
+        with _concluding(_SIGNED_ALREADY):
+            self._review.check(envelope)
 
     # --- did it arrive? ----------------------------------------------------------------------------------------
 
@@ -334,9 +337,7 @@ class RequestSigner:
             )
         lacking = {each: why for each in hashes if (why := self._review.why_unsigned(listed.get(each)))}
         for row in () if lacking else listed.values():
-            with _concluding(_SIGNED_ALREADY):
-                # The signature may be another task's, or a person's, for something else.
-                self._review.check(row)
+            self._check_signed(row)
         return lacking
 
 
