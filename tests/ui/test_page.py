@@ -53,8 +53,8 @@ class TestWhatIsWrong:
             ("custody_default", "9 of 9 checks are healthy"),
             ("custody_treasury", r"\(1 of 9 checks unhealthy\): hsm / hsm-1 / vault"),
             ("custody_unsigned", r"whitelisting request \d+ \(in effect\): not verified"),
-            ("custody_unreachable", "cannot be reached"),
-            ("custody_unresponsive", "no complete response|has not responded"),
+            ("custody_unreachable", r"failed: unreachable\. Check the base URL"),
+            ("custody_unresponsive", r"failed: no response\.|has not responded"),
         ],
     )
     def test_is_said_at_the_top(self, visit: Visit, conn_id: str, words: str) -> None:
