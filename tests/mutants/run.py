@@ -4,8 +4,9 @@ Do tests fail if the code is wrong? Change one operator, number or condition at 
 The places are drawn at random from what decides about money: verification, the review before signing, creating once,
 and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
 has survived. Left out is what is no behaviour: annotations and imports for them, decorators, the texts of errors and of
-the log, at how many characters ``sanitize`` cuts a text, ``__repr__``. Those in ``equivalent.json`` do the same as the
-original; a second reader has agreed to each reason.
+the log, at how many characters ``sanitize`` cuts a text, ``__repr__``; and what is a choice that is as good a little
+higher or lower: pauses, and the module's constants that are seconds or whose names begin with ``MAX_``. Those in
+``equivalent.json`` do the same as the original; a second reader has agreed to each reason.
 
 ``SAMPLE`` is the number of mutants, 100 unless given, and ``SEED`` what they are drawn with; ``ONLY`` restricts the
 files by a part of their paths. Less than 95 of 100 killed is a failure.
@@ -54,8 +55,8 @@ TESTS = (
 EQUIVALENT = Path(__file__).parent / "equivalent.json"
 RCFILE = Path(__file__).parent / "coverage.ini"
 WORKERS = 2
-#: Seconds until a mutant hangs.
-HANGS = 600.0
+#: Seconds until a test hangs, and until all tests of a mutant do. The slowest test takes a tenth of the first.
+HANGS, ALL_HANG = 120, 900
 # These replace names at random, which is hardly ever what a person mistypes.
 LEFT_OUT = ("Variable", "RemoveDecorator")
 # Texts and numbers that Python keeps once are identical if they are equal.
@@ -123,12 +124,15 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
             parts = [node]
         elif isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            parts = [node] if "log" in name.split(".") else [*node.args[1:]] if name == "sanitize" else []
+            is_text_or_pause = "log" in name.split(".") or name == "time.sleep"
+            parts = [node] if is_text_or_pause else [*node.args[1:]] if name == "sanitize" else []
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             parts = [node.test]
-        elif isinstance(node, ast.Assign) and "|" in ast.unparse(node.value) and node.col_offset == 0:
-            # The name of a type.
-            parts = [node.value] if isinstance(node.value, ast.BinOp) else []
+        elif isinstance(node, ast.Assign) and node.col_offset == 0:
+            name, value = ast.unparse(node.targets[0]), node.value
+            is_type = isinstance(value, ast.BinOp) and "|" in ast.unparse(value)
+            is_seconds = isinstance(value, ast.Constant) and isinstance(value.value, float)
+            parts = [value] if is_type or is_seconds or name.lstrip("_").startswith("MAX_") else []
         for part in parts:
             if part is not None:
                 yield (part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)  # type: ignore[attr-defined]
@@ -182,10 +186,11 @@ def survives(mutant: Mutant, tree: Path, tests: list[str]) -> bool:
     file = tree / mutant.path
     file.write_text(mutant.apply())
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [PYTHON, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", *tests]
+    command = [PYTHON, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    command += ["-o", f"faulthandler_timeout={HANGS}", "-o", "faulthandler_exit_on_timeout=true", *tests]
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=ALL_HANG, check=False
         )
     except subprocess.TimeoutExpired:
         return False
