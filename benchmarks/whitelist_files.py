@@ -69,7 +69,7 @@ def plan_hash(client: CustodyClient, path: Path) -> str:
     from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.idempotency.plan_settings import PlanSettings
 
-    settings = PlanSettings()
+    settings = PlanSettings(prune=False, replace=False)
     return settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client)).plan_hash
 
 
@@ -83,7 +83,7 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
         {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
         client,
         log,
-        PlanSettings(),
+        PlanSettings(prune=False, replace=False),
         read_whitelist_file(path),
         hash_,
         comment="benchmark",
@@ -295,7 +295,7 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
             apply(client, Path(path), hash_, Path(store), 4)
             print(json.dumps({"seconds": time.perf_counter() - started}))
             return
-        settings = PlanSettings()
+        settings = PlanSettings(prune=False, replace=False)
         rows = read_whitelist_file(path)
         file = time.process_time() - own
         plan = settings.plan(rows, settings.fetch(client), service_name(client))

@@ -52,8 +52,10 @@ class SkippingTime:
         return self._started[1] + self.skipped
 
     def sleep(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
         with self._lock:
-            self.skipped += max(seconds, 0.0)
+            self.skipped += seconds
             due = [each for each in self._due if each[0] <= self.skipped]
             self._due = [each for each in self._due if each not in due]
         for _, action in due:

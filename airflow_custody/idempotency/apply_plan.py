@@ -32,7 +32,7 @@ from airflow_custody.client.whitelist.plan import (
 from airflow_custody.idempotency.create import CreateRows, Outcome, Report
 from airflow_custody.idempotency.plan_settings import PlanSettings
 from airflow_custody.idempotency.records import Row, digest
-from airflow_custody.idempotency.search import Search, lookup_intervals, seconds_under_way
+from airflow_custody.idempotency.search import Search, lookups, seconds_under_way
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
@@ -169,9 +169,7 @@ class ApplyPlan:
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             raise PlanChangedError(plan, Outcome(created, deleted))
         earlier = self._earlier_deletions(deleted, done, planned)
-        creation.replaced = {
-            key: [*row.others] for key, row in planned.items() if row.action == "create" and row.others
-        }
+        creation.replaced = {key: [*row.others] for key, row in planned.items() if row.others}
         outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
         for key in outcome.refused.keys() & creation.replaced.keys():
             ids = ", ".join(creation.replaced[key])
@@ -215,7 +213,7 @@ class ApplyPlan:
         # The file does not have the others any more, and the plan of now has seen what became of them.
         store.record((key, store.rows[key][1].become("void")) for key in others if key not in requests)
         known = [key for key in others if key in requests and not search.follow_override(key)]
-        search.judge(creation.found_in(listing.envelopes, known), late=True)
+        search.judge(creation.found_in(listing.envelopes, known, thorough=True))
         if search.unknown:
             self.report(creation.what, "unknown", len(search.unknown))
             lines = "; ".join(
@@ -227,7 +225,7 @@ class ApplyPlan:
                 code="outcome-unknown",
             )
         own = [key for key in store.open_rows(self.plan_hash) if key in requests]
-        search.judge(creation.found_in(listing.envelopes, own), late=False)
+        search.judge(creation.found_in(listing.envelopes, own, thorough=False))
         # More becomes known by searching thoroughly.
         search.unknown.clear()
         for key in store.open_rows(self.plan_hash):
@@ -332,9 +330,9 @@ class ApplyPlan:
         :return: the listed requests by id, and why it cannot be seen whether others are; None if it can.
         """
         listed: dict[str, WhitelistEnvelope] = {}
-        missing, deadline, intervals = list(ids), time.monotonic() + self.lookup_wait, lookup_intervals()
+        missing = [*ids]
         failure: CustodyError | None = None
-        while missing:
+        for _ in lookups(self.lookup_wait):
             try:
                 for start in range(0, len(missing), MAX_PAGE_SIZE):
                     batch = missing[start : start + MAX_PAGE_SIZE]
@@ -343,9 +341,8 @@ class ApplyPlan:
             except CustodyError as error:
                 failure = error
             missing = [each for each in missing if each not in listed]
-            if not missing or time.monotonic() >= deadline or (failure is not None and not failure.retryable):
+            if not missing or (failure is not None and not failure.retryable):
                 break
-            time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
         if missing:
             why = f": {failure}" if failure else ""
             self.log.warning("The service does not list yet: %s%s.", _names(missing), why)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,7 +16,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.idempotency.records import Row, State, digest
-from airflow_custody.idempotency.search import Creation, Search, lookup_intervals
+from airflow_custody.idempotency.search import Creation, Search, lookups
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 
@@ -226,15 +225,7 @@ class CreateOnce:
             self.log.info("An earlier try of this task may have sent, and there is no record of it.")
             store.add_forgotten(ONE)
         if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
-            if search.follow_override(ONE):
-                self._keep(content=self._content)
-                # A person has decided that what there is is not used.
-                self.existing = None
-            elif ONE in search.unknown:
-                raise self._unknown(search.unknown[ONE])
-            else:
-                self._refuse_changes()
-                self._check_created()
+            self._check_earlier()
         outcome = self._rows.run([ONE])
         if self._reused or ONE in outcome.created:
             return self._reused or outcome.created[ONE]
@@ -258,18 +249,35 @@ class CreateOnce:
     def _keep(self, **changes: object) -> None:
         self._store.record([(ONE, self._store.rows[ONE][1].model_copy(update=changes))])
 
-    def _check_created(self) -> None:
-        """Decide whether what an earlier try created is used: another is created if its row becomes ``void``."""
-        row = self._store.rows[ONE][1]
-        if row.state != "created":
-            self.log.info("%s", self._history())
+    def _check_earlier(self) -> None:
+        """
+        Decide whether what an earlier try sent or created is used: another is created if its row becomes ``void``.
+
+        :raises CustodyOutcomeUnknownError: if that was something else, or a person must decide.
+        """
+        search = self._rows.search
+        if search.follow_override(ONE):
+            self._keep(content=self._content)
+            # A person has decided that what there is is not used.
+            self.existing = None
             return
+        if ONE in search.unknown:
+            raise self._unknown(search.unknown[ONE])
+        row = self._store.rows[ONE][1]
         what = f"{self.creation.what} {row.detail}"
-        if row.max_tries == self._store.max_tries:
-            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
-        elif self.on_clear == "create":
+        is_cleared = row.state == "created" and row.max_tries != self._store.max_tries
+        if is_cleared and self.on_clear == "create":
             self.log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
             self._keep(state="void", detail="")
+            return
+        if row.content and row.content != self._content:
+            names = {*row.content, *self._content}
+            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
+            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
+        if row.state != "created":
+            self.log.info("%s", self._history())
+        elif not is_cleared:
+            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
         elif self._may_exist(row.detail):
             self.log.info(
                 "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
@@ -282,14 +290,14 @@ class CreateOnce:
 
     def _may_exist(self, identifier: str) -> bool:
         """Tell whether what was created may still exist; the service has some time to show it."""
-        deadline, intervals = time.monotonic() + self.lookup_wait, lookup_intervals()
         try:
-            while (found := self.creation.get(ONE, identifier)) is None:
-                if time.monotonic() >= deadline:
-                    if why := self.creation.find([ONE], thorough=True)[ONE].inconclusive:
-                        self.log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
-                    return bool(why)
-                time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
+            for _ in lookups(self.lookup_wait):
+                if found := self.creation.get(ONE, identifier):
+                    break
+            else:
+                if why := self.creation.find([ONE], thorough=True)[ONE].inconclusive:
+                    self.log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
+                return bool(why)
         except CustodyError as error:
             if not error.not_offered:
                 raise
@@ -337,16 +345,6 @@ class CreateOnce:
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
 
     # --- not knowing ---------------------------------------------------------------------------------------
-
-    def _refuse_changes(self) -> None:
-        """Refuse to use what was created for other content, and to send beside it."""
-        row = self._store.rows[ONE][1]
-        if row.state == "created" and row.max_tries != self._store.max_tries and self.on_clear == "create":
-            return
-        if row.content and row.content != self._content:
-            names = {*row.content, *self._content}
-            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
-            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
 
     def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
         self.report(self.creation.what, "unknown", 1)

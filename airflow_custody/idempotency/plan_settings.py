@@ -21,8 +21,8 @@ class PlanSettings:
     """
     The settings of a plan, besides file and service; the same for planning and applying.
 
-    :param prune: whether requests that the file does not have are deleted, and duplicates. Default False.
-    :param replace: whether rows that differ get a new request, and old ones are deleted. Default False.
+    :param prune: whether requests that the file does not have are deleted, and duplicates.
+    :param replace: whether rows that differ get a new request, and old ones are deleted.
     :param only: what the plan is about, by field; None (default): everything.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
@@ -30,8 +30,8 @@ class PlanSettings:
     :param ignore: ids of requests that stop no row, although they may be one's. Default: none.
     """
 
-    prune: bool = False
-    replace: bool = False
+    prune: bool
+    replace: bool
     only: Mapping[str, Sequence[str]] | None = None
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
     rejected_statuses: Collection[str] = REJECTED_STATUSES

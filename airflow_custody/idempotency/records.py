@@ -104,5 +104,5 @@ def unreadable() -> CustodyOutcomeUnknownError:
 
 
 def digest(value: object) -> str:
-    """Return a digest of JSON data, the same for the same data."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    """Return a digest of JSON data, the same for the same data in the same order."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

@@ -17,7 +17,8 @@ from airflow_custody.idempotency.store import Store
 #: Maximum number of seconds between recording a row and its last byte's departure.
 FENCE = 5.0
 # How far the service's clock may be behind Airflow's for a date to count as after the send.
-_PRECISION = timedelta(seconds=1)
+_PRECISION = 1.0
+_FIRST_LOOKUP_INTERVAL = 1.0
 _MAX_LOOKUP_INTERVAL = 5.0
 
 
@@ -57,11 +58,12 @@ class Found:
     The result of a search for a row.
 
     :param candidates: the candidates.
-    :param inconclusive: why a search that found nothing proves nothing; empty if it does prove absence.
+    :param inconclusive: why a thorough search that found nothing proves nothing; empty if it does prove absence; None:
+        it was not thorough.
     """
 
     candidates: Sequence[Candidate]
-    inconclusive: str = ""
+    inconclusive: str | None
 
 
 class Creation(Protocol):
@@ -107,17 +109,26 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
         return candidate.id not in row.known_ids
     since = batch.recorded_at
-    if since is None or candidate.created_at is None or candidate.created_at < since - _PRECISION:
+    if since is None or candidate.created_at is None or candidate.created_at < since - timedelta(seconds=_PRECISION):
         return None
     return True
 
 
 def lookup_intervals() -> Iterator[float]:
     """Yield the seconds between two searches, which become rarer."""
-    interval = 1.0
+    interval = _FIRST_LOOKUP_INTERVAL
     while True:
         yield interval
         interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
+
+
+def lookups(seconds: float) -> Iterator[None]:
+    """Yield for each look at the service: at once, and after pauses, for the last time when the seconds are over."""
+    deadline, intervals = time.monotonic() + seconds, lookup_intervals()
+    yield
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(next(intervals), left))
+        yield
 
 
 def seconds_under_way(timeout: float, lookup_wait: float) -> float:
@@ -184,19 +195,19 @@ class Search:
                 self.log.warning("Cannot search the service yet: %s", error)
                 sure_after = None
             else:
-                self.judge(found, late=late)
+                self.judge(found)
                 if sure_after is None:
                     sure_after = time.monotonic() + self.under_way
             delay = next(intervals)
             if sure_after is not None:
                 delay = max(0.05, min(delay, sure_after - time.monotonic()))
 
-    def judge(self, found: Mapping[str, Found], *, late: bool) -> None:
+    def judge(self, found: Mapping[str, Found]) -> None:
         """
         Decide what became of rows: one is created if there is only one candidate that it can have created.
 
-        :param found: what was found for each row, by its key.
-        :param late: whether the search was late enough to find all that was created.
+        :param found: what was found for each row, by its key; a thorough search is late enough to find all that was
+            created.
         """
         outcomes: list[tuple[str, Row]] = []
         taken = self.store.ids()
@@ -221,9 +232,9 @@ class Search:
                     for each in others
                 ]
                 self.unknown[key] = f"Found at the service: {'; '.join(reasons)}."
-            elif late and result.inconclusive:
+            elif result.inconclusive:
                 self.unknown[key] = f"The service shows none, which proves nothing: {result.inconclusive}."
-            elif late:
+            elif result.inconclusive is not None:
                 nothing += 1
                 outcomes.append((key, row.become("void")))
         self.store.record(outcomes)

@@ -27,7 +27,7 @@ from airflow_custody.idempotency.search import FENCE
 from airflow_custody.idempotency.store import Store
 
 #: Number of rows that are recorded and looked up together.
-BATCH = 100
+MAX_BATCH = 100
 # When so many rows in a row got no response, what became of them is found out before others are sent.
 MAX_LOST = 10
 # So many refusals in a row that are not about the row mean that the next ones would come to the same.
@@ -47,15 +47,15 @@ class Fence:
     asks again if recording took too long.
 
     :param record: records the batch.
+    :param is_stopped: tells whether nothing may be sent any more.
     """
 
-    def __init__(self, record: Callable[[], object]) -> None:
+    def __init__(self, record: Callable[[], object], is_stopped: Callable[[], bool]) -> None:
         self._record = record
+        self._is_stopped = is_stopped
         self._lock = threading.Lock()
         #: When the batch was recorded last, by two clocks; None: never.
         self.recorded: tuple[float, float] | None = None
-        #: Whether nothing may be sent any more.
-        self.is_closed = False
 
     def check(self) -> None:
         """
@@ -67,12 +67,12 @@ class Fence:
             # The first does not count while the machine sleeps; the second may be set, in either direction.
             clocks = time.monotonic(), time.time()
             is_fresh = self.recorded and all(abs(a - b) < FENCE for a, b in zip(clocks, self.recorded, strict=True))
-            if not self.is_closed and not is_fresh:
+            if not self._is_stopped() and not is_fresh:
                 self._record()
                 self.recorded = clocks
-        if self.is_closed:
+        if self._is_stopped():
             raise CustodyError(
-                "this task has ended, or another try of it has taken over; nothing was sent",
+                "the task was stopped, or another try of it has taken over; nothing was sent",
                 code="task-stopped",
                 nothing_sent=True,
                 retryable=True,
@@ -108,7 +108,6 @@ class Sender:
     def __post_init__(self) -> None:
         self._not_before = 0.0
         self._refusals = 0
-        self._lost = 0
         #: The error that ended the sending early; None: none did.
         self.stopped: CustodyError | None = None
         #: The last error of each row, by its key.
@@ -121,14 +120,14 @@ class Sender:
 
     def send(self, keys: Sequence[str]) -> None:
         """Send rows, until all are sent, or sending has stopped, or too many got no response."""
-        began = logged = time.monotonic()
+        logged = time.monotonic()
         self._lost = 0
         with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
-            for start in range(0, len(keys), BATCH):
+            for start in range(0, len(keys), MAX_BATCH):
                 if self._is_over:
                     return
                 try:
-                    rows = self.look_up(keys[start : start + BATCH])
+                    rows = self.look_up(keys[start : start + MAX_BATCH])
                 except CustodyError as error:
                     self.stop(error)
                     return
@@ -136,9 +135,7 @@ class Sender:
                 done, now = start + len(rows), time.monotonic()
                 if done < len(keys) and now - logged >= _SECONDS_BETWEEN_LOGS:
                     logged = now
-                    rate = done / (now - began)
-                    left = (len(keys) - done) / rate
-                    self.log.info("%d of %s done, about %.0f s left.", done, count(len(keys), "row"), left)
+                    self.log.info("%d of %s done.", done, count(len(keys), "row"))
 
     @property
     def _is_over(self) -> bool:
@@ -146,17 +143,19 @@ class Sender:
 
     def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
         """Record a batch, send it, and record what became of it."""
-        fence = Fence(partial(self.store.open, self.store.new_batch(rows, self.plan)))
+        batch = self.store.new_batch(rows, self.plan)
+        fence = Fence(partial(self.store.open, batch), lambda: self.stopped is not None)
         to_send = [key for key, row in rows.items() if row.state == "sent"]
-        outcomes = {key: row for key, row in rows.items() if row.state != "sent"}
-        for key, row in outcomes.items():
-            self.done(key, row)
-        begun: set[str] = set()
+        # What is not begun has no effect.
+        outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
+        for key, row in rows.items():
+            if row.state != "sent":
+                self.done(key, row)
         failures: list[BaseException] = []
 
         def work(keys: Iterator[str]) -> None:
             for key in keys:
-                begun.add(key)
+                outcomes[key] = rows[key]
                 try:
                     outcomes[key] = self._send(key, rows[key], fence)
                     self.done(key, outcomes[key])
@@ -165,9 +164,8 @@ class Sender:
 
         def end(error: BaseException) -> None:
             # What has not left yet may not leave any more; what has left is not forgotten.
-            fence.is_closed = True
-            failures.append(error)
             self.stop(error if isinstance(error, CustodyError) else None)
+            failures.append(error)
 
         try:
             if self.plan:
@@ -181,8 +179,6 @@ class Sender:
         except BaseException as error:
             end(error)
             pool.shutdown()
-        if failures:
-            outcomes |= {key: rows[key].become("void") for key in to_send if key not in begun}
         with suppress(Exception) if failures else nullcontext():
             # What never left is not worth a record.
             self.store.record(outcomes.items() if fence.recorded else ())
@@ -191,6 +187,18 @@ class Sender:
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
         """Send one row, and return it as it is then: ``sent`` if nobody knows, ``void`` if it was not sent."""
+        for _ in range(_MAX_PAUSES):
+            while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
+                time.sleep(min(left, 0.5))
+            if self._is_over:
+                return row.become("void")
+            if outcome := self._attempt(key, row, fence):
+                return outcome
+        self.stop(self.errors[key])
+        return row.become("void")
+
+    def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
+        """Send one row once; None: the service has no time for it now."""
         may_have_left = False
 
         def before_send() -> None:
@@ -198,35 +206,27 @@ class Sender:
             fence.check()
             may_have_left = True
 
-        for _ in range(_MAX_PAUSES):
-            while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
-                time.sleep(min(left, 0.5))
-            if self._is_over:
-                return row.become("void")
-            may_have_left = False
-            try:
-                outcome = self.send_row(key, row, before_send)
-            except CustodyError as error:
-                self.errors[key] = error
-                may_have_left = may_have_left and not error.nothing_sent
-                if error.operation is None and not error.nothing_sent:
-                    # It is not about the request.
-                    raise
-                if not isinstance(error, CustodyRateLimitError) or not error.from_service:
-                    return self._after_failure(row, error, may_have_left=may_have_left)
-                seconds = 1.0 if error.retry_after is None else error.retry_after
-                if seconds > MAX_RETRY_AFTER:
-                    self.stop(error)
-                self._not_before = max(self._not_before, time.monotonic() + max(seconds, 0.1))
-            else:
-                self._refusals = self._lost = 0
-                return outcome
-            finally:
-                # Also where the task was ended in the middle.
-                if may_have_left:
-                    self.sent()
-        self.stop(self.errors[key])
-        return row.become("void")
+        try:
+            outcome = self.send_row(key, row, before_send)
+        except CustodyError as error:
+            self.errors[key] = error
+            may_have_left = may_have_left and not error.nothing_sent
+            if error.operation is None and not error.nothing_sent:
+                # It is not about the request.
+                raise
+            if not isinstance(error, CustodyRateLimitError) or not error.from_service:
+                return self._after_failure(row, error, may_have_left=may_have_left)
+            seconds = error.retry_after or 1.0
+            if seconds > MAX_RETRY_AFTER:
+                self.stop(error)
+            self._not_before = max(self._not_before, time.monotonic() + seconds)
+            return None
+        finally:
+            # Also where the task was ended in the middle.
+            if may_have_left:
+                self.sent()
+        self._refusals = self._lost = 0
+        return outcome
 
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
         """Return a row that failed: nothing was sent, the service refused it, or nobody knows."""

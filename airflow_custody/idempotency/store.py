@@ -97,7 +97,8 @@ class Store:
         # A clear may change when the run started; then nothing says what is older than the run.
         cleared = self.is_kept or self._run is None or self._run.clear_number
         since = None if cleared else self._run.start_date
-        batch = Batch(number=0, key="", plan="", try_number=0, recorded_at=since, rows={key: Row(state="sent")})
+        rows, number = {key: Row(state="sent")}, len(self.batches)
+        batch = Batch(number=number, key="", plan="", try_number=0, recorded_at=since, rows=rows)
         self._write_head(self._put(batch))
 
     def open_rows(self, plan: str | None = None) -> list[str]:
@@ -120,6 +121,10 @@ class Store:
 
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows that are to be sent, which is not recorded yet."""
+        for previous in self.batches[-1:]:
+            # It may be open, in the place that the new one takes.
+            if any(row.state == "sent" for row in previous.rows.values()):
+                self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
         key = uuid.uuid4().hex if self.is_kept else ""
         number = len(self.batches)
@@ -127,11 +132,6 @@ class Store:
 
     def open(self, batch: Batch) -> None:
         """Record a batch that is about to be sent, or record it again: a try that was superseded fails here."""
-        if batch.number == len(self.batches) and batch.number and self.is_kept:
-            # The last one may be open, in the place that this one takes.
-            previous = self.batches[-1]
-            if any(row.state == "sent" for row in previous.rows.values()):
-                self._write(f"{STATE_KEY}_{previous.number:04d}", to_stored(previous))
         self._write_head(self._put(batch.model_copy(update={"recorded_at": datetime.now(timezone.utc)})))
 
     def record(self, outcomes: Iterable[tuple[str, Row]]) -> None:
@@ -141,12 +141,14 @@ class Store:
             changed.setdefault(self.rows[key][0].number, {})[key] = row.model_copy(update={"max_tries": self.max_tries})
         for number, rows in changed.items():
             batch = self.batches[number]
-            batch = self._put(batch.model_copy(update={"rows": {**batch.rows, **rows}}))
-            self._write(f"{STATE_KEY}_{number:04d}", to_stored(batch))
+            self._write_apart(self._put(batch.model_copy(update={"rows": {**batch.rows, **rows}})))
 
     def _write_head(self, batch: Batch) -> None:
         head = {"format": FORMAT, "state": "sending", "batches": len(self.batches), "batch": to_stored(batch)}
         self._write(STATE_KEY, head)
+
+    def _write_apart(self, batch: Batch) -> None:
+        self._write(f"{STATE_KEY}_{batch.number:04d}", to_stored(batch))
 
     def _write(self, key: str, value: Mapping[str, Any]) -> None:
         """Keep JSON data for as long as the task instance exists, and make sure that it is there."""

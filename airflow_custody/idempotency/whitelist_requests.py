@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.error_codes import known_code
@@ -18,6 +18,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
+    ListedAs,
     decide_trust,
     has_status,
     state_of,
@@ -82,11 +83,11 @@ class TrustChecker:
         if self._verifier is None:
             return ""
         effective, rejected = self.effective_statuses, self.rejected_statuses
-        state = state_of(envelope.status, "anywhere", effective_statuses=effective, rejected_statuses=rejected)
-        if state == "effective" and effective is None:
+        listed: ListedAs = "anywhere"
+        if effective is None:
             settled = self.client.find_whitelist_requests(ids=[envelope.id], include_pending=False)
-            if all(each.id != envelope.id for each in settled):
-                state = "pending"
+            listed = "settled" if any(settled) else "pending"
+        state = state_of(envelope.status, listed, effective_statuses=effective, rejected_statuses=rejected)
         if state == "pending":
             self._verifier.fetch_for([envelope.wire])
         error = decide_trust(envelope.wire, state, self._verifier).error
@@ -156,7 +157,7 @@ class WhitelistCreation:
         keys: Collection[str],
         *,
         filtered: Collection[str] | None = None,
-        thorough: bool = True,
+        thorough: bool,
     ) -> dict[str, Found]:
         """
         Return what may be the rows', of what was listed.
@@ -165,21 +166,18 @@ class WhitelistCreation:
         :param keys: the rows' keys.
         :param filtered: the ids of what the service's own filter finds. None (default): all of them, as they are
             compared with what was listed before, and not with what was filtered.
-        :param thorough: whether that is everything that the service lists. Default True.
+        :param thorough: whether that is everything that the service lists.
         """
         index = RequestsByDestination(envelopes, self._known)
-        inconclusive: dict[str, str] = {}
+        why_inconclusive = cache(partial(self._why_inconclusive, envelopes))
         found = {}
         for key in keys:
             request = self.requests[key]
-            group = request.visibility_group_id or ""
-            if thorough and group not in inconclusive:
-                inconclusive[group] = self._why_inconclusive(envelopes, group)
             candidates = [
                 self._candidate(request, each, is_filtered=filtered is None or each.id in filtered)
                 for each in index.candidates(request)
             ]
-            found[key] = Found(candidates, inconclusive.get(group, ""))
+            found[key] = Found(candidates, why_inconclusive(request.visibility_group_id or "") if thorough else None)
         return found
 
     def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
@@ -242,7 +240,7 @@ class WhitelistCreation:
                 raise
         # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
         listed = self.client.find_whitelist_requests(ids=[identifier])
-        return next((self._candidate(self.requests[key], each) for each in listed if each.id == identifier), None)
+        return next((self._candidate(self.requests[key], each) for each in listed), None)
 
     @cached_property
     def _known(self) -> Collection[Names]:

@@ -250,7 +250,7 @@ class _WebhookCreation:
 
         # Not by the URL, which the service may write in its own way.
         candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
-        inconclusive = ""
+        inconclusive = "" if thorough else None
         if thorough and not candidates and not any(self.client.list_webhooks()):
             inconclusive = "it lists no webhook at all, so it may hide them"
         return dict.fromkeys(keys, Found(candidates, inconclusive))

@@ -16,7 +16,7 @@ from airflow_custody.sandbox import Sandbox
 @pytest.fixture
 def batches(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send several batches although there are few rows."""
-    monkeypatch.setattr(send, "BATCH", 5)
+    monkeypatch.setattr(send, "MAX_BATCH", 5)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_each_row_is_created(sandbox: Sandbox, task: ApplyTask, path: str) -> No
 def test_the_calls_beside_the_creations_are_few(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send, "BATCH", 100)
+    monkeypatch.setattr(send, "MAX_BATCH", 100)
     path = write_rows(tmp_path / "many.yaml", range(1, 201))
     task = ApplyTask(path, plan(path, max_creates=None)["plan_hash"], RowsStore())
     sandbox.control.clear_request_log()
@@ -113,7 +113,7 @@ def test_only_a_whole_hash_will_do(sandbox: Sandbox, path: str, given: Any) -> N
 def test_one_address_is_created_on_each_chain_of_the_file(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send, "BATCH", 2)
+    monkeypatch.setattr(send, "MAX_BATCH", 2)
     chains = ["BASE", "ETH", "Linea", "POL", "ETHW"]
     sandbox.control.configure(currencies=chains)
     rows = "".join(f"- {{label: {each}, address: '{address(1)}', blockchain: {each}}}\n" for each in chains)

@@ -272,7 +272,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     """A listing that lags, or a response that was not true."""
     fetch = PlanSettings.fetch
     if is_late:
-        listing = fetch(PlanSettings(), CustodyHook().get_conn())
+        listing = fetch(PlanSettings(prune=True, replace=False), CustodyHook().get_conn())
         monkeypatch.setattr(PlanSettings, "fetch", lambda *given: listing)
     else:
         sandbox.control.add_fault("empty", **DELETE, times=7, work=False)

@@ -289,7 +289,7 @@ def test_a_clock_that_is_set_back_or_ahead_renews_the_fence(
     clocks = [0.0, 1000.0]
     monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=lambda: clocks[0], time=lambda: clocks[1]))
     records: list[int] = []
-    fence = Fence(lambda: records.append(1))
+    fence = Fence(lambda: records.append(1), lambda: False)
     for _ in range(2):
         fence.check()
     assert len(records) == 1

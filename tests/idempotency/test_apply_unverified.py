@@ -24,7 +24,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
-    monkeypatch.setattr(send, "BATCH", 5)
+    monkeypatch.setattr(send, "MAX_BATCH", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 

@@ -127,7 +127,7 @@ class Verifier:
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
             counts = [(form, SignatureCount(form.hash, valid, signed.container, self._verifies)) for form in forms]
-            form, count = next((each for each in counts if each[1].entries), counts[0])
+            form, count = max(counts, key=lambda each: len(each[1].entries))
             paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
             return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
 
