@@ -164,7 +164,7 @@ class Sender:
 
         def end(error: BaseException) -> None:
             # What has not left yet may not leave any more; what has left is not forgotten.
-            self.stop(error if isinstance(error, CustodyError) else None)
+            self.stop()
             failures.append(error)
 
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
 from checksums import eip55
+from clocks import SkippingTime
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, somebody_creates
 
@@ -98,6 +99,18 @@ def test_what_the_service_asks_of_one_thread_holds_for_all(
     # Some were under way already; then there are none for three seconds.
     assert not [each for each in log if 2 < each["time"] - refused < 2.9]
     assert log[-1]["time"] - refused >= 2.9
+    check_all(sandbox, task)
+
+
+@pytest.mark.parametrize("seconds", [None, 0])
+def test_a_service_that_names_no_pause_gets_one(
+    sandbox: Sandbox, task: ApplyTask, waits: SkippingTime, task_log: TaskLog, seconds: int | None
+) -> None:
+    sandbox.control.add_fault(**CREATE, **{**busy(body=body(429), times=9), "retry_after": seconds})
+    before = waits.skipped
+    task.attempt(max_parallel=1)
+    assert 9 <= waits.skipped - before < 12
+    assert "5 of 12 rows done." in task_log.text
     check_all(sandbox, task)
 
 

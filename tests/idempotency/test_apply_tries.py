@@ -316,6 +316,32 @@ def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
     check_exactly(sandbox, [0, *ROWS, 99], stored.requests)
 
 
+def test_what_an_earlier_plan_created_is_to_be_signed_while_the_file_has_it_and_it_is_pending(
+    sandbox: Sandbox, stored: ApplyTask, path: str, task_log: TaskLog
+) -> None:
+    in_effect, *waiting, dropped = stored.attempt()["request_ids"]
+    sandbox.control.sign_whitelist_requests([in_effect])
+    write_rows(Path(path), [*ROWS[:-1], 99])
+    stored.clear()
+    to_sign = {*stored.attempt(plan_hash=plan(path)["plan_hash"])["request_ids"]}
+    assert len(to_sign) == len(waiting) + 1
+    assert to_sign - {in_effect, dropped} > {*waiting}
+    assert task_log.text.count("was created by this task under an earlier plan") == len(waiting)
+
+
+def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
+    sandbox: Sandbox, stored: ApplyTask, path: str
+) -> None:
+    stored.dies_at(3)
+    sandbox.control.configure(creator_sees_own=False)
+    write_rows(Path(path), [*ROWS, 99])
+    stored.clear()
+    error = stored.fails(plan_hash=plan(path)["plan_hash"])
+    assert "what became of rows of another plan that this task was carrying out before; nothing was sent" in str(error)
+    assert str(error).count("proves nothing: it lists no request that the connection's user has created") == 5
+    check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
+
+
 def test_what_was_approved_before_the_open_rows_were_listed_is_void(
     sandbox: Sandbox, stored: ApplyTask, path: str
 ) -> None:

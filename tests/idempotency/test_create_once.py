@@ -436,16 +436,20 @@ def test_a_clear_does_not_use_what_was_rejected_meanwhile(sandbox: Sandbox, stor
 
 
 @needs_store
-def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox) -> None:
+def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox, task_log: TaskLog) -> None:
     stored = Task(Store(), if_exists="create", on_clear="create")
     assert stored.attempt() == "3711"
     stored.clear()
     assert stored.attempt() == "3712"
     # A retry after the clear is not another clear.
     assert stored.attempt() == "3712"
+    stored.refused("has changed since: memo", memo="1")
+    stored.clear()
+    assert stored.attempt(memo="1") == "3713"
     stored.clear()
     stored.die_at("closed")
     # What is not known is found out first, also after a clear.
     stored.clear()
-    assert stored.attempt() == "3713"
-    assert stored.attempt() == "3713"
+    assert stored.attempt() == "3714"
+    assert stored.attempt() == "3714"
+    assert "This task created whitelisting request 3711 and was cleared: creating another" in task_log.text

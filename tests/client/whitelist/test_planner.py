@@ -11,7 +11,7 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, ask, listed, 
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, check_only
+from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, advice_on_differences, check_only
 from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.planner import make_plan
 
@@ -274,6 +274,10 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
         deleted = [row.request_id for row in found.with_action("delete")]
         assert deleted == (["10"] if {*options} & {*deleted_with} else [])
         duplicates = {row.request_id: row for row in found.rows if row.state == "duplicate"}
+        advice = advice_on_differences(found, replace="replace" in options)
+        assert ("Applying this plan deletes the duplicates" in advice) is bool(deleted)
+        assert ("Duplicates are deleted by a plan with prune=True" in advice) is (bool(duplicates) and not deleted)
+        assert ("replace=True (--replace)" in advice) is (found.counts["differs"] > 0 and "replace" not in options)
         assert not deleted_with or (
             duplicates["10"].others == ("9",) and "9 has what the file" in duplicates["10"].note
         )
