@@ -15,6 +15,7 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyResponseError,
 )
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.idempotency.records import Row, State, digest
 from airflow_custody.idempotency.search import Creation, Search, lookups
 from airflow_custody.idempotency.send import Sender
@@ -34,7 +35,6 @@ Report = Callable[[str, CreateOutcome, int], object]
 
 #: The key of a single row.
 ONE = "one"
-_MAX_IDS_SHOWN = 10
 
 
 @dataclass
@@ -340,8 +340,9 @@ class CreateOnce:
                 error,
             )
         if known:
-            shown = ", ".join([*known[-_MAX_IDS_SHOWN:], *(["..."] if len(known) > _MAX_IDS_SHOWN else [])])
-            self.log.info("Already at the service, not created by this task: %s %s.", self.creation.what, shown)
+            self.log.info(
+                "Already at the service, not created by this task: %s %s.", self.creation.what, name_some(known)
+            )
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
 
     # --- not knowing ---------------------------------------------------------------------------------------

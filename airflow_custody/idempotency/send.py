@@ -89,8 +89,8 @@ class Sender:
     :param look_up: called with the keys of a batch before it is sent; returns their rows: what is not ``sent`` is not.
     :param send_row: sends a row, and returns it as it is then. It must call the function that it is given right before
         the request leaves.
-    :param plan: the hash of the plan that the rows are of. Default empty: a single row.
-    :param max_parallel: maximum number of requests at once. Default 1.
+    :param plan: the hash of the plan that the rows are of; empty: a single row.
+    :param max_parallel: maximum number of requests at once.
     :param sent: called after each request that has left.
     :param done: called with each row that was sent or refused; maybe in a thread of its own.
     """
@@ -100,8 +100,8 @@ class Sender:
     _: KW_ONLY
     look_up: Callable[[Sequence[str]], Mapping[str, Row]]
     send_row: Send
-    plan: str = ""
-    max_parallel: int = 1
+    plan: str
+    max_parallel: int
     sent: Callable[[], object]
     done: Callable[[str, Row], object]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
+from task_log import TaskLog
 from task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
@@ -207,13 +208,14 @@ def test_nothing_is_deleted_if_a_row_is_refused(sandbox: Sandbox, stored: ApplyT
 # --- refused, stopped --------------------------------------------------------------------------------------------
 
 
-def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask) -> None:
+def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask, task_log: TaskLog) -> None:
     body = {"error": "FailedPrecondition", "message": "in use", "code": 409}
     sandbox.control.add_fault("status", **DELETE, status=409, body=body, skip=2)
     error = task.fails()
     assert not error.retryable
     assert "5 created, 6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
+    assert "was not deleted: delete whitelisting request failed: FailedPrecondition: in use" in task_log.text
     assert "add the status word that it then has to rejected_statuses" in str(error)
     assert len(left(sandbox)) == 6
 

@@ -41,6 +41,7 @@ def test_the_stored_form_stays_as_it_is() -> None:
         {"recorded_at": "yesterday"},
         {"recorded_at": "2026-11-20T10:11:12"},
         {"more": 1},
+        {"number": "0"},
         {"rows": {"one": {**ROW, "state": "done"}}},
         {"rows": {"one": {"detail": "3711"}}},
     ],

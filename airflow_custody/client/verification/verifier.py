@@ -120,8 +120,8 @@ class Verifier:
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
             hashes = [form.hash for form in forms]
-            faults = tuple(why_invalid(each, hashes, signed.container, self._verifies) for each in entries)
-            valid = [entry for entry, fault in zip(entries, faults, strict=True) if not fault]
+            checked = [(each, why_invalid(each, hashes, signed.container, self._verifies)) for each in entries]
+            valid = [entry for entry, fault in checked if not fault]
             # Users with the same key cannot be told apart: the names of users are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
@@ -129,6 +129,7 @@ class Verifier:
             counts = [(form, SignatureCount(form.hash, valid, signed.container, self._verifies)) for form in forms]
             form, count = max(counts, key=lambda each: len(each[1].entries))
             paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
+            faults = tuple(fault for _, fault in checked)
             return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
 
     def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:

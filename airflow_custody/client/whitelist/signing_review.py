@@ -18,7 +18,14 @@ from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
 from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
-from airflow_custody.client.verification.trust import RequestState, Trust, decide_trust, state_of, what_to_do
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    RequestState,
+    Trust,
+    decide_trust,
+    has_status,
+    what_to_do,
+)
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.review import check_asked
 
@@ -102,7 +109,7 @@ class SigningReview:
 
         :raises CustodyVerificationError: if they do not.
         """
-        if state_of(envelope.status, "anywhere") == "effective":
+        if has_status(envelope.status, EFFECTIVE_STATUSES):
             status = sanitize(envelope.status, 30)
             self._trust(envelope, "effective", f". The service shows it as in effect (status {status})")
 

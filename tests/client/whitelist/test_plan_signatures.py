@@ -61,6 +61,13 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
     assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 
+def test_what_nobody_signed_is_named_once_and_stands_for_nothing(sandbox: Sandbox, client: CustodyClient) -> None:
+    forged = [client.create_whitelist_request(ask()) for _ in range(3)]
+    for each in forged:
+        sandbox.control.set_whitelist_status(each, "APPROVED")
+    assert states(read_plan(client, ask())) == [("unverified", None, each) for each in forged]
+
+
 @pytest.mark.parametrize("outcome", ["refused", "not read"])
 def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyClient, outcome: Outcome) -> None:
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
