@@ -50,6 +50,7 @@ TESTS = (
     "tests/client/whitelist",
     "tests/idempotency",
     "tests/cli/test_verify.py",
+    "tests/test_metrics.py",
     *(f"tests/operators/test_whitelist{name}.py" for name in ("", "_existing", "_plan", "_plan_rows", "_signing")),
 )
 EQUIVALENT = Path(__file__).parent / "equivalent.json"

@@ -77,6 +77,13 @@ def test_they_are_got_once_for_all_that_is_approved(service: Service, caplog: py
     assert re.search(r"Verified signatures that it has: none; rules [0-9a-f]{12}, of 20", caplog.text)
 
 
+def test_requests_that_show_their_rules_need_no_others(service: Service) -> None:
+    service.create_signed()
+    service.sandbox.control.configure(rules_on_pending=True)
+    (row,) = service.plan("a")
+    assert (row.state, service.asked) == ("pending", 0)
+
+
 FAULTS: list[Any] = [
     ({"status": 404}, "GET /rules"),
     ({"status": 403}, "GET /rules"),
