@@ -7,6 +7,7 @@ import platform
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -118,7 +119,7 @@ def check(args: Namespace, output: Output) -> int:
         if row["detail"]
     ]
     skipped = [name for name, row in found.items() if not row["detail"]]
-    rows = [_assumption_row(each) for each in assumptions]
+    rows = [*map(asdict, assumptions)]
     output.data(
         {"ok": not failed, "checks": [*found.values()], "assumptions": rows or None},
         {
@@ -136,17 +137,6 @@ def check(args: Namespace, output: Output) -> int:
     if args.report:
         _write_report(args.report, found, rows)
     return ERROR if failed else NOTHING_TO_DO
-
-
-def _assumption_row(each: Assumption) -> dict[str, Any]:
-    error = "" if each.error is None else sanitize(each.error.reason, 600)
-    return {
-        "assumption": each.name,
-        "state": each.state,
-        "seen": dict(each.seen),
-        "advice": each.advice,
-        "error": error,
-    }
 
 
 def _in_words(seen: Mapping[str, Any]) -> str:

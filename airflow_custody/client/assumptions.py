@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice, pairwise
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from airflow_custody.client.connection_test import attempt
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
 from airflow_custody.client.verification.trust import (
@@ -58,19 +59,19 @@ class Assumption:
     """
     An assumption about the service, and what reads show of it.
 
-    :param name: its name.
+    :param assumption: its name.
     :param state: ``holds``, only if it was seen; ``does not hold``; ``cannot tell``.
     :param seen: what was seen: words of the service, counts and ages, error codes. No value, label, address, id or
         host is in it.
     :param advice: what to do about it. Default empty.
-    :param error: why it cannot be told, if a read failed. Default None.
+    :param error: why it cannot be told, if a read failed. Default empty.
     """
 
-    name: str
+    assumption: str
     state: AssumptionState
-    seen: Mapping[str, Any]
+    seen: dict[str, Any]
     advice: str = ""
-    error: CustodyError | None = None
+    error: str = ""
 
 
 @dataclass
@@ -150,7 +151,7 @@ def _judge(found: _Found) -> Iterator[Assumption]:
                 continue
             except CustodyError as failure:
                 error = failure
-        yield Assumption(name, "cannot tell", _failure(error), error=error)
+        yield Assumption(name, "cannot tell", _failure(error), error=sanitize(error.reason, 600))
 
 
 def _failure(error: CustodyError) -> dict[str, Any]:
