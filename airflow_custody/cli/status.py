@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.overview.models import RequestRow, RequestsView
 
-_TITLES = {
-    "user": "USER",
-    "health": "HEALTH",
-    "requests": "WHITELISTING REQUESTS",
-    "approvals": "PENDING THIS USER'S APPROVAL",
-    "webhooks": "WEBHOOKS",
-    "journal": "NEWEST WEBHOOK CALL",
-}
 _REQUESTS = {"pending": "PENDING", "unknown": "STATUS NOT KNOWN", "recent": "LATEST IN EFFECT"}
 # What other people wrote comes last.
 _COLUMNS = (
@@ -62,13 +54,13 @@ def show_status(args: Namespace, output: Output) -> int:
     """
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview import for_people, read_overview
-    from airflow_custody.overview.verdict import judge_overview
+    from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
     verdict = judge_overview(overview)
     wrong, unread = verdict.texts("wrong"), verdict.texts("unread")
-    offered = [name for name in _TITLES if not getattr(overview, name).not_offered]
+    offered = {name: getattr(overview, name) for name in SECTIONS if not getattr(overview, name).not_offered}
     data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
@@ -78,7 +70,7 @@ def show_status(args: Namespace, output: Output) -> int:
         *(f"NOT READ: {each}" for each in unread),
         where if verdict.ok else f"not {where}",
         *(f"NOTE: {each}" for each in verdict.texts("note")),
-        {title: _part(name, getattr(overview, name).value) for name, title in _TITLES.items() if name in offered},
+        {SECTIONS[name].upper(): _part(name, section.value) for name, section in offered.items()},
     ]
     output.data(data, view)
     return CHANGES if wrong else NOTHING_TO_DO if verdict.ok else ERROR

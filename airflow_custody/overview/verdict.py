@@ -16,9 +16,9 @@ SECTIONS = {
     "user": "user",
     "health": "health",
     "requests": "whitelisting requests",
-    "approvals": "pending approvals",
+    "approvals": "pending this user's approval",
     "webhooks": "webhooks",
-    "journal": "journal of webhook calls",
+    "journal": "newest webhook call",
 }
 #: The optional sections: it is no error if the service says that it does not offer them.
 _OPTIONAL = ("user", "approvals", "webhooks", "journal")

@@ -53,7 +53,7 @@ def unhealthy(sandbox: Sandbox, number: str) -> None:
         (
             lambda sandbox, number: sandbox.control.add_fault("status", status=500, path="/statistics"),
             1,
-            ["NOT READ: pending approvals: get pending approvals failed: "],
+            ["NOT READ: pending this user's approval: get pending approvals failed: "],
         ),
         # One failure of all is said once.
         (lambda sandbox, number: sandbox.control.add_fault("html", times=None), 1, ["NOT READ: ", "not all well at "]),
