@@ -119,8 +119,7 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 # --- an Airflow connection ----------------------------------------------------------------------------------
 
 
-@contextmanager
-def _airflow_client(args: Namespace) -> Iterator[CustodyClient]:
+def _airflow_client(args: Namespace) -> CustodyClient:
     # Airflow is imported here and nowhere else: importing it makes a home folder.
     from airflow.models.connection import Connection
 
@@ -135,15 +134,13 @@ def _airflow_client(args: Namespace) -> Iterator[CustodyClient]:
             """Return a connection from the secrets backends, the environment or, outside of a task, the database."""
             return Connection.get_connection_from_secrets(conn_id)
 
-    with CommandLineHook(args.conn_id or DEFAULT_CONN_ID) as hook:
-        yield hook.get_conn()
+    return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
 
 
 # --- a base URL ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
+def _base_url_client(args: Namespace) -> CustodyClient:
     from airflow_custody.client import ClientSettings, CustodyClient
 
     if args.proxy and "@" in args.proxy:
@@ -158,8 +155,7 @@ def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
     settings = ClientSettings.parse(
         {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS}
     )
-    with CustodyClient.from_settings(settings, auth) as client:
-        yield client
+    return CustodyClient.from_settings(settings, auth)
 
 
 def _authentication(args: Namespace) -> Authentication:
