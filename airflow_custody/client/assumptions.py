@@ -231,21 +231,18 @@ def _makers(found: _Found) -> _Verdict:
 
 
 def _pages(found: _Found) -> _Verdict:
-    client, error = found.client, found.errors.get("find whitelisting requests")
-    paged: list[WhitelistEnvelope] = []
-    total, calls = None, 0
-    if error is None:
-        try:
-            total = client.count_whitelist_requests()
-            calls = len(found.observations)
-            paged += islice(client.find_whitelist_requests(page_size=_PAGE_SIZE), _MAX_PAGED)
-        except CustodyError as failure:
-            error = failure
-    if error is not None:
+    client = found.client
+    try:
+        if _FIND in found.errors:
+            raise found.errors[_FIND]
+        total = client.count_whitelist_requests()
+        calls = len(found.observations)
+        again = [each.id for each in islice(client.find_whitelist_requests(page_size=_PAGE_SIZE), _MAX_PAGED)]
+    except CustodyError as error:
         if error.code == "listing-changed":
             return "does not hold", _failure(error), _TRY_AGAIN
-        raise error
-    ids, again = [each.id for each in found.listed], [each.id for each in paged]
+        raise
+    ids = [each.id for each in found.listed]
     pages = len(found.observations) - calls
     seen = {
         "listed": len(ids),
