@@ -18,16 +18,9 @@ PATH = "/custody"
 
 
 class LazyApp:
-    """
-    An ASGI app that imports and makes the real one at the first call.
+    """An ASGI app that imports and makes the real one at the first call."""
 
-    :param module: name of the module that makes it.
-    :param function: name of the function there that returns it.
-    """
-
-    def __init__(self, module: str, function: str) -> None:
-        self._module = module
-        self._function = function
+    def __init__(self) -> None:
         self._app: App | None = None
         self._lock = threading.Lock()
 
@@ -36,7 +29,8 @@ class LazyApp:
 
         with self._lock:
             if self._app is None:
-                self._app = getattr(import_module(self._module), self._function)()
+                # By its name, as that module imports this one.
+                self._app = import_module("airflow_custody.plugin.app").create_app()
             return self._app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -66,9 +60,7 @@ class CustodyPlugin(AirflowPlugin):
     fastapi_apps: list[Any] = []  # noqa: RUF012 - as in Airflow's own class
     external_views: list[Any] = []  # noqa: RUF012
     if conf.getboolean("custody", "page", fallback=True):
-        fastapi_apps = [
-            {"name": "Custody", "url_prefix": PATH, "app": LazyApp("airflow_custody.plugin.app", "create_app")}
-        ]
+        fastapi_apps = [{"name": "Custody", "url_prefix": PATH, "app": LazyApp()}]
         external_views = [
             {
                 "name": "Custody",

@@ -78,8 +78,8 @@ def test_the_app_is_made_once_and_not_on_the_event_loop(monkeypatch: pytest.Monk
         made.append(threading.current_thread().name)
         return app
 
-    monkeypatch.setitem(sys.modules, "made_late", types.SimpleNamespace(create=create))
-    lazy: Any = LazyApp("made_late", "create")
+    monkeypatch.setitem(sys.modules, "airflow_custody.plugin.app", types.SimpleNamespace(create_app=create))
+    lazy: Any = LazyApp()
     assert made == []
 
     async def ask() -> None:
