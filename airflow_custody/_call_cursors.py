@@ -77,8 +77,17 @@ class CursorStore:
         return is_own
 
     async def _ask(self, what: str, *arguments: Any) -> Any:
-        # The asynchronous methods came with Airflow 3.3.2.
-        method = getattr(self._store, f"a{what}", None)
-        if method is not None:
-            return await method(self.key, *arguments)
-        return await asyncio.to_thread(getattr(self._store, what), self.key, *arguments)
+        return await ask_store(self._store, what, self.key, *arguments)
+
+
+async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
+    """
+    Call a method of an asset's state store, in a triggerer.
+
+    :param store: the store.
+    :param what: the method, ``get`` or ``set``.
+    :param arguments: its arguments.
+    """
+    # The asynchronous methods came with Airflow 3.3.2.
+    method = getattr(store, f"a{what}", None)
+    return await (asyncio.to_thread(getattr(store, what), *arguments) if method is None else method(*arguments))

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_custody._call_cursors import ask_store
 from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
@@ -180,7 +181,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
         """Return the state before a restart of the triggerer; without one, healthy: the first failure is news."""
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
-                state = await store.aget(self._state_key(), "healthy")
+                state = await ask_store(store, "get", self._state_key(), "healthy")
                 return state if state in _STATES else "healthy"
         except Exception as exception:
             self.log.warning("The state cannot be loaded; an old one may be reported again: %s", _why(exception))
@@ -189,7 +190,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
     async def _save_state(self, state: str) -> None:
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
-                await store.aset(self._state_key(), state)
+                await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
             self.log.warning("The state cannot be saved; a restart may report it again: %s", _why(exception))
 

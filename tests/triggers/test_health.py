@@ -161,8 +161,22 @@ def watch(sandbox: Sandbox, store: Any, **kwargs: Any) -> list[str]:
     return [event["status"] for event in events_during(made, lambda: polled(sandbox))]
 
 
-def test_a_restart_does_not_report_it_again(sandbox: Sandbox) -> None:
-    store = Store()
+class EarlierStore:
+    """A state store of Airflow 3.3.0 and 3.3.1, which has no asynchronous methods."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+@pytest.mark.parametrize("kind", [Store, EarlierStore])
+def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> None:
+    store = kind()
     for status, fired in (("error", ["unhealthy"]), ("error", []), ("success", []), ("error", ["unhealthy"])):
         sandbox.control.update_health(group="hsm", status=status)
         assert watch(sandbox, store) == fired
