@@ -17,7 +17,7 @@ from airflow_custody.idempotency.store import Store
 #: Maximum number of seconds between recording a row and its last byte's departure.
 FENCE = 5.0
 # How far the service's clock may be behind Airflow's for a date to count as after the send.
-_PRECISION = 1.0
+_PRECISION = timedelta(seconds=1)
 _FIRST_LOOKUP_INTERVAL = 1.0
 _MAX_LOOKUP_INTERVAL = 5.0
 
@@ -109,7 +109,7 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
         return candidate.id not in row.known_ids
     since = batch.recorded_at
-    if since is None or candidate.created_at is None or candidate.created_at < since - timedelta(seconds=_PRECISION):
+    if since is None or candidate.created_at is None or candidate.created_at < since - _PRECISION:
         return None
     return True
 

@@ -128,6 +128,19 @@ class _Connection:
             return self._hook.get_conn()
 
 
+async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
+    """
+    Call a method of an asset's state store, in a triggerer.
+
+    :param store: the store.
+    :param what: the method, ``get`` or ``set``.
+    :param arguments: its arguments.
+    """
+    # The asynchronous methods came with Airflow 3.3.2.
+    method = getattr(store, f"a{what}", None)
+    return await (asyncio.to_thread(getattr(store, what), *arguments) if method is None else method(*arguments))
+
+
 # --- arguments and events ------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from airflow_custody._call_cursors import from_stored, to_stored
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.triggers._base import _Connection, as_custody_error, in_thread, next_delay, within
+from airflow_custody.triggers._base import _Connection, as_custody_error, ask_store, in_thread, next_delay, within
 
 try:
     from airflow.triggers.shared_stream import SharedStreamProducer
@@ -22,7 +23,6 @@ except ImportError:  # Before Airflow 3.3.
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
-    from airflow_custody._call_cursors import CursorStore
     from airflow_custody.client.webhooks.call_events import CallFilter
     from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
     from airflow_custody.client.webhooks.models import WebhookCall
@@ -41,6 +41,56 @@ SAVE_DELAY = 2.0
 _ENVELOPE_BYTES = 1024
 
 log = logging.getLogger(__name__)
+
+
+class CursorStore:
+    """
+    The store of one reader's cursor.
+
+    :param store: Airflow's state store of the asset; None: there is none.
+    :param key: the cursor's key in it.
+    """
+
+    def __init__(self, store: Any, key: str) -> None:
+        self._store = store
+        self.key = key
+        self._value: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a state store."""
+        return self._store is not None
+
+    def __repr__(self) -> str:
+        return f"{self._store!r} {self.key}"
+
+    async def load_async(self) -> CallCursor | None:
+        """Return the cursor, in a triggerer."""
+        self._value = await self._ask("get")
+        try:
+            return from_stored(self._value)[0]
+        except CustodyError as error:
+            raise CustodyError(
+                f"{error.text} Nothing is read until the key {self.key!r} in the asset's state store is repaired, or "
+                "deleted, which starts over as 'start' says",
+                code="record-unreadable",
+            ) from error
+
+    async def save_async(self, cursor: CallCursor) -> bool:
+        """
+        Store a cursor, in a triggerer, and return whether the one before was this reader's.
+
+        The stored value is read before: a triggerer that is about to end can still write and no longer read, and the
+        events of its last moments are lost to it.
+        """
+        is_own: bool = await self._ask("get") == self._value
+        value = to_stored(cursor)
+        await self._ask("set", value)
+        self._value = value
+        return is_own
+
+    async def _ask(self, what: str, *arguments: Any) -> Any:
+        return await ask_store(self._store, what, self.key, *arguments)
 
 
 class Found(NamedTuple):

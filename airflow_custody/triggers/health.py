@@ -10,11 +10,18 @@ from datetime import datetime, timezone
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody._call_cursors import ask_store
 from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, event, serialized, wait_until_done
+from airflow_custody.triggers._base import (
+    SharedPoll,
+    ask_store,
+    check_timing,
+    error_event,
+    event,
+    serialized,
+    wait_until_done,
+)
 
 try:
     from airflow.triggers.base import BaseEventTrigger

@@ -149,9 +149,8 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             await asyncio.sleep(max(float(self.poke_interval), 600.0))
 
     def _watcher(self) -> CallWatcher:
-        from airflow_custody._call_cursors import CursorStore
         from airflow_custody.client.webhooks.call_events import CallFilter
-        from airflow_custody.triggers._calls import CallWatcher
+        from airflow_custody.triggers._calls import CallWatcher, CursorStore
 
         return CallWatcher(
             self.custody_conn_id,
