@@ -5,8 +5,9 @@ The places are drawn at random from what decides about money: verification, the 
 and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
 has survived. Left out is what is no behaviour: annotations and imports for them, decorators, the texts of errors and of
 the log, at how many characters ``sanitize`` cuts a text, ``__repr__``; and what is a choice that is as good a little
-higher or lower: pauses, and the module's constants that are seconds or whose names begin with ``MAX_``. Those in
-``equivalent.json`` do the same as the original; a second reader has agreed to each reason.
+higher or lower: pauses, and the module's constants that are seconds or whose names begin with ``MAX_``: bounds that we
+set, not those of a format. Those in ``equivalent.json`` do the same as the original; a second reader has agreed to each
+reason.
 
 ``SAMPLE`` is the number of mutants, 100 unless given, and ``SEED`` what they are drawn with; ``ONLY`` restricts the
 files by a part of their paths. Less than 95 of 100 killed is a failure.

@@ -15,11 +15,11 @@ from airflow_custody.client.verification.results import RefusalError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
-_MAX_VARINT_BYTES = 10
-_MAX_FIELD_NUMBER = (1 << 29) - 1
+_VARINT_BYTES = 10
+_LAST_FIELD_NUMBER = (1 << 29) - 1
 # The bits above the low 31 of a negative value, which has all 64.
 _NEGATIVE_ENUM = (1 << 33) - 1
-_MAX_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
+_LAST_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
 
 
 def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
-    if wire_type == _BYTES and field.kind in _MAX_NUMBERS:  # packed
+    if wire_type == _BYTES and field.kind in _LAST_NUMBERS:  # packed
         numbers, position = [], 0
         while position < len(value):
             number, position = _varint(value, position)
@@ -85,7 +85,7 @@ def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
 
 
 def _value(field: Field, wire_type: int, value: Any) -> Any:
-    maximum = _MAX_NUMBERS.get(field.kind)
+    maximum = _LAST_NUMBERS.get(field.kind)
     if wire_type != (_BYTES if maximum is None else _VARINT):
         raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
     if maximum is not None and value > maximum:
@@ -109,7 +109,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
     while position < len(data):
         key, position = _varint(data, position)
         number, wire_type = key >> 3, key & 7
-        if not 1 <= number <= _MAX_FIELD_NUMBER:
+        if not 1 <= number <= _LAST_FIELD_NUMBER:
             raise RefusalError("a field has a number that there is not")
         if wire_type == _VARINT:
             value, position = _varint(data, position)
@@ -130,7 +130,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     """Return the number that begins at a position, and the position after it."""
     value = 0
-    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
+    for index, byte in enumerate(data[position : position + _VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             if value >> 64:
