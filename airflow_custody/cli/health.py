@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import BooleanOptionalAction, Namespace
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
@@ -57,12 +56,11 @@ def check_health(args: Namespace, output: Output) -> int:
     rows = map(_row, checks if verdict.missing else verdict.checks)
     listed = [json.loads(each) for each in sorted({json.dumps(row) for row in rows})]
     table = [{**row, "results": [f"{key} {word}" for key, word in row["results"].items()]} for row in listed]
-    # The error says what is missing.
-    shown = replace(verdict, problems=[each for each in verdict.problems if each.missing is None])
-    output.data({**verdict.to_json(), "listed": listed}, [table, *shown.details(), verdict.headline()])
+    judged = [] if verdict.missing else [*verdict.details(), verdict.headline()]
+    output.data({**verdict.to_json(), "listed": listed}, [table, *judged])
     if verdict.missing:
         options = {setting: option for option, (setting, _, _) in _OPTIONS.items()}
-        message(verdict.error(named=options.__getitem__))
+        message(verdict.wrong_names(named=options.__getitem__))
         return ERROR
     return NOTHING_TO_DO if verdict.healthy else CHANGES
 

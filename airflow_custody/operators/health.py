@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import NOT_GIVEN
 from airflow_custody.hooks.custody import CustodyHook
@@ -22,8 +23,9 @@ class CustodyHealthCheckOperator(CustodyOperator):
     is missing or unknown is not healthy. The health listing exists from version 3.14 of the service on, and needs the
     role ``TPUser``.
 
-    An unhealthy service is left to the task's retries, and so is a name that does not exist: the error names those that
-    do. A wrong token, a missing role or a wrong setting fails at once.
+    An unhealthy service is left to the task's retries. A wrong token, a missing role or a wrong setting fails at once.
+    So does a name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two listings,
+    ten seconds apart, whatever ``fail_when_unhealthy`` says: the error names those that exist.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: only the checks of this tenant; default: of all. (templated)
@@ -40,6 +42,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         ``groups`` (both numbers for each), ``problems`` (the first 20, with their reasons),
         ``oldest_result_age_seconds``, ``fetched_at``.
     :raises CustodyUnhealthyError: if the service is not healthy.
+    :raises CustodyRequestError: if a name does not exist.
     """
 
     template_fields: Sequence[str] = (
@@ -52,6 +55,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
         "healthy_statuses",
     )
     ui_color = "#dcecf5"
+    #: Seconds between two listings, if the first lacks a name: a service that is just starting may not list everything.
+    recheck_delay: ClassVar[float] = 10.0
 
     def __init__(
         self,
@@ -80,15 +85,23 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.health.verdict import HealthCriteria
+        from airflow_custody.client.errors import CustodyUnhealthyError
+        from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
 
-        verdict = hook.check_health(HealthCriteria.from_fields(self))
-        for line in verdict.table():
+        wait = HealthWait(HealthCriteria.from_fields(self))
+        state = wait.update(hook.check_health)
+        if state.in_doubt:
+            self.log.warning("Custody: %s. Reading again in %g s.", state.summary, self.recheck_delay)
+            time.sleep(self.recheck_delay)
+            state = wait.update(hook.check_health)
+        if state.error is not None:
+            raise state.error
+        for line in wait.verdict.table():
             self.log.info("%s", line)
-        if verdict.healthy:
-            self.log.info("Custody: %s", verdict.summary())
+        if state.is_done:
+            self.log.info("Custody: %s", state.summary)
         elif self.fail_when_unhealthy:
-            raise verdict.error()
+            raise CustodyUnhealthyError(state.summary)
         else:
-            self.log.warning("Custody: %s", verdict.summary())
-        return verdict.to_json()
+            self.log.warning("Custody: %s", state.summary)
+        return dict(state.result)

@@ -137,7 +137,9 @@ def test_what_a_gate_can_name_is_listed(custody: Run, sandbox: Sandbox) -> None:
     assert custody("health", *asked, *(f"--require-results={key}" for key in results)).code == 0
     # A name that does not exist is said with those to choose from.
     ran = custody("health", "--group", "hms")
-    assert "the groups are 'blockchain', 'database', 'hsm'. Correct --group: names are compared exactly." in ran.err
+    groups = "the groups are 'blockchain', 'database', 'hsm'. Correct --group: names are compared exactly."
+    assert ran.err.startswith(f"custody: no group named 'hms' exists; {groups}")
+    assert "healthy" not in ran.out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow_runs import execute, new_dag, run_dag
+from airflow_runs import execute, failing_at_once, new_dag, run_dag
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyUnhealthyError
@@ -17,8 +17,14 @@ from airflow_custody.sandbox import Sandbox, health_entry
 pytestmark = pytest.mark.usefixtures("connection")
 
 
+class QuickCheck(CustodyHealthCheckOperator):
+    """The operator with a delay so short that no test has to wait for it."""
+
+    recheck_delay = 0.05
+
+
 def check(**arguments: Any) -> Any:
-    return execute(lambda: CustodyHealthCheckOperator(task_id="check", **arguments))
+    return execute(lambda: QuickCheck(task_id="check", **arguments))
 
 
 def test_healthy_returns_small_plain_json(task_log: TaskLog) -> None:
@@ -44,17 +50,45 @@ def test_unhealthy_fails_with_the_reasons_and_is_left_to_retries(sandbox: Sandbo
 @pytest.mark.parametrize(
     ("criteria", "reason"),
     [
-        ({"groups": ["hms"]}, "no group named 'hms' exists.*the groups are 'blockchain', 'database', 'hsm'"),
         ({"tenant_id": "999"}, "999"),
-        ({"components": ["nothing"]}, "nothing"),
-        ({"checks": ["none"]}, "none"),
-        ({"require_results": ["ETH", "DOGE"]}, "no check reports a result for 'DOGE'"),
         ({"healthy_statuses": ["splendid"]}, "success"),
     ],
 )
 def test_every_criterion_counts(criteria: dict[str, Any], reason: str) -> None:
     with pytest.raises(CustodyUnhealthyError, match=reason):
         check(**criteria)
+
+
+@pytest.mark.parametrize("fail_when_unhealthy", [True, False])
+@pytest.mark.parametrize(
+    ("criteria", "reason"),
+    [
+        ({"groups": ["hms"]}, "^no group named 'hms' exists; the groups are 'blockchain', 'database', 'hsm'"),
+        ({"components": ["nothing"]}, "^no component named 'nothing' exists"),
+        ({"checks": ["none"]}, "^no check named 'none' exists"),
+        ({"require_results": ["ETH", "DOGE"]}, "^no check reports a result for 'DOGE'"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_a_wrong_parameter(
+    sandbox: Sandbox, criteria: dict[str, Any], reason: str, fail_when_unhealthy: bool, task_log: TaskLog
+) -> None:
+    with failing_at_once(reason):
+        check(**criteria, fail_when_unhealthy=fail_when_unhealthy)
+    assert f"Correct '{next(iter(criteria))}': names are compared exactly. [custody/parameter-wrong]" in task_log.text
+    assert len(sandbox.control.request_log()) == 2
+
+
+def test_a_name_may_be_missing_once(sandbox: Sandbox) -> None:
+    late = {"groups": {"database": {"healthChecks": [health_entry(group="database")]}}}
+    sandbox.control.add_fault("status", status=200, body=late)
+    assert check(groups="hsm")["healthy"]
+
+
+def test_selected_checks_say_nothing_about_the_others(sandbox: Sandbox, task_log: TaskLog) -> None:
+    sandbox.control.update_health(group="database", status="error")
+    assert check(groups="hsm")["healthy"]
+    assert "Custody: the 3 selected checks are healthy" in task_log.text
+    assert "service is healthy" not in task_log.text
 
 
 def test_stale_results_are_not_healthy_unless_asked_for(sandbox: Sandbox) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from airflow_custody.client.arguments import check_identifier, check_names
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyUnhealthyError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError, CustodyUnhealthyError
 from airflow_custody.client.health.models import HealthCheck, HealthListing
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
@@ -48,6 +48,11 @@ class HealthCriteria:
     require_results: tuple[str, ...] | None = None
     healthy_statuses: tuple[str, ...] = ("success",)
     require_fresh: bool = True
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether only some of the service's checks are judged."""
+        return any(each is not None for each in (self.tenant_id, self.groups, self.components, self.checks))
 
     @classmethod
     def of(cls, **given: Any) -> HealthCriteria:
@@ -142,6 +147,7 @@ class HealthVerdict:
     :param oldest_update: time of the least recent run among the checks; None: not known, as one of them does not say
         readably, or there is none.
     :param checks: the checks that were judged.
+    :param is_selection: whether the criteria choose among the service's checks. Default False.
     """
 
     fetched_at: datetime
@@ -151,6 +157,7 @@ class HealthVerdict:
     problems: list[Problem] = field(default_factory=list)
     oldest_update: datetime | None = None
     checks: Sequence[HealthCheck] = ()
+    is_selection: bool = False
 
     @property
     def healthy(self) -> bool:
@@ -162,23 +169,20 @@ class HealthVerdict:
         """The names that the criteria ask for and that the listing does not have, each with its criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
 
-    def error(
-        self, missing_again: Iterable[tuple[str, str]] = (), named: Callable[[str], str] = repr
-    ) -> CustodyUnhealthyError:
+    def wrong_names(self, named: Callable[[str], str] = repr) -> CustodyRequestError:
         """
-        Return the error of a verdict that is not healthy.
+        Return the error for criteria that name what the service does not list: a wrong parameter, not an unhealthy
+        service.
 
-        :param missing_again: the names that were also missing from the listing before. A name that is missing once may
-            belong to a service that is just starting; with one that is missing again, the error is not retryable.
         :param named: names a criterion as the user gave it. Default: in quotation marks.
         """
-        settings = sorted({setting for setting, _ in missing_again or self.missing})
-        return CustodyUnhealthyError(
-            self.summary(),
-            retryable=not missing_again,
-            setting=settings[0] if settings else None,
-            advice=f"Correct {' and '.join(map(named, settings))}: names are compared exactly." if settings else None,
-            code="parameter-wrong" if settings else "not-healthy",
+        settings = sorted({setting for setting, _ in self.missing})
+        reasons = self._some([problem for problem in self.problems if problem.missing is not None])
+        return CustodyRequestError(
+            reasons,
+            setting=settings[0],
+            advice=f"Correct {' and '.join(map(named, settings))}: names are compared exactly.",
+            code="parameter-wrong",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -207,16 +211,28 @@ class HealthVerdict:
         """Return the verdict in one line, with the first reasons."""
         if self.healthy:
             return self.headline()
-        reasons = "; ".join(map(str, self.problems[:_MAX_PROBLEMS_IN_SUMMARY])) or "no health check was judged"
-        more = len(self.problems) - _MAX_PROBLEMS_IN_SUMMARY
-        return f"{self.headline()}: {reasons}{f'; and {more} more' if more > 0 else ''}"
+        return f"{self.headline()}: {self._some(self.problems) or 'no health check was judged'}"
+
+    @staticmethod
+    def _some(problems: Sequence[Problem]) -> str:
+        """Return the first of these problems, and the number of the others."""
+        more = len(problems) - _MAX_PROBLEMS_IN_SUMMARY
+        reasons = "; ".join(map(str, problems[:_MAX_PROBLEMS_IN_SUMMARY]))
+        return f"{reasons}; and {more} more" if more > 0 else reasons
 
     def headline(self) -> str:
         """Return the verdict in one line, without reasons."""
+        if self.missing:
+            return "the service cannot be judged"
+        selected = "selected " if self.is_selection else ""
+        if self.healthy and self.is_selection:
+            # Other checks may fail: this says nothing about the service as a whole.
+            number = f"{self.total} " if self.total > 1 else ""
+            return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
         # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
-        counts = f" ({self.unhealthy} of {count(self.total, 'check')} unhealthy)" if self.unhealthy else ""
+        counts = f" ({self.unhealthy} of {count(self.total, f'{selected}check')} unhealthy)" if self.unhealthy else ""
         return f"the service is not healthy{counts}"
 
     def table(self) -> Iterator[str]:
@@ -243,10 +259,14 @@ class HealthWait:
     """
     A wait until the service is healthy, in a worker or in the triggerer.
 
-    It fails when a name that the criteria ask for is missing from two listings in a row.
+    It fails when a name that the criteria ask for is missing from two listings in a row. A name that is missing once
+    may belong to a service that is just starting.
 
     :param criteria: which checks are judged and what makes them healthy.
     """
+
+    #: The verdict of the last poll.
+    verdict: HealthVerdict
 
     def __init__(self, criteria: HealthCriteria) -> None:
         self.criteria = criteria
@@ -259,13 +279,13 @@ class HealthWait:
         :param check_health: returns the verdict on the present listing by some criteria.
         :raises CustodyError: what it raises.
         """
-        verdict = check_health(self.criteria)
+        verdict = self.verdict = check_health(self.criteria)
         missing_again, self._missing = self._missing & verdict.missing, verdict.missing
         return WaitState(
             verdict.healthy,
             verdict.summary(),
             verdict.to_json(),
-            error=verdict.error(missing_again) if missing_again else None,
+            error=verdict.wrong_names() if missing_again else None,
             in_doubt=bool(verdict.missing),
             advice="`custody health` lists all checks. If the service needs longer, raise 'timeout'.",
         )
@@ -300,7 +320,16 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     # None: one of them does not say, and may be the oldest.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
-    return HealthVerdict(now, len(selected), len(problems), dict(groups), [*listing, *problems], oldest, selected)
+    return HealthVerdict(
+        now,
+        len(selected),
+        len(problems),
+        dict(groups),
+        [*listing, *problems],
+        oldest,
+        selected,
+        is_selection=criteria.is_selection,
+    )
 
 
 def _faults(

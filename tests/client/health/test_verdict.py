@@ -174,11 +174,15 @@ CHECKS = st.lists(
 def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteria: HealthCriteria) -> None:
     verdict = judge(checks, criteria, NOW)
     summary = verdict.summary()
-    assert ("not healthy" in summary) is not verdict.healthy
-    assert ("the service is healthy: " in summary) is verdict.healthy
+    assert ("not healthy" in summary) is not (verdict.healthy or verdict.missing)
+    assert ("cannot be judged: " in summary) is bool(verdict.missing)
+    # Some of the checks say nothing about the service.
+    assert ("the service is healthy: " in summary) is (verdict.healthy and not criteria.is_selection)
+    assert ("selected check" in summary) is (criteria.is_selection and bool(verdict.total) and not verdict.missing)
     # Without unhealthy checks, a number would say that all is well.
-    expected = [(str(verdict.unhealthy), str(verdict.total))] if verdict.unhealthy else []
-    assert re.findall(r"(\d+) of (\d+) checks? unhealthy", summary) == expected
+    counted = verdict.unhealthy and not verdict.missing
+    expected = [(str(verdict.unhealthy), str(verdict.total))] if counted else []
+    assert re.findall(r"(\d+) of (\d+) (?:selected )?checks? unhealthy", summary) == expected
     assert verdict.healthy or str(verdict.problems[0]) in summary
     assert all(name in getattr(criteria, setting) for setting, name in verdict.missing)
     assert not (verdict.missing and (verdict.healthy or not checks))
@@ -190,8 +194,9 @@ def test_missing_names_are_a_mistake_of_the_author_unless_an_unhealthy_check_may
     criteria = HealthCriteria(groups=("hsm", "hsn"), require_results=("BTC",))
     verdict = judge([entry(), entry("db", healthCheck="ping")], criteria, NOW)
     assert verdict.missing == {("groups", "hsn"), ("require_results", "BTC")}
-    error = verdict.error(verdict.missing)
-    assert (error.retryable, error.setting) == (False, "groups")
+    error = verdict.wrong_names()
+    assert (error.code, error.retryable, error.setting) == ("parameter-wrong", False, "groups")
+    assert error.message.startswith("no group named 'hsn' exists; the groups are 'db', 'hsm'; no check reports")
     assert not judge([entry(), entry(status="error")], HealthCriteria(require_results=("BTC",)), NOW).missing
 
 
