@@ -27,7 +27,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     and sends the signature. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
     the response is lost, or does not say that all were signed, the operator looks whether the service has this user's
     signatures over the current hashes before it says that trying again is safe. They are found by the signer's public
-    key if it gives one, and otherwise by the user's external id.
+    key if it gives one, and otherwise by the user's external id. When the service refuses, the operator reads the
+    requests again: an earlier try's signature may have arrived while the key signed.
 
     If the connection pins super-administrators' keys, each request's rules and the signatures that it has already are
     verified each time that it is read: rules that are not signed as pinned, or one signature that is invalid, fail

@@ -12,7 +12,9 @@ import pytest
 
 from airflow_custody.client import (
     CustodyClient,
+    CustodyError,
     CustodyNotFoundError,
+    CustodyPermissionError,
     CustodyResponseError,
     WhitelistRequest,
 )
@@ -210,6 +212,42 @@ def test_all_of_a_batch_must_be_rejected(sandbox: Sandbox, client: CustodyClient
         write.call()
     respond(sandbox, write, {"rejected": 2}, work=False)
     client.reject_whitelist_requests([one, two], "no", rejected_statuses=["rejected", "REFUSED"])
+
+
+# --- refusals of the service itself --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 409])
+def test_a_refusal_of_what_is_done_already_is_a_success(
+    sandbox: Sandbox, write: Write, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault: dict[str, Any] = {"kind": "status", "method": write.method, "status": status}
+    sandbox.control.add_fault(**fault, work=False)
+    with pytest.raises(CustodyError) as caught:
+        write.call()
+    assert (caught.value.status, caught.value.retryable, write.is_done()) == (status, False, False)
+    # An earlier try has arrived in the meantime.
+    sandbox.control.add_fault(**fault, work=True)
+    write.call()
+    assert write.is_done()
+    assert "done already, by an earlier try or by another client" in caplog.text
+
+
+def test_a_refusal_stays_one_if_it_cannot_be_read_what_is_done(sandbox: Sandbox, write: Write) -> None:
+    for reading, status in ((403, 409), (503, 503)):
+        sandbox.control.add_fault("status", method=write.method, status=409, work=True)
+        sandbox.control.add_fault("status", method="GET", status=reading)
+        with pytest.raises(CustodyError) as caught:
+            write.call()
+        assert (caught.value.status, caught.value.retryable) == (status, status == 503)
+
+
+@pytest.mark.parametrize("name", ["delete request", "delete webhook"])
+def test_what_a_user_may_not_delete_may_be_hidden(sandbox: Sandbox, client: CustodyClient, name: str) -> None:
+    write = prepare(sandbox, client, name)
+    sandbox.control.add_fault("status", method=write.method, status=403, work=True)
+    with pytest.raises(CustodyPermissionError):
+        write.call()
 
 
 # --- 404 ---------------------------------------------------------------------------------------------------

@@ -165,10 +165,10 @@ def test_reject(sandbox: Sandbox, task_log: TaskLog) -> None:
             reject(ids, comment=comment)
     assert reject(numbers) == numbers
     assert statuses(sandbox) == ["rejected"] * 2
-    assert "rejected already" not in task_log.text
+    assert "done already" not in task_log.text
     # Whoever has rejected them.
     assert reject(numbers) == numbers
-    assert "rejected already, by an earlier try or by somebody else" in task_log.text
+    assert "the service shows that it is done already, by an earlier try or by another client" in task_log.text
     # Where that cannot be seen, the refusal stays one.
     for status in (403, 404):
         sandbox.control.add_fault("status", method="GET", status=status)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from airflow_custody.client.arguments import check_identifier, check_names
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError, CustodyUnhealthyError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.health.models import HealthCheck, HealthListing
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp

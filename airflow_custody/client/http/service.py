@@ -6,7 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.errors import (
+    CustodyAuthenticationError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyResponseError,
+)
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.transport import Transport
@@ -36,9 +41,9 @@ class ServiceOperations:
         """
         Carry out a write, and return only if the service says that it is done, or shows it when it is read back.
 
-        An empty response says so, and one that shows the object in its new state. Anything else may be somebody else's,
-        and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that it does
-        not know the operation.
+        An empty response says so, and one that shows the object in its new state. Any other response may come from a
+        gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
+        it does not know the operation. Its other refusals may mean that an earlier try has done it.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
@@ -62,6 +67,8 @@ class ServiceOperations:
         except CustodyError as error:
             if is_deletion and error.from_service and isinstance(error, CustodyNotFoundError):
                 absent = error
+            elif error.from_service and _may_be_done(error, is_deletion=is_deletion):
+                return _accept_if_done(operation, error, read_back)
             elif error.from_service or error.retryable or not 300 <= (error.status or 0) < 500:
                 raise
             doubt = error
@@ -88,6 +95,29 @@ class ServiceOperations:
         if absent is not None:
             raise absent
         log.info("%s: the response did not confirm it; the service shows that it is done.", operation.name)
+
+
+def _may_be_done(refusal: CustodyError, *, is_deletion: bool) -> bool:
+    """Tell whether the service may refuse a write because it is done already."""
+    if refusal.retryable or isinstance(refusal, CustodyAuthenticationError):
+        return False
+    # A user who lacks a permission may just not see the object.
+    return not is_deletion or refusal.status in (400, 409)
+
+
+def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
+    """Raise the service's refusal of a write, unless the object is in its new state already."""
+    try:
+        fault = read_back()
+    except CustodyError as failure:
+        raise (failure if failure.retryable else refusal) from None
+    if fault is not None:
+        raise refusal
+    log.warning(
+        "%s: refused (%s), but the service shows that it is done already, by an earlier try or by another client.",
+        operation.name,
+        refusal.message.rstrip("."),
+    )
 
 
 def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -81,7 +81,8 @@ class WebhookOperations(ServiceOperations):
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
         Setting the status it already has is allowed. The change is done when the response is empty or shows the
-        webhook with this status, or else when the listing shows it so.
+        webhook with this status, or else when the listing shows it so, also if the service refuses, then with a warning
+        in the log.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.

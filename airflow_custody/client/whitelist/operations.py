@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -29,8 +28,6 @@ from airflow_custody.client.whitelist.envelopes import (
     WireSignatures,
 )
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
-
-log = logging.getLogger(__name__)
 
 _NO_STATUS = "not given"
 _Filters = dict[str, str | list[str]]
@@ -275,30 +272,16 @@ class WhitelistOperations(ServiceOperations):
             return None
 
         body = {"ids": numbers, "comment": comment}
-        try:
-            # A response that is not empty is not published.
-            self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=lambda data: False, read_back=read_back)
-        except CustodyError as error:
-            if error.retryable or not error.from_service:
-                raise
-            try:
-                fault = read_back()
-            except CustodyError as failure:
-                raise (failure if failure.retryable else error) from None
-            if fault is not None:
-                raise
-            log.warning(
-                "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
-                error.message.rstrip("."),
-                ", ".join(numbers),
-            )
+        # A response that is not empty is not published.
+        self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=lambda data: False, read_back=read_back)
 
     def delete_whitelist_request(self, request_id: str, comment: str) -> None:
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
         It is deleted when the response is empty or names just this request, or else when the service itself says that
-        there is none with this id: it does not show it, does not list it, and shows another that it lists.
+        there is none with this id: it does not show it, does not list it, and shows another that it lists. So it is if
+        the service refuses with 400 or 409 because an earlier try has deleted it, then with a warning in the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.

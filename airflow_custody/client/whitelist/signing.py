@@ -48,6 +48,8 @@ _LISTING_LAG = 3.0
 _NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been taken"
+# The service's refusals that may be about what has become of a request since it was read.
+_ABOUT_STATE = (400, 403, 404, 409)
 
 
 class RequestSigner:
@@ -184,12 +186,43 @@ class RequestSigner:
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
                 return self._resolve(hashes, error)
+            if self._is_settled(hashes, error):
+                return None
             if error.status == 400:
                 user, name = self._client.settings.user_text, sanitize(key.name, 120)
                 whose = f"{user[0].lower()}{user[1:]}"
                 error.message = f"the signing key {name!r} may not be that of {whose}: {error.message}"
                 error.advice = "If it is about the signature, sign with the connection and the key of the same user."
             raise
+
+    def _is_settled(self, hashes: Mapping[str, str], refusal: CustodyError) -> bool:
+        """
+        Tell whether the requests need no signature now, although the service has just refused one.
+
+        While the key signed, an earlier try's signature may have arrived, or the request may have come into effect.
+        Otherwise, the refusal stands, and its advice says what is known.
+        """
+        if refusal.status not in _ABOUT_STATE:
+            return False
+        # What a 409 is about may be listed late.
+        wait = self._lookup_wait if refusal.status == 409 else 0.0
+        deadline, failure = time.monotonic() + wait, None
+        while True:
+            try:
+                if not self._read([*hashes], hashes):
+                    self._log.warning("Refused (%s), but no signature is missing.", refusal.message.rstrip("."))
+                    return True
+                failure = None
+            except CustodyError as error:
+                failure = error
+            left = deadline - time.monotonic()
+            if left <= 0 or (failure is not None and not failure.retryable):
+                break
+            time.sleep(min(_POLL_INTERVAL, left))
+        if failure is not None:
+            refusal.retryable = failure.retryable
+            refusal.advice = sentences(refusal.advice, f"When they were read again: {failure.message.rstrip('.')}.")
+        return False
 
     # --- what is pending ---------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 from request_signing import (
     APPROVE,
     FOR_APPROVAL,
     LISTING,
+    LOG,
     ChangingSigner,
     KeylessSigner,
     NoSigner,
@@ -23,6 +25,7 @@ from request_signing import (
 )
 
 from airflow_custody.client import (
+    CustodyClient,
     CustodyConflictError,
     CustodyConnectionError,
     CustodyError,
@@ -31,6 +34,8 @@ from airflow_custody.client import (
     CustodyRequestError,
     CustodyResponseError,
 )
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist.signing import RequestSigner
 
 # --- it was sent -------------------------------------------------------------------------------------------
 
@@ -113,8 +118,68 @@ def test_a_refusal_of_the_service_itself_stays_as_it_is(approver: SignedInApprov
         approver.approve()
     assert caught.value.from_service
     assert "not carried out" not in str(caught.value)
-    # Nothing was looked up afterwards.
-    assert approver.sandbox.control.request_log()[-1]["path"].endswith("/approve")
+    assert caught.value.retryable is (status == 429)
+    # A refusal that cannot be about the request's state is not looked into.
+    is_last = approver.sandbox.control.request_log()[-1]["path"].endswith("/approve")
+    assert is_last is (status in (401, 429))
+
+
+def sign_in_an_earlier_try(approver: SignedInApprover) -> None:
+    """Sign as a worker would that was taken for dead."""
+    with CustodyClient(approver.sandbox.url, approver.person.token) as client:
+        earlier = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
+        assert earlier.sign(list(approver.expected), approver.expected, "earlier try") == len(approver.expected)
+
+
+def is_late(approver: SignedInApprover) -> None:
+    """Show once more, after the next two reads, what the user may sign now."""
+    url, headers = f"{approver.sandbox.url}/api/rest/v1", {"Authorization": f"Bearer {approver.person.token}"}
+    listed = requests.get(f"{url}{FOR_APPROVAL['path']}", headers=headers, timeout=60).json()
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=200, body=listed, skip=4)
+
+
+@pytest.mark.parametrize("groups", [1, 2], ids=["in effect", "still pending"])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_earlier_try_may_sign_while_the_key_of_a_later_one_does(
+    approver: SignedInApprover, groups: int, late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    approver.sandbox.control.set_approvers(
+        [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": groups}]}]
+    )
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.signer = ChangingSigner(approver, lambda: sign_in_an_earlier_try(approver))
+    if late:
+        is_late(approver)
+    assert approver.approve(earlier_try=True) == 2
+    sent = approver.sandbox.control.request_log(**APPROVE)
+    assert [call["body"]["comment"] for call in sent] == ["earlier try", "checked"]
+    assert sent[-1]["status"] == 409
+    assert "but no signature is missing" in caplog.text
+    assert approver.signed == numbers
+
+
+def test_an_earlier_signature_of_something_else_does_not_settle_a_refusal(approver: SignedInApprover) -> None:
+    number = approver.create()
+
+    def change_and_sign() -> None:
+        approver.sandbox.control.change_whitelist_request(number, label="Other")
+        show_signed(approver, number, signing(approver, [current_hash(approver, number)]))
+
+    approver.signer, signer = ChangingSigner(approver, change_and_sign), approver.signer
+    with pytest.raises(CustodyConflictError, match=r"When they were read again: .*label") as caught:
+        approver.approve(earlier_try=True)
+    assert not caught.value.retryable
+    # What cannot be read then is left to a retry, which reads first.
+    approver.expected = {}
+    approver.create("c")
+    approver.signer = ChangingSigner(approver, lambda: sign_in_an_earlier_try(approver))
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=503, skip=4, times=None)
+    with pytest.raises(CustodyConflictError, match=r"already|no longer") as caught:
+        approver.approve(earlier_try=True)
+    assert caught.value.retryable
+    approver.sandbox.control.clear_faults()
+    approver.signer = signer
+    assert approver.approve(earlier_try=True) == 1
 
 
 def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInApprover) -> None:
