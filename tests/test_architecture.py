@@ -236,6 +236,8 @@ def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation)
     carries_secret = not parameters.keys().isdisjoint({"password", "secret", "token", "totp"})
     # A webhook's URL may hold a password.
     assert operation.confidential or not (carries_secret or operation.path.startswith("/webhooks"))
+    # A refusal can repeat what the request says, and a listing shows URLs.
+    assert not (operation.quotes_refusals and (carries_secret or operation.method == "GET"))
 
 
 # --- what is written twice -------------------------------------------------------------------------------------

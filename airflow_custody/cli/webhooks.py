@@ -34,7 +34,7 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     "updated_at"}, as the service sends them; null where it sends nothing. Of a URL, only
     scheme, host and port are shown: the rest may be a secret.
     """
-    from airflow_custody.client.webhooks.models import without_secrets
+    from airflow_custody.client.secrets import without_secrets
 
     with open_client(args) as client:
         rows = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in client.list_webhooks()]

@@ -7,9 +7,19 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 #: The replacement for a secret.
 REDACTED = "***"
+# Everything before and after the host may be a secret: many services take a token in a path.
+_PLACE = re.compile(
+    r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
+    r"(?P<rest>[/?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+# What may surround a URL in a sentence, and what each URL contains, as it is, in JSON or encoded.
+_AROUND_URLS = "\"'`.,;:!?()<>[]{}"
+_IN_URLS = ("//", "\\/", "%2f")
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
@@ -44,3 +54,28 @@ def _any_form(character: str) -> str:
     in_url = {"".join(f"%{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))}
     in_url |= {"+"} if character == " " else set()
     return f"(?:{'|'.join(f'(?i:{re.escape(each)})' for each in sorted(in_json | in_url | {character}))})"
+
+
+def without_secrets(url: Any) -> str | None:
+    """
+    Return where a URL leads to, without what may be a secret in it: its scheme, host and port; None: there is none.
+
+    Text that may not be a host is not shown.
+    """
+    if not url:
+        return None
+    place = _PLACE.fullmatch(str(url))
+    # Characters that should have been encoded: the host may be a part of the password.
+    if place is None or "@" in (place["rest"] or ""):
+        return REDACTED
+    user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")
+    return f"{place['scheme']}://{user}{place['host']}{place['port'] or ''}{rest}"
+
+
+def shorten_urls(text: str) -> str:
+    """Return a text in which each word that contains a URL is shown as :func:`without_secrets` shows it."""
+    words = text.split()
+    for position, word in enumerate(words):
+        if any(each in word.lower() for each in _IN_URLS):
+            words[position] = without_secrets(word.strip(_AROUND_URLS)) or REDACTED
+    return " ".join(words)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.health.verdict import HealthCriteria, judge
+from airflow_custody.client.secrets import without_secrets
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
-from airflow_custody.client.webhooks.models import cooling_until, has_status, without_secrets
+from airflow_custody.client.webhooks.models import cooling_until, has_status
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing
 from airflow_custody.client.whitelist.matching import Destination, find_duplicates, read_destination
 from airflow_custody.overview.models import (

@@ -47,6 +47,8 @@ class Operation:
         connection was never made. None (default): everything but a POST.
     :param confidential: whether its request or its response holds a secret, so that nothing of the response may be
         quoted, whatever its status. Default False.
+    :param quotes_refusals: whether a refusal of a confidential operation is quoted all the same, its URLs shortened:
+        the request holds no secret, so that the service's own refusal cannot repeat one. Default False.
     :param documented: whether it is part of the interface description that this package was built to. The others
         are known from what the makers of the service publish, and a service may not offer them. Default True.
     :param confirmed_by: how a 2xx response to a write is confirmed; every write must say it.
@@ -65,6 +67,7 @@ class Operation:
     roles: tuple[str, ...] = ()
     repeatable: bool | None = None
     confidential: bool = False
+    quotes_refusals: bool = False
     documented: bool = True
     confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)

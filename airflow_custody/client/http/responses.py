@@ -35,6 +35,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.wire import each_once
 
@@ -353,16 +354,19 @@ class Reply(Generic[T]):
         Return the message of an error body, and its error code.
 
         The service has two forms, flat and RPC; a gateway may send anything or nothing. Of what is neither, only the
-        first words are quoted; and nothing at all if the operation is confidential.
+        first words are quoted. If the operation is confidential, at most the service's own refusal is.
         """
-        if self.operation.confidential:
+        is_refusal = self.response.is_service_error and self.response.status < 500
+        if self.operation.confidential and not (self.operation.quotes_refusals and is_refusal):
             return f"the response is an error ({self._describe_body()})", None
         data = self.response.data if isinstance(self.response.data, dict) else {}
         texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
         if texts:
             code = data.get("error_code")
             is_code = isinstance(code, str) and code
-            return self.auth.redact(": ".join(texts)), self.auth.redact(code, 60) if is_code else None
+            text = ": ".join(texts)
+            text = shorten_urls(text) if self.operation.confidential else text
+            return self.auth.redact(text), self.auth.redact(code, 60) if is_code else None
         reason = self.auth.redact(self.response.reason, 60) or "no reason"
         if self.response.body.strip():
             return f"{reason}: not the service's own words, but {self._describe_body()}", None

@@ -13,7 +13,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.responses import Reply
+from airflow_custody.client.http.responses import Reply, Response
 from airflow_custody.client.http.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -55,63 +55,86 @@ class ServiceOperations:
         :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is still in another
             state, or if it may be possible to read it later.
         """
-        absent: CustodyNotFoundError | None = None
         try:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
-            data = reply.response.data
-            if reply.response.says_nothing or (
-                isinstance(data, dict) and not reply.response.says_error and shows(data)
-            ):
+            if _says_done(reply.response, shows):
                 return
             doubt = reply.unexpected("it is not empty, and does not show the new state")
         except CustodyError as error:
-            if is_deletion and error.from_service and isinstance(error, CustodyNotFoundError):
-                absent = error
-            elif error.from_service and _may_be_done(error, is_deletion=is_deletion):
-                return _accept_if_done(operation, error, read_back)
-            elif error.from_service or error.retryable or not 300 <= (error.status or 0) < 500:
+            if not _may_be_done(error, is_deletion=is_deletion):
                 raise
             doubt = error
-        # What the service does not know will not be known later.
-        retryable = absent is None
-        try:
-            state = read_back()
-            why = f"the service was asked, and {state}"
-        except CustodyError as error:
-            # Only the service's own 404 to a documented deletion is enough where it offers no reading.
-            is_enough = absent is not None and operation.documented and error.not_offered and error.from_service
-            state = None if is_enough else "unread"
-            why, retryable = f"reading it back failed too: {error.reason}", error.retryable
-        if state is not None:
-            advice = "Whether it was done is not known. Doing it again does no harm."
-            raise operation.failed(
-                CustodyResponseError,
-                f"{doubt.message}; {why}",
-                code="outcome-unknown",
-                status=doubt.status,
-                retryable=retryable,
-                advice=f"{doubt.advice} {advice}" if doubt.advice and doubt.status != 200 else advice,
-            )
-        if absent is not None:
-            raise absent
-        log.info("%s: the response did not confirm it; the service shows that it is done.", operation.name)
+        is_absent = is_deletion and doubt.from_service and isinstance(doubt, CustodyNotFoundError)
+        if doubt.from_service and not is_absent:
+            _accept_if_done(operation, doubt, read_back)
+        else:
+            _confirm(operation, doubt, read_back, is_absent=is_absent)
 
 
-def _may_be_done(refusal: CustodyError, *, is_deletion: bool) -> bool:
-    """Tell whether the service may refuse a write because it is done already."""
-    if refusal.retryable or isinstance(refusal, CustodyAuthenticationError):
+def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Tell whether a response with a status of success says that the write is done."""
+    if response.says_nothing:
+        return True
+    data = response.data
+    return isinstance(data, dict) and not response.says_error and shows(data)
+
+
+def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
+    """Tell whether a write that failed may be done all the same, and reading the object may tell."""
+    if error.retryable:
         return False
-    # A user who lacks a permission may just not see the object.
-    return not is_deletion or refusal.status in (400, 409)
+    if not error.from_service:
+        return 300 <= (error.status or 0) < 500
+    if isinstance(error, CustodyAuthenticationError):
+        return False
+    # A user who may not delete an object may not see it either.
+    return not is_deletion or error.status in (400, 404, 409)
+
+
+def _confirm(
+    operation: Operation, doubt: CustodyError, read_back: Callable[[], str | None], *, is_absent: bool
+) -> None:
+    """
+    Read the object after a response that does not say what was done.
+
+    :param is_absent: whether the service itself says that there is no such object, and it was to be deleted.
+    """
+    # What the service does not know will not be known later.
+    retryable = not is_absent
+    try:
+        state = read_back()
+        why = f"the service was asked, and {state}"
+    except CustodyError as error:
+        # Only the service's own 404 to a documented deletion is enough where it offers no reading.
+        is_enough = is_absent and operation.documented and error.not_offered and error.from_service
+        state = None if is_enough else "unread"
+        why, retryable = f"reading it back failed too: {error.reason}", error.retryable
+    if state is not None:
+        advice = "Whether it was done is not known. Doing it again does no harm."
+        raise operation.failed(
+            CustodyResponseError,
+            f"{doubt.message}; {why}",
+            code="outcome-unknown",
+            status=doubt.status,
+            retryable=retryable,
+            advice=f"{doubt.advice} {advice}" if doubt.advice and doubt.status != 200 else advice,
+        )
+    if is_absent:
+        raise doubt
+    log.info("%s: the response did not confirm it; the service shows that it is done.", operation.name)
 
 
 def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
     """Raise the service's refusal of a write, unless the object is in its new state already."""
+    failure: CustodyError | None = None
+    fault: str | None = None
     try:
         fault = read_back()
-    except CustodyError as failure:
-        raise (failure if failure.retryable else refusal) from None
-    if fault is not None:
+    except CustodyError as error:
+        failure = error
+    if failure is not None and failure.retryable:
+        raise failure
+    if failure is not None or fault is not None:
         raise refusal
     log.warning(
         "%s: refused (%s), but the service shows that it is done already, by an earlier try or by another client.",

@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from airflow_custody.client.secrets import REDACTED
 from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wire import LENIENT, TypedDict
@@ -23,12 +22,6 @@ MAX_PARSED_LENGTH = 1024 * 1024
 MAX_DEPTH = 32
 # Characters that JSON may hold, and databases and encoders refuse: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-# Everything before and after the host may be a secret: many services take a token in a path.
-_PLACE = re.compile(
-    r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
-    r"(?P<rest>[/?#].*)?",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 class WireWebhook(TypedDict, total=False):
@@ -160,22 +153,6 @@ def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> st
     if until is None:
         return f"a time that cannot be read ({sanitize(text, 40)!r})"
     return f"{until:%Y-%m-%d %H:%M:%S} UTC" if until > (now or datetime.now(timezone.utc)) else ""
-
-
-def without_secrets(url: Any) -> str | None:
-    """
-    Return where a URL leads to, without what may be a secret in it: its scheme, host and port; None: there is none.
-
-    Text that may not be a host is not shown.
-    """
-    if not url:
-        return None
-    place = _PLACE.fullmatch(str(url))
-    # Characters that should have been encoded: the host may be a part of the password.
-    if place is None or "@" in (place["rest"] or ""):
-        return REDACTED
-    user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")
-    return f"{place['scheme']}://{user}{place['host']}{place['port'] or ''}{rest}"
 
 
 # --- values of a call ----------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import UUID
 
 from airflow_custody.client.arguments import describe
+from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.responses import Reply
@@ -26,7 +28,7 @@ from airflow_custody.client.webhooks.models import (
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
-_NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
+_NO_SUCH_WEBHOOK = "`custody webhooks list` shows the existing ones."
 
 # All of them are confidential: the service may show a webhook in any response, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
@@ -35,6 +37,7 @@ SET_WEBHOOK_STATUS = Operation(
     "/webhooks",
     roles=("Admin",),
     confidential=True,
+    quotes_refusals=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -44,6 +47,7 @@ DELETE_WEBHOOK = Operation(
     "/webhooks",
     roles=("Admin",),
     confidential=True,
+    quotes_refusals=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -104,7 +108,8 @@ class WebhookOperations(ServiceOperations):
                 return "it lists no such webhook"
             return None if ascii_lower(state) == status else f"the webhook's status is {sanitize(repr(state), 40)}"
 
-        self._write(operation, body={"status": status}, shows=shows, read_back=read_back)
+        with _naming_webhook(webhook_id):
+            self._write(operation, body={"status": status}, shows=shows, read_back=read_back)
 
     def delete_webhook(self, webhook_id: str) -> None:
         """
@@ -129,7 +134,8 @@ class WebhookOperations(ServiceOperations):
             return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
-        self._write(operation, shows=shows, read_back=read_back, is_deletion=True)
+        with _naming_webhook(webhook_id):
+            self._write(operation, shows=shows, read_back=read_back, is_deletion=True)
 
     def create_webhook(
         self,
@@ -338,6 +344,17 @@ def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> l
                 # The service has ignored the filter.
                 raise reply.unexpected(f"a row has another {name!r} than was asked for")
     return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
+
+
+@contextmanager
+def _naming_webhook(webhook_id: str) -> Iterator[None]:
+    """Begin the error about a webhook that does not exist with its id."""
+    try:
+        yield
+    except CustodyNotFoundError as error:
+        if error.from_service:
+            error.message = f"no webhook has the id {webhook_id} ({error.message.rstrip('.')})"
+        raise
 
 
 def _is_id(shown: object, webhook_id: str) -> bool:

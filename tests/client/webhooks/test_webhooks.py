@@ -11,6 +11,7 @@ import pytest
 from airflow_custody.client import (
     CustodyClient,
     CustodyError,
+    CustodyNotFoundError,
     CustodyRequestError,
     CustodyResponseError,
 )
@@ -129,6 +130,44 @@ def test_no_word_of_a_response_that_shows_webhooks_is_quoted(
             call()
         assert "s3cret" not in f"{caught.value} {caught.value.to_json()}"
         assert "receiver" not in f"{caught.value} {caught.value.to_json()}"
+
+
+@pytest.mark.parametrize("status", [400, 403, 409])
+def test_a_refusal_of_a_call_that_sends_no_secret_is_quoted_without_what_may_be_one(
+    sandbox: Sandbox, client: CustodyClient, status: int
+) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    urls = 'https://ann:s3cret@receiver.test:8443/s3cret?token=s3cret#s3cret, "https:\\/\\/x.test\\/s3cret"'
+    body = {"error": "Refused", "message": f"in use by {urls} now", "code": status, "error_code": "E900-7"}
+    quoted: list[Callable[[], Any]] = [
+        lambda: client.set_webhook_status(webhook_id, "disabled"),
+        lambda: client.delete_webhook(webhook_id),
+    ]
+    not_quoted: list[Callable[[], Any]] = [
+        lambda: list(client.list_webhooks()),
+        lambda: client.create_webhook(TYPE, URL),
+    ]
+    for call in quoted + not_quoted:
+        sandbox.control.add_fault("status", path="/webhooks", status=status, body=body)
+        with pytest.raises(CustodyError) as caught:
+            call()
+        error = caught.value
+        assert "s3cret" not in f"{error} {error.to_json()}"
+        if call in quoted:
+            assert error.message == "Refused: in use by https://***@receiver.test:8443/*** *** now"
+            assert (error.status, error.error_code) == (status, "E900-7")
+        else:
+            assert "not shown, as a secret may be in it" in error.message
+            assert error.error_code is None
+
+
+def test_a_webhook_that_does_not_exist_is_named_first(client: CustodyClient) -> None:
+    uuid = "123e4567-e89b-12d3-a456-426614174000"
+    for call in (lambda: client.set_webhook_status(uuid, "enabled"), lambda: client.delete_webhook(uuid)):
+        with pytest.raises(CustodyNotFoundError) as caught:
+            call()
+        assert caught.value.message.startswith(f"no webhook has the id {uuid} (")
+        assert caught.value.advice == "`custody webhooks list` shows the existing ones."
 
 
 @pytest.mark.parametrize("secret", ["", "x" * 151])
