@@ -44,9 +44,14 @@ class PollHistory:
 
     def __init__(self, *, is_first: bool = True) -> None:
         self.is_first = is_first
-        #: The last result, and what to do about it.
-        self.last = "the service has not been polled yet"
+        #: The last result, and what to do about it if the wait times out.
+        self.last, self.advice = "the service has not been polled yet", ""
         self._failing_since: float | None = None
+
+    @property
+    def timed_out(self) -> str:
+        """The last result and its advice, for a wait that has timed out."""
+        return sentences(self.last, self.advice)
 
     def ends(self, error: CustodyError) -> bool:
         """
@@ -65,10 +70,10 @@ class PollHistory:
         self.is_first = False
         if not isinstance(found, CustodyError):
             self._failing_since = None
-            self.last = sentences(found.summary, found.advice)
+            self.last, self.advice = found.summary, found.advice
             return f"Not yet: {found.summary}"
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         seconds = now - self._failing_since
-        self.last = found.text
+        self.last, self.advice = found.text, ""
         return f"Not yet{f', failing for {seconds:.0f} s' if seconds >= 1 else ''}: {found}"

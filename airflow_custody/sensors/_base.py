@@ -187,9 +187,14 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             from airflow_custody.client.error_codes import label
             from airflow_custody.client.text import sentences
 
-            is_sensors = isinstance(timeout, AirflowSensorTimeout)
-            ended = f"Not {self.target_state} within {self.timeout:g} s" if is_sensors else str(timeout)
-            message = f"{sentences(ended, f'Last result: {self._polls.last}')} {label('wait-timed-out')}"
+            if isinstance(timeout, AirflowSensorTimeout):
+                ended = f"Not {self.target_state} within {self.timeout:g} s"
+                last, advice = self._polls.timed_out, None
+            else:
+                # The advice of a poll is about the sensor's own time-out.
+                ended = f"'execution_timeout' has ended the task ({timeout})"
+                last, advice = self._polls.last, "Raise it, or leave it out: 'timeout' limits the wait."
+            message = f"{sentences(ended, f'Last result: {last}', advice)} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None
             self.log.error("%s%s", map_place(context), message)

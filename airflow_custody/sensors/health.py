@@ -57,7 +57,8 @@ class CustodyHealthSensor(CustodySensor):
         with ``--queues`` takes it. Default False.
     :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` have an effect
         only in a worker.
-    :param timeout: seconds after which the sensor gives up.
+    :param timeout: seconds after which the sensor gives up. ``execution_timeout`` does not end it while it is deferred:
+        Airflow applies that only while a worker runs the task.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
     :return: the verdict as plain JSON, as the operator returns it.
     :raises AirflowSensorTimeout: if the service is not healthy in time.

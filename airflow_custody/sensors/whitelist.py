@@ -67,7 +67,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         default_deferrable``.
     :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` have an effect
         only in a worker.
-    :param timeout: seconds after which the sensor gives up.
+    :param timeout: seconds after which the sensor gives up. ``execution_timeout`` does not end it while it is deferred:
+        Airflow applies that only while a worker runs the task.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
     :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (as the service sent it), ``signatures`` (how
         many users have signed, by what the service lists) and ``verified``. If it is verified also ``fields`` (what

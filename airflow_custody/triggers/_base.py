@@ -335,7 +335,7 @@ async def wait_until_done(
             try:
                 state = await within(patience, results.get())
             except asyncio.TimeoutError:
-                return event("timeout", message=polls.last)
+                return event("timeout", message=polls.timed_out)
             if isinstance(state, CustodyError):
                 if polls.ends(state):
                     return error_event(state)
@@ -349,4 +349,4 @@ async def wait_until_done(
                     return event(status, result=dict(state.result), message=state.summary)
                 log.info("%s", polls.note(state))
             if deadline is not None and time.time() > deadline:
-                return event("timeout", message=polls.last)
+                return event("timeout", message=polls.timed_out)

@@ -8,7 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSkipException, TaskDeferred
+from airflow.providers.common.compat.sdk import (
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    TaskDeferred,
+)
 from airflow_runs import AIRFLOW, FakeTaskInstance, failing_at_once
 from sensor_runs import MODES, run_sensor, wait
 from task_log import TaskLog
@@ -131,6 +136,26 @@ def test_airflows_own_time_out_of_a_deferral(sandbox: Sandbox, error: str) -> No
     for soft_fail, type_ in ((False, AirflowSensorTimeout), (True, AirflowSkipException)):
         with pytest.raises(type_, match=text):
             resume({"error": error}, "__fail__", soft_fail=soft_fail)
+
+
+class StoppedSensor(QuickSensor):
+    """The sensor, ended by Airflow after its first poll."""
+
+    def poke(self, context: Any) -> Any:
+        super().poke(context)
+        raise AirflowTaskTimeout("Timeout, PID: 1")
+
+
+def test_a_time_out_of_the_task_is_not_answered_with_the_sensors_own(sandbox: Sandbox) -> None:
+    sandbox.control.update_health(group="hsm", status="error")
+    with pytest.raises(
+        AirflowTaskTimeout, match=r"^'execution_timeout' has ended the task \(Timeout, PID: 1\)\."
+    ) as caught:
+        wait(StoppedSensor, execution_timeout=timedelta(hours=1))
+    text = str(caught.value)
+    assert "Last result: the service is not healthy" in text
+    assert "raise 'timeout'" not in text
+    assert text.endswith("Raise it, or leave it out: 'timeout' limits the wait. [custody/wait-timed-out]")
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
