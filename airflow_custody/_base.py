@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
@@ -62,6 +63,11 @@ class CustodyTask(BaseOperator):
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
+        if getattr(self, "_BaseOperator__from_mapped", False):
+            # Airflow would fail the task before the visible part of its log begins.
+            for name in sorted(kwargs.keys() - _parameters(type(self))):
+                self._refuse(f"there is no parameter {name!r}")
+                del kwargs[name]
         super().__init__(**kwargs)
         use_default_retry_policy(self)
         self.custody_conn_id = custody_conn_id
@@ -112,10 +118,18 @@ class CustodyTask(BaseOperator):
         """Note which templated fields were given, and set the others to None. To be called by each constructor."""
         for field in [each for each in self.template_fields if each in vars(self) and each not in self._given]:
             value = getattr(self, field)
+            self._refuse_operators(field, value)
             is_given = value is not NOT_GIVEN and (value is not None or field not in self.none_is_a_value)
             self._given = {**self._given, field: is_given}
             if value is NOT_GIVEN:
                 setattr(self, field, None)
+
+    def _refuse_operators(self, field: str, value: object) -> None:
+        """Refuse an operator where its output belongs, also in a list."""
+        name = {each: name for name, each in self.field_names.items()}.get(field, field)
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(each, "task_id") and hasattr(type(each), "output"):
+                self._refuse(f"{name}: the task {each.task_id!r} is not its output: write .output after it")
 
     @classmethod
     def _optional_parameters(cls) -> set[str]:
@@ -164,6 +178,13 @@ class CustodyTask(BaseOperator):
         # A mapped task's constructor was given a row: only what its author wrote in partial() counts.
         written = getattr(self.dag.get_task(self.task_id), "partial_kwargs", {name: None})
         return written.get(name, NOT_GIVEN) is None
+
+
+@cache
+def _parameters(operator: type) -> frozenset[str]:
+    """Return the names of all parameters of an operator, also of those that its bases take."""
+    constructors = (each.__init__ for each in operator.__mro__ if "__init__" in vars(each))
+    return frozenset(name for each in constructors for name in inspect.signature(each).parameters)
 
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:

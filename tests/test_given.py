@@ -421,6 +421,23 @@ def test_mapped_a_setting_that_the_constructor_refuses_is_the_end_of_the_log(
     assert sandbox.control.request_log() == []
 
 
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_an_unknown_key_of_a_row_is_named_at_the_end_of_the_log(sandbox: Sandbox, task_log: TaskLog) -> None:
+    run = mapped([ROW, {**ROW, "netwrok": "mainnet"}], retries=2)
+    assert run.states == {("create", 0): "success", ("create", 1): "failed"}
+    assert run.tries["create", 1] == 1
+    check_end_of_log(task_log.text, 1, "there is no parameter 'netwrok'")
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_an_operator_instead_of_its_output_is_named(in_a_list: bool) -> None:
+    with new_dag():
+        create = CustodyCreateWhitelistRequestOperator(task_id="make_it", **REQUEST)
+        CustodyWhitelistRequestSensor(task_id="good", request_id=[create.output] if in_a_list else create.output)
+        with pytest.raises(ValueError, match=r"^request_id: the task 'make_it' .* write \.output after it"):
+            CustodyWhitelistRequestSensor(task_id="bad", request_id=[create] if in_a_list else create)
+
+
 def check_end_of_log(log: str, index: int, text: str) -> None:
     """Check that a task's log ends with an ERROR of ours that names the row, and with its exception."""
     lines = log.splitlines()

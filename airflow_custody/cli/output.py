@@ -122,8 +122,15 @@ def message(text: object) -> None:
 
 @contextmanager
 def keep_clean(stream: TextIO) -> Iterator[None]:
-    """Have everything but a command's data go to standard error: Airflow logs to standard output."""
+    """
+    Have everything but a command's data go to standard error: Airflow logs to standard output.
+
+    Of this package's log, only warnings are printed: a command reports the rest itself.
+    """
     moved: list[logging.StreamHandler[Any]] = []
+    own = logging.getLogger("airflow_custody")
+    level = own.level
+    own.setLevel(logging.WARNING)
     # Handlers that look for standard output each time find the other stream from here on.
     with redirect_stdout(sys.stderr):
         for name in ("", *logging.root.manager.loggerDict):
@@ -134,5 +141,6 @@ def keep_clean(stream: TextIO) -> Iterator[None]:
         try:
             yield
         finally:
+            own.setLevel(level)
             for handler in moved:
                 handler.setStream(stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client.signers import Signer
+
+
+_CONN_ID = re.compile(r"[\w.-]{1,40}")
 
 
 class CustodySignWhitelistRequestsOperator(CustodyOperator):
@@ -99,6 +103,10 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         self.skip_if_empty = skip_if_empty
         self._check_numbers({"lookup_wait": lookup_wait})
         self._check_flags(skip_if_empty=skip_if_empty)
+        if isinstance(signer, str):
+            # A longer text may be a key.
+            conn_id = repr(signer) if _CONN_ID.fullmatch(signer) else "CONNECTION_ID"
+            self._refuse(f"signer is text: use ConnectionSigner({conn_id})")
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> int:

@@ -56,3 +56,13 @@ def test_the_console_script_works_with_this_airflow(connection: str, sandbox: Sa
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["ok"] is True
     assert sandbox.token not in ran.stdout + ran.stderr
+
+
+def test_a_service_that_is_down_is_reported_by_the_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = {"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 1}}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(dead))
+    ran = run(sys.executable, "-m", "airflow_custody.cli", "check")
+    assert ran.returncode == 1
+    (failed,) = [each for each in json.loads(ran.stdout)["checks"] if each["state"] == "failed"]
+    assert (failed["check"], failed["code"]) == ("reachable", "unreachable")
+    assert "list health checks" not in ran.stderr

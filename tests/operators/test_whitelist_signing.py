@@ -132,6 +132,15 @@ def test_a_later_try_accepts_what_an_earlier_try_signed() -> None:
     assert isinstance(caught.value.error, CustodyConflictError)
 
 
+@pytest.mark.parametrize(
+    ("text", "named"), [("custody_first_key", "'custody_first_key'"), ("k3y" * 20, "CONNECTION_ID"), ("a b", "CONN")]
+)
+def test_text_instead_of_a_signer_is_answered_with_the_signer(text: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=rf"^signer is text: use ConnectionSigner\({named}") as caught:
+        CustodySignWhitelistRequestsOperator(task_id="sign", request_ids="1", expected=None, signer=text)
+    assert "k3yk3y" not in str(caught.value)
+
+
 @pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"])
 def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
     pushed = create()
