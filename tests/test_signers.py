@@ -88,7 +88,8 @@ FORMS: list[tuple[str, Callable[[str], str], bool | None, tuple[Callable[[], str
     # None: older releases of cryptography need the line ends.
     ("no line ends", lambda pem: pem.replace("\n", ""), None, (plain, encrypted)),
     ("spaces", lambda pem: pem.replace("\n", " "), None, (plain, encrypted)),
-    ("line ends of two characters", lambda pem: pem.replace("\n", "\\n"), False, ALL),
+    ("line ends of two characters", lambda pem: pem.replace("\n", "\\n"), True, ALL),
+    ("CRLF of four characters", lambda pem: pem.replace("\n", "\\r\\n"), True, ALL),
     (
         "a broken marker",
         lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.files import read_file
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import decode_strictly
 
+#: Maximum size of a file with evidence: more than fifty thousand requests.
+MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
 #: Where the service lists a request: with those that are not pending, with those that are, as rejected; or nowhere.
 Listed = Literal["settled", "pending", "rejected", "absent"]
 
@@ -80,7 +82,7 @@ def read_evidence(path: str) -> tuple[EvidenceFile, str]:
     :raises CustodyRequestError: if it cannot be read, or is another file.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_file(path, MAX_EVIDENCE_BYTES)
         said = decode_strictly(data.decode())
         found = EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
         for row in found.rows:

@@ -21,9 +21,10 @@ from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.files import read_file
 from airflow_custody.client.http.operation import API_ROOT
-from airflow_custody.client.text import is_pem, sanitize
-from airflow_custody.client.verification.keys import KeyTextError, is_bare_base64, read_public_keys
+from airflow_custody.client.text import is_pem, pem_text, sanitize
+from airflow_custody.client.verification.keys import MAX_KEYS, KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins
 
 DEFAULT_TIMEOUT = 30.0
@@ -93,7 +94,9 @@ def _check_verify(value: object) -> bool | str:
     if is_pem(path):
         raise _wrong("verify", "must be the path of a CA bundle, and not the bundle itself")
     try:
-        ssl.create_default_context(**{"capath" if os.path.isdir(path) else "cafile": path})  # type: ignore[arg-type]
+        # OpenSSL would read any file, to its end.
+        read_file(path)
+        ssl.create_default_context(cafile=path)
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
@@ -112,6 +115,8 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     if any(map(is_pem, paths)):
         raise _wrong("client_cert", "must be a path, and not the certificate or the key itself")
     try:
+        for path in paths:
+            read_file(path)
         # With an empty password, an encrypted key fails here instead of asking on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
@@ -197,20 +202,19 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
     texts = [value] if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(each, (str, os.PathLike)) for each in texts):
         raise _wrong("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
+    if len(texts) > MAX_KEYS:
+        raise _wrong("superadmin_keys", f"has {len(texts)} entries, and must have at most {MAX_KEYS}")
     return tuple(_read_key(os.fspath(each)) for each in texts)
 
 
 def _read_key(text: str) -> str:
     if is_key_text(text):
-        # In a file of environment variables, a line end is written as two characters.
-        return text.replace("\\n", "\n")
+        return text
     # The text may be a key without its first line, even a private one: then it is not shown.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
     try:
-        with open(text, encoding="utf-8-sig") as file:
-            found = file.read()
-        list(read_public_keys(found))
-        return found
+        found = pem_text(read_file(text).decode("utf-8-sig"))
+        return "".join(key.pem for key in read_public_keys(found))
     except UnicodeDecodeError:
         why = "it is not PEM, but binary: 'openssl pkey -pubin -inform DER -in FILE' prints PEM"
     except KeyTextError as error:

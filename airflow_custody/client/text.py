@@ -26,6 +26,20 @@ def is_pem(text: str) -> bool:
     return "-----BEGIN" in text or "\n" in text
 
 
+def pem_text(pem: str | bytes) -> str:
+    """
+    Return a text in PEM with real line ends.
+
+    A file of environment variables, and JSON that was escaped twice, have ``\\n`` as two characters.
+
+    :param pem: the text as it was given.
+    :raises TypeError: if it is neither text nor bytes.
+    """
+    # PEM is ASCII, except for comments.
+    text = pem if isinstance(pem, str) else str(pem, "utf-8", "replace")
+    return text.replace("\\r", "").replace("\\n", "\n")
+
+
 def is_uuid(text: str) -> bool:
     """Tell whether the text is a UUID."""
     return _UUID.fullmatch(text) is not None

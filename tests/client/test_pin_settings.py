@@ -40,7 +40,7 @@ def test_nothing_is_pinned_by_default() -> None:
     [
         ONE + TWO,
         (ONE, TWO),
-        # What a file of environment variables has.
+        # As in a file of environment variables.
         [ONE.replace("\n", "\\n"), TWO],
         f"# admin 1\n{ONE}# admin 2\n{TWO}",
     ],
@@ -50,7 +50,7 @@ def test_keys_are_pem_texts_or_files(tmp_path: Path, keys: Any) -> None:
     given = [keys]
     if isinstance(keys, str) and "BEGIN PUBLIC KEY-----\n" in keys:
         (tmp_path / "both.pem").write_text(f"\ufeff# Zoë's, then Ann's\n{keys}", encoding="utf-8")
-        (tmp_path / "one.pem").write_text(ONE)
+        (tmp_path / "one.pem").write_text(ONE.replace("\n", "\\n"))
         given += [tmp_path / "both.pem", str(tmp_path / "both.pem"), [str(tmp_path / "one.pem"), TWO]]
     for each in given:
         found = pins_of(superadmin_keys=each, superadmin_minimum="2")

@@ -168,8 +168,7 @@ def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> 
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:
-        bundle = DEFAULT_CA_BUNDLE_PATH if settings.verify is True else settings.verify
-        context.load_verify_locations(**{"capath" if os.path.isdir(bundle) else "cafile": bundle})
+        context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH if settings.verify is True else settings.verify)
     if settings.client_cert and with_certificate:
         paths = [settings.client_cert] if isinstance(settings.client_cert, str) else settings.client_cert
         context.load_cert_chain(*paths)

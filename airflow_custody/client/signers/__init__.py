@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.text import is_pem, sanitize
+from airflow_custody.client.files import UnsuitableFileError, read_file
+from airflow_custody.client.text import is_pem, pem_text, sanitize
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
 # Errors of reading a key that no retry changes.
-_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, UnsuitableFileError)
 
 
 class Signer(Protocol):
@@ -53,7 +54,8 @@ class PemSigner:
 
     The key is loaded when it is needed, and not kept.
 
-    :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``.
+    :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``. Its line ends may be written as two characters,
+        ``\\n``.
     :param name: the name of the key in the log.
     :param password: the password that the key is encrypted with; None (default): it is not encrypted.
     :raises CustodyConfigurationError: if the name is a key.
@@ -79,7 +81,7 @@ class PemSigner:
         :param password: the password that the key is encrypted with; None (default): it is not encrypted.
         :return: the signer.
         """
-        return cls(Path(path).read_bytes, name=str(path), password=password)
+        return cls(lambda: read_file(path), name=str(path), password=password)
 
     def public_key(self) -> EllipticCurvePublicKey:
         """
@@ -123,7 +125,10 @@ class PemSigner:
         except OSError as error:
             # The exception's own text may come from the caller's function, and not every number is the system's.
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
-            why = f"it cannot be read: {os.strerror(error.errno or 0) if is_system else type(error).__name__}"
+            reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
+            if isinstance(error, UnsuitableFileError):
+                reason = error.strerror
+            why = f"it cannot be read: {reason}"
             if isinstance(error, _LASTING):
                 raise self._unusable(why) from None
             raise CustodyError(
@@ -132,9 +137,8 @@ class PemSigner:
                 code="signing-failed",
             ) from None
         try:
-            key = load_pem_private_key(
-                pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
-            )
+            password = self._password.encode() if self._password else None
+            key = load_pem_private_key(pem_text(pem).encode(), password)
         except (TypeError, ValueError, UnsupportedAlgorithm):
             # "from None": nothing of the key may be chained.
             raise self._unusable(

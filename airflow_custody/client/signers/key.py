@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.signers import Signer, other_curve
+from airflow_custody.client.text import pem_text
 from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BYTES, PublicKey
 
 _T = TypeVar("_T")
@@ -113,8 +114,11 @@ class SigningKey:
         what = f"the public key of the signer {self.name!r} cannot be used"
         if isinstance(key, (str, bytes, bytearray)):
             try:
-                text = key.encode() if isinstance(key, str) else bytes(key)
-                key = load_pem_public_key(text) if b"-----BEGIN" in text else load_der_public_key(text)
+                data = key.encode() if isinstance(key, str) else bytes(key)
+                if b"-----BEGIN" in data:
+                    key = load_pem_public_key(pem_text(data).encode())
+                else:
+                    key = load_der_public_key(data)
             except (ValueError, UnsupportedAlgorithm):
                 raise _unusable(f"{what}: it is not a public key in PEM or DER") from None
         if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+#: Maximum number of keys in a text.
+MAX_KEYS = 100
 INTEGER_BYTES = 32
 SIGNATURE_BYTES = 2 * INTEGER_BYTES
 
@@ -140,6 +142,8 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
     if not bodies:
         empty = "" if text.strip() else "it is empty: "
         raise KeyTextError(f"{empty}there is no public key in PEM ({_BEGIN})")
+    if len(bodies) > MAX_KEYS:
+        raise KeyTextError(f"there are {len(bodies)} keys, and at most {MAX_KEYS} are read")
     for number, body in enumerate(bodies, 1):
         place = f"key {number}: " if len(bodies) > 1 else ""
         try:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import pem_text, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
 # 2009 and 2100 in Unix seconds: a number outside is a date without dashes, or milliseconds.
@@ -83,7 +83,7 @@ def _read_keys(given: Any) -> tuple[PublicKey, ...]:
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise _wrong("superadmin_keys", "must be public keys in PEM")
     try:
-        keys = tuple(read_public_keys("\n".join(texts)))
+        keys = tuple(read_public_keys(pem_text("\n".join(texts))))
     except KeyTextError as error:
         raise _wrong("superadmin_keys", f"cannot be used: {error}") from None
     for number, key in enumerate(keys, 1):

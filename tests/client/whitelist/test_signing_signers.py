@@ -92,7 +92,7 @@ def test_a_public_key_can_be_given_in_many_ways(approver: SignedInApprover) -> N
     pem = public_pem_of(approver.person.key)
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     right = approver.signer.sign
-    for each in (pem, pem.encode(), der, key, None):
+    for each in (pem, pem.encode(), pem.replace("\n", "\\n"), der, key, None):
         for part in (each, lambda self, each=each: each):
             approver.expected.clear()
             approver.create()

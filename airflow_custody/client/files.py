@@ -1,0 +1,65 @@
+"""Reading files that a setting or an argument names: regular files of a limited size, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+#: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
+MAX_SETTING_BYTES = 1024 * 1024
+
+
+class UnsuitableFileError(OSError):
+    """Raised for a file that is too large or not a regular file; its ``strerror`` explains why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EINVAL, why)
+
+
+def open_regular_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """
+    Open a regular file for reading, without waiting for anything.
+
+    :param path: the file's path.
+    :return: the open file.
+    :raises OSError: if it cannot be opened, or is a directory, a device, a pipe or a socket.
+    """
+    # Check before opening, because opening a device may have an effect; and again afterwards, because the path may
+    # name another file by then.
+    _check_kind(os.stat(path).st_mode)
+    return open(path, "rb", opener=_open_without_waiting)
+
+
+def read_file(path: str | os.PathLike[str], limit: int = MAX_SETTING_BYTES) -> bytes:
+    """
+    Return the content of a regular file.
+
+    :param path: the file's path.
+    :param limit: maximum size in bytes; a multiple of 1 MiB. Default 1 MiB.
+    :raises OSError: if it cannot be read, is not a regular file, or is larger.
+    """
+    with open_regular_file(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise UnsuitableFileError(f"it is larger than {limit // 2**20} MiB")
+    return data
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # Opening a pipe would wait for its other end.
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check_kind(os.fstat(descriptor).st_mode)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_kind(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise UnsuitableFileError("it is not a regular file")

@@ -1,0 +1,160 @@
+"""Files that settings and arguments name: only regular files of a limited size are read, without waiting."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from authorities import Authority
+from people import pem_of
+from pinned_keys import private_key, public_pem
+
+from airflow_custody.cli.evidence import read_evidence
+from airflow_custody.client import ClientSettings, CustodyConfigurationError, CustodyError
+from airflow_custody.client.files import MAX_SETTING_BYTES, open_regular_file, read_file
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist.file import read_whitelist_file
+
+URL = "https://custody.example.com"
+NOT_REGULAR = "it is not a regular file"
+
+
+def settings_with(**values: object) -> None:
+    ClientSettings.parse({"base_url": URL, **values})
+
+
+#: What reads a file, and what makes the content that it accepts.
+READERS: dict[str, Callable[[str], object]] = {
+    "verify": lambda path: settings_with(verify=path),
+    "client_cert": lambda path: settings_with(client_cert=path),
+    "superadmin_keys": lambda path: settings_with(superadmin_keys=path, superadmin_minimum=1),
+    "one of two superadmin_keys": lambda path: settings_with(
+        superadmin_keys=[public_pem(2), path], superadmin_minimum=1
+    ),
+    "signer": lambda path: PemSigner.from_file(path).check(),
+}
+
+
+@pytest.fixture
+def contents(authority: Authority) -> dict[str, bytes]:
+    keys = public_pem(1).encode()
+    return {
+        "verify": Path(authority[1]).read_bytes(),
+        "client_cert": Path(authority[2]).read_bytes(),
+        "superadmin_keys": keys,
+        "one of two superadmin_keys": keys,
+        "signer": pem_of(private_key(1)).encode(),
+    }
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A socket's path is short.
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pipe(in_folder: Path) -> Iterator[Callable[[bytes], str]]:
+    """Return what makes a named pipe, which returns the given content to its first reader."""
+    path = str(in_folder / "pipe")
+    writers: list[threading.Thread] = []
+
+    def write(content: bytes) -> None:
+        try:
+            with open(path, "wb") as file:
+                file.write(content)
+        except BrokenPipeError:
+            pass
+
+    def make(content: bytes) -> str:
+        os.mkfifo(path)
+        writers.append(threading.Thread(target=write, args=(content,), daemon=True))
+        writers[0].start()
+        return path
+
+    yield make
+    # End a writer that no reader came for.
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    writers[0].join()
+    os.close(reader)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_regular_file_is_read(in_folder: Path, contents: dict[str, bytes], reader: str) -> None:
+    (in_folder / "file").write_bytes(contents[reader])
+    (in_folder / "link").symlink_to("file")
+    for name in ("file", "link"):
+        READERS[reader](str(in_folder / name))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_is_refused_and_not_waited_for(
+    pipe: Callable[[bytes], str], contents: dict[str, bytes], reader: str
+) -> None:
+    path = pipe(contents[reader])
+    with pytest.raises(CustodyConfigurationError, match=NOT_REGULAR):
+        READERS[reader](path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_device_a_socket_and_a_directory_are_refused(in_folder: Path, reader: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        for path in ("/dev/null", "/dev/zero", str(in_folder / "socket")):
+            with pytest.raises(CustodyConfigurationError, match=NOT_REGULAR):
+                READERS[reader](path)
+    with pytest.raises(CustodyConfigurationError, match="Is a directory"):
+        READERS[reader](str(in_folder))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_of_more_than_a_mebibyte_is_refused(in_folder: Path, contents: dict[str, bytes], reader: str) -> None:
+    # A comment before the first line of PEM.
+    comment = b"# " + b"x" * (MAX_SETTING_BYTES - len(contents[reader]) - 3) + b"\n"
+    (in_folder / "file").write_bytes(comment + contents[reader])
+    READERS[reader](str(in_folder / "file"))
+    (in_folder / "file").write_bytes(b"#" + comment + contents[reader])
+    with pytest.raises(CustodyConfigurationError, match="it is larger than 1 MiB"):
+        READERS[reader](str(in_folder / "file"))
+
+
+def test_the_key_of_a_client_certificate_is_checked_too(authority: Authority) -> None:
+    with pytest.raises(CustodyConfigurationError, match=NOT_REGULAR):
+        settings_with(client_cert=f"{authority[2]},/dev/zero")
+
+
+def test_many_files_are_not_read(in_folder: Path) -> None:
+    (in_folder / "keys.pem").write_text(public_pem(1) * 101)
+    with pytest.raises(CustodyConfigurationError, match="there are 101 keys, and at most 100 are read"):
+        settings_with(superadmin_keys=str(in_folder / "keys.pem"), superadmin_minimum=1)
+    with pytest.raises(CustodyConfigurationError, match="has 101 entries, and must have at most 100"):
+        settings_with(superadmin_keys=[str(in_folder / "keys.pem")] * 101, superadmin_minimum=1)
+
+
+@pytest.mark.parametrize("read", [read_evidence, read_whitelist_file], ids=lambda read: read.__name__)
+def test_files_of_arguments_are_regular_too(in_folder: Path, read: Callable[[str], object]) -> None:
+    (in_folder / "file.json").symlink_to("/dev/zero")
+    with pytest.raises(CustodyError, match=NOT_REGULAR) as caught:
+        read(str(in_folder / "file.json"))
+    assert caught.value.code == "file-wrong"
+
+
+def test_a_path_that_names_another_file_after_it_was_checked(
+    in_folder: Path, pipe: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regular = os.stat(__file__)
+    path = pipe(b"content")
+    monkeypatch.setattr(os, "stat", lambda *arguments, **options: regular)
+    with pytest.raises(OSError, match=NOT_REGULAR):
+        open_regular_file(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/pagemap"), reason="a file of Linux")
+def test_a_file_without_end_is_read_up_to_the_limit() -> None:
+    with pytest.raises(OSError, match="it is larger than 2 MiB"):
+        read_file("/proc/self/pagemap", 2 * 2**20)
