@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
-from airflow_custody.hooks._lookup import find_connection, mask
+from airflow_custody.hooks._lookup import find_connection, mask, read_extras, read_password
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -25,6 +23,7 @@ _LINE = 64
 # In characters. A key's last line may be this short; the words BEGIN and PRIVATE of a broken marker are shorter.
 _MIN_MASKED = 8
 _ADVICE = "Make a connection with this id, or correct the signer's id."
+_NOT_TEXT = "the connection's Password is not text: put it in quotation marks where it is defined"
 
 
 def _mask_key(pem: str) -> None:
@@ -56,9 +55,10 @@ class ConnectionSigner(PemSigner):
         if not isinstance(pem, str) or not pem:
             raise self._unusable("the connection has no extra 'private_key'")
         _mask_key(pem)
-        self._password = connection.password or None
-        if self._password:
-            mask(self._password)
+        password = read_password(connection)
+        if password is None:
+            raise self._unusable(_NOT_TEXT)
+        self._password = password or None
         return pem
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
@@ -85,8 +85,9 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
 
     def _where(self) -> Pkcs11Key:
         connection = find_connection(self.name, _ADVICE, setting="signer")
-        if connection.password:
-            mask(connection.password)
+        pin = read_password(connection)
+        if pin is None:
+            raise self._unusable(_NOT_TEXT)
         extras = _extras(connection)
         names = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
         missing = [name for name in names if not isinstance(extras.get(name), str) or not extras[name]]
@@ -96,7 +97,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
         if not os.path.isabs(module):
             # A relative path depends on the process's working directory and environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
-        return Pkcs11Key(module, token, key, connection.password or "")
+        return Pkcs11Key(module, token, key, pin)
 
     def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         error = super()._unusable(why, code)
@@ -108,14 +109,13 @@ def _extras(connection: Connection) -> dict[str, Any]:
     """
     Return a connection's extras.
 
-    :raises CustodyConfigurationError: if they are no JSON object.
+    :raises CustodyConfigurationError: if they are not a JSON object, or have a name twice.
     """
-    extras = None
-    with suppress(ValueError):
-        extras = json.loads(connection.extra or "{}")
-    if not isinstance(extras, dict):
+    extras = read_extras(connection)
+    if extras is None:
         raise CustodyConfigurationError(
-            f"the signing key {connection.conn_id!r} cannot be used: the connection's Extra is not a JSON object",
+            f"the signing key {connection.conn_id!r} cannot be used: the connection's Extra is not a JSON object, or "
+            "has a name twice",
             setting="signer",
             advice="Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
         )

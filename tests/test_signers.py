@@ -8,12 +8,14 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
-from airflow_runs import redacted
+from airflow.providers.common.compat.sdk import Connection
+from airflow_runs import AIRFLOW, redacted
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from people import pem_of
 
 from airflow_custody.client import CustodyConfigurationError
+from airflow_custody.client.signers.pkcs11 import Pkcs11Key
 from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
 
 PASSWORD = "correct-horse"
@@ -36,9 +38,9 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "It comes from the Airflow connection"),
         *(
-            (each, extra, "12345", "the connection's Extra is not a JSON object. Correct the Extra")
+            (each, extra, "12345", "the connection's Extra is not a JSON object, .*Correct the Extra")
             for each in (ConnectionSigner, Pkcs11ConnectionSigner)
-            for extra in ("[]", "{pkcs11_module: x}")
+            for extra in ("[]", "{pkcs11_module: x}", '{"private_key": "x", "private_key": "y"}')
         ),
         (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\. Correct"),
     ],
@@ -52,6 +54,37 @@ def test_an_unusable_connection_says_what_is_wrong(
     monkeypatch.delenv("AIRFLOW_CONN_SIGNER")
     with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\. Make a connection with this id"):
         signer("signer").check()
+
+
+@pytest.fixture
+def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what has a secrets backend return the signer's connection."""
+
+    def define(**fields: Any) -> None:
+        connection = Connection(conn_id="signer", conn_type="generic", **fields)
+        find = staticmethod(lambda conn_id, *arguments, **others: connection)
+        monkeypatch.setattr("airflow_custody.signers.find_connection", find)
+
+    return define
+
+
+def test_line_breaks_after_a_password_are_not_part_of_it(returned: Callable[..., None]) -> None:
+    returned(password=f"{PASSWORD}\r\n", extra=json.dumps({"private_key": f"\n {encrypted()}\n"}))
+    assert len(ConnectionSigner("signer").sign(b"message")) == 64
+    returned(password="12345\n", extra=json.dumps({each: f" {value}\n" for each, value in HSM.items()}))
+    assert Pkcs11ConnectionSigner("signer")._where() == Pkcs11Key("/m.so", "t", "k", "12345")
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 does not accept such a connection")
+def test_a_password_that_is_a_number_is_refused(returned: Callable[..., None]) -> None:
+    # It may have lost leading zeros, and a wrong PIN locks an HSM.
+    for signer, extra in ((ConnectionSigner, {"private_key": encrypted()}), (Pkcs11ConnectionSigner, HSM)):
+        returned(password=12345678, extra=extra)
+        with pytest.raises(
+            CustodyConfigurationError, match="Password is not text: put it in quotation marks"
+        ) as caught:
+            signer("signer").check()
+        assert "12345678" not in str(caught.value)
 
 
 def test_the_pin_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import DEFAULT_SOURCE, Authentication
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.text import without_line_end
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only for now.
 _NOT_NOW = (408, 429)
-# Seconds between sign-ins after the second failure in a row, doubled with each further one.
-_FIRST_PAUSE = 10.0
-_MAX_PAUSE = 600.0
-_NOT_AGAIN = "The same credentials are not sent again before this process ends."
+_NOT_AGAIN = "This client does not send the same credentials again."
 # A second token does no harm.
 SIGN_IN = Operation(
     "sign in",
@@ -58,13 +56,15 @@ class BearerToken(Authentication):
     """
     Authentication with a bearer token.
 
-    :param token: the token, without ``Bearer``; never shown by this class.
+    :param token: the token, without ``Bearer``; never shown by this class. White space around it is removed.
     :param source: place where the user finds the token, for error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
 
     def __init__(self, token: str, *, source: str = "the 'token' given to CustodyClient") -> None:
         super().__init__(source=source)
+        # No token contains white space; a file or a secrets backend may add a line break.
+        token = token.strip() if isinstance(token, str) else token
         if fault := _token_fault(token):
             raise _missing("token", f"the API token {fault}")
         self._token = token
@@ -106,6 +106,7 @@ class ApiKey(Authentication):
 
     def __init__(self, key_id: str, secret: str, *, source: str = DEFAULT_SOURCE) -> None:
         super().__init__(source=source)
+        key_id = (key_id or "").strip()
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
             raise _missing("api_key_id", "the API key's id is missing, or contains what cannot be sent in a header")
         key = b""
@@ -116,7 +117,7 @@ class ApiKey(Authentication):
             raise _missing("secret", "the API key's secret is missing, or is not made of hexadecimal digits")
         self._key = key
         self._key_id = key_id
-        for form in {secret, key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
+        for form in {secret.strip(), key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
             self.hide(form)
         self.advice = (
             f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
@@ -162,49 +163,20 @@ class ApiKey(Authentication):
         return f"TPV1-HMAC-SHA256 ApiKey={self._key_id} Nonce={nonce} Timestamp={timestamp} Signature={signature}"
 
 
-class Account:
-    """The state of a user name and password at a service. Those who share it sign in together, one at a time."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.token: str | None = None
-        #: Unix time from which on the token is replaced.
-        self.renew_at = float("inf")
-        #: Whether the service has not yet accepted the present token, nor refused it.
-        self.token_is_new = True
-        #: Number of sign-ins in a row that failed, or whose token was refused.
-        self.failures = 0
-        #: Unix time before which nobody signs in; infinite: the service has refused the credentials.
-        self.paused_until = float("-inf")
-        #: The error of the last sign-in, its advice without that of the credentials; None: it brought a token.
-        self.last_error: Mapping[str, Any] | None = None
-
-    def count_failure(self, retry_after: float | None = None) -> None:
-        """Count a failed sign-in, and pause before the next."""
-        self.failures += 1
-        pause = min(_MAX_PAUSE, retry_after or 0.0)
-        if self.failures > 1:
-            pause = max(pause, min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self.failures - 2, 30)))
-        if pause:
-            self.paused_until = time.time() + pause
-
-
 class PasswordSignIn(Authentication):
     """
     Authentication with a user name and a password, which the service exchanges for a token.
 
-    The token is fetched when the first request is sent, kept until a minute before it ends, and fetched anew then, or
-    once when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
+    The token is fetched when the first request is sent. It is kept until a minute before it ends, or until the service
+    no longer accepts it, and then replaced. A user with two-factor authentication cannot sign in unattended.
 
-    Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
-    other than 408 and 429), each later request gets the same error, and nothing is sent. One thread signs in at a time:
-    one that has waited as long as the time-out sends nothing, and one that waited for a sign-in that failed gets its
-    error. Other failures in a row (a gateway's rejection, a 5xx, a redirect, no response, one without a token, or a
-    token that is not accepted) are followed by pauses of 10 seconds after the second and up to 10 minutes, or as long
-    as ``Retry-After`` says, up to 10 minutes. Only a sign-in that was not sent is tried again at once.
+    A refused password is not sent again, so that no account gets locked: after the service itself has refused it (a 4xx
+    other than 408 and 429), each later request with this object gets the same error, and nothing is sent. After any
+    other failure, the next request signs in again. One thread signs in at a time; the others wait, but no longer than
+    the time-out.
 
     :param username: name of the user.
-    :param password: the password; never shown by this class, and sent only to sign in.
+    :param password: the password, without line breaks at its end; never shown by this class, and sent only to sign in.
     :param source: place where the user finds both, for error messages.
     :param on_token: called with each token that was fetched, to keep it out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
@@ -219,21 +191,26 @@ class PasswordSignIn(Authentication):
         on_token: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(source=source)
-        if not username:
+        self._username = (username or "").strip()
+        self._password = without_line_end(password or "")
+        if not self._username:
             raise _missing("username", "the user name is missing")
-        if not password:
+        if not self._password:
             raise _missing("password", "the password is missing")
-        self._username = username
-        self._password = password
         self._on_token = on_token
-        self.hide(password)
-        #: The state of this name and password. Those that sign in together are given the same.
-        self.account = Account()
+        self.hide(self._password)
         self.advice = (
             f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
             "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
             "one-time codes are not supported."
         )
+        # Held to sign in, and to forget a token.
+        self._lock = threading.Lock()
+        self._token: str | None = None
+        # Unix time from which on the token is replaced.
+        self._renew_at = float("inf")
+        # The error of the service's refusal.
+        self._refusal: dict[str, Any] | None = None
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
@@ -242,52 +219,29 @@ class PasswordSignIn(Authentication):
         :param request: the request.
         :param transport: the transport that fetches the token.
         :raises CustodyAuthenticationError: if the service does not accept the user.
-        :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
+        :raises CustodyError: of another type if signing in fails otherwise; the request itself was not sent then.
         """
         token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
         request.headers["Authorization"] = f"Bearer {token}"
 
-    def _usable_token(self) -> str | None:
-        """Return the present token, if it need not be replaced or cannot be now."""
-        account, now = self.account, time.time()
-        # While sign-ins are paused, even an old token is better than none.
-        return account.token if now < account.renew_at or now < account.paused_until else None
-
     def renew(self, request: PreparedRequest) -> bool:
         """
         Forget the token that the request was sent with, so that the next one is sent with a new one.
 
-        :return: whether there is, or may be, a newer one: not while sign-ins are paused.
+        :return: True: there is, or may be, a newer one.
         """
-        account = self.account
-        if not self._is_present(request):
-            return True
-        if account.token_is_new:
-            account.token_is_new = False
-            account.count_failure()
-        if time.time() < account.paused_until:
-            return False
-        account.token = None
+        with self._lock:
+            if request.headers.get("Authorization") == f"Bearer {self._token}":
+                self._token = None
         return True
 
-    def accepted(self, request: PreparedRequest) -> None:
-        """Note that the service accepted the token of a request."""
-        account = self.account
-        # An old token that is still accepted says nothing about sign-ins that failed since.
-        if self._is_present(request) and account.last_error is None:
-            account.token_is_new = False
-            account.failures, account.paused_until = 0, float("-inf")
-
-    def _is_present(self, request: PreparedRequest) -> bool:
-        token = self.account.token
-        return token is not None and request.headers.get("Authorization") == f"Bearer {token}"
+    def _usable_token(self) -> str | None:
+        return self._token if time.time() < self._renew_at else None
 
     def _wait_and_sign_in(self, transport: Transport) -> str:
         """Return a token that another thread has fetched meanwhile, or a new one."""
-        account = self.account
-        failures = account.failures
-        if not account.lock.acquire(timeout=transport.settings.timeout):
+        if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
                 "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
@@ -295,53 +249,43 @@ class PasswordSignIn(Authentication):
                 nothing_sent=True,
             )
         try:
-            if token := self._usable_token():
-                return token
-            if account.last_error and (account.failures != failures or time.time() < account.paused_until):
-                # A new error each time: one that several threads raise would collect the traceback of each.
-                error = CustodyError.from_json(account.last_error)
-                error.advice = _joined(self.advice if error.status == 401 else None, error.advice)
-                raise error
-            return self._sign_in(transport)
+            return self._usable_token() or self._sign_in(transport)
         finally:
-            account.lock.release()
+            self._lock.release()
 
     def _sign_in(self, transport: Transport) -> str:
-        account = self.account
-        sent: list[bool] = []
+        """Return a new token; raise the error of an earlier refusal if there was one."""
+        if self._refusal is None:
+            try:
+                return self._fetch_token(transport)
+            except CustodyError as error:
+                if not _is_refusal(error):
+                    raise
+                advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
+                self._refusal = {**error.to_json(), "advice": advice}
+                self.is_refused = True
+        # A new error each time: one that several threads raise would collect the traceback of each.
+        raise CustodyError.from_json(self._refusal)
+
+    def _fetch_token(self, transport: Transport) -> str:
         body = {"username": self._username, "password": self._password}
-        try:
-            reply = transport.call(
-                SIGN_IN,
-                WireToken,
-                body=body,
-                before_send=lambda: sent.append(True),
-                authenticate=False,
-            )
-            token = reply.body.get("result")
-            if token is None or _token_fault(token):
-                raise reply.unexpected("it has no usable token")
-        except CustodyError as error:
-            # Even without a response, the service may have rejected it.
-            if sent:
-                account.count_failure(error.retry_after)
-                if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
-                    account.paused_until = float("inf")
-                    error.advice = _joined(error.advice, _NOT_AGAIN)
-            # Another who shares the account has the credentials from elsewhere.
-            account.last_error = {**error.to_json(), "advice": (error.advice or "").removeprefix(self.advice).strip()}
-            raise
+        reply = transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
+        token = reply.body.get("result")
+        if token is None or _token_fault(token):
+            raise reply.unexpected("it has no usable token")
         if self._on_token is not None:
             self._on_token(token)
         # By this machine's clock. If that seems wrong, the token is used until the service no longer accepts it.
         renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
-        account.renew_at = renew_at if renew_at > time.time() else float("inf")
-        account.token, account.token_is_new, account.last_error = token, True, None
+        self._renew_at = renew_at if renew_at > time.time() else float("inf")
+        self._token = token
         return token
 
 
-def _joined(*advice: str | None) -> str | None:
-    return " ".join(filter(None, advice)) or None
+def _is_refusal(error: CustodyError) -> bool:
+    """Tell whether the service itself has refused the credentials, and not only for now."""
+    status = error.status or 0
+    return error.from_service and 400 <= status < 500 and status not in _NOT_NOW
 
 
 def _missing(setting: str, why: str) -> CustodyConfigurationError:

@@ -40,6 +40,11 @@ def pem_text(pem: str | bytes) -> str:
     return text.replace("\\r", "").replace("\\n", "\n")
 
 
+def without_line_end(secret: str) -> str:
+    """Return a password without the line breaks at its end that files and secrets backends may add."""
+    return secret.rstrip("\r\n")
+
+
 def is_uuid(text: str) -> bool:
     """Tell whether the text is a UUID."""
     return _UUID.fullmatch(text) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ipaddress
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 from airflow import __version__ as airflow_version
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.auth import Account, ApiKey, BearerToken, PasswordSignIn
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, is_key_text
-from airflow_custody.client.text import sanitize
-from airflow_custody.client.wire import each_once
+from airflow_custody.client.text import as_name, read_number, sanitize
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.hooks._lookup import mask
+from airflow_custody.hooks._lookup import mask, read_extras, read_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +40,9 @@ _AUTH_METHODS = {
     "password": ("a user name (Login)", "the password"),
     "api_key": ("an API key ID", "the API key's secret"),
 }
-#: The accounts that sign in together, by process, base URL, name and password: what was refused is sent once.
-accounts: dict[tuple[int, str, str, str], Account] = {}
+# A number may have lost leading zeros.
+_NOT_TEXT = "must be text: put it in quotation marks where it is defined"
+_MAX_PORT = 65_535
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
 
 
@@ -67,24 +67,20 @@ class ConnectionReader:
                 advice="Choose Custody there; outside the form, write conn_type 'custody'.",
                 code="setting-wrong",
             )
-        extras = None
-        with suppress(ValueError):
-            # A name that is there twice: the last would count, and might be another than a reviewer read.
-            extras = json.loads(connection.extra or "{}", object_pairs_hook=each_once)
-        if not isinstance(extras, dict):
+        extras = read_extras(connection)
+        if extras is None:
             raise self._wrong("is not a JSON object, or has a name twice", "Extra")
-        self._extras: dict[str, Any] = extras
+        self._extras = extras
         self._credentials = self._read_credentials()
         self._base_url = self._read_base_url()
         #: All that is in it, its secrets included, to compare.
         self.values = (connection.host, connection.schema, connection.port, self._credentials, self._extras)
 
-    def make_client(self, adapt: Callable[[ClientSettings], ClientSettings], *, shares_sign_in: bool) -> CustodyClient:
+    def make_client(self, adapt: Callable[[ClientSettings], ClientSettings]) -> CustodyClient:
         """
         Return a client for the connection.
 
         :param adapt: returns the client's settings, of those that the connection says.
-        :param shares_sign_in: whether it signs in together with the other clients of this process that do.
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
@@ -99,10 +95,6 @@ class ConnectionReader:
                 auth = BearerToken(secret, source=f"the Password of {self._place}")
             else:
                 auth = PasswordSignIn(name, secret, source=self._place, on_token=mask)
-                if shares_sign_in:
-                    # Not that of a forked process's parent, whose lock a thread may have held.
-                    key = (os.getpid(), settings.base_url, name, secret)
-                    auth.account = accounts.setdefault(key, auth.account)
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
@@ -134,18 +126,21 @@ class ConnectionReader:
 
         What is filled in decides, and must be what ``auth`` says if it says anything.
         """
-        password = self._connection.password or ""
-        if password:
-            mask(password)
-        names = {"password": self._connection.login, "api_key": self._extras.get("api_key_id")}
-        given = [method for method, name in names.items() if name not in (None, "")]
+        password = read_password(self._connection)
+        if password is None:
+            raise self._wrong(_NOT_TEXT, "password", "credentials-missing")
+        names = {
+            "password": self._text(self._connection.login, "username"),
+            "api_key": self._text(self._extras.get("api_key_id"), "api_key_id"),
+        }
+        given = [method for method, name in names.items() if name]
         if len(given) > 1:
             raise self._wrong(
                 "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
             )
         filled_in = given[0] if given else "bearer"
-        auth = self._extras.get("auth") or filled_in
-        if not isinstance(auth, str) or auth not in _AUTH_METHODS:
+        auth = self._text(self._extras.get("auth"), "auth") or filled_in
+        if auth not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
             raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
         needs, secret = _AUTH_METHODS[auth]
@@ -153,11 +148,12 @@ class ConnectionReader:
             raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
         if not password:
             raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
-        return auth, str(names.get(auth, "")), password
+        return auth, names.get(auth, ""), password
 
     def _read_base_url(self) -> str:
-        host = (self._connection.host or "").strip()
-        schema, port = (self._connection.schema or "").lower(), self._connection.port
+        host = _with_brackets(self._text(self._connection.host, "base_url"))
+        schema = self._text(self._connection.schema, "Schema").lower()
+        port = self._read_port()
         if not host:
             raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
         if schema not in ("", "http", "https"):
@@ -179,8 +175,38 @@ class ConnectionReader:
             raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
         return host if named else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
 
+    def _read_port(self) -> int | None:
+        """Return the port; None if there is none, which some forms save as 0."""
+        given: Any = self._connection.port
+        text = as_name("" if given is None else given)
+        if text is not None and not text.strip():
+            return None
+        port = None if text is None else read_number(text.strip(), _MAX_PORT)
+        if port is None:
+            raise self._wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
+        return port or None
+
+    def _text(self, value: object, setting: str) -> str:
+        """Return a field's text without white space around it; empty if the field is not set."""
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._wrong(_NOT_TEXT, setting)
+        return value.strip()
+
     def _wrong(self, why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:
         # As the form shows it, and by its name where there is no form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
         return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=code)
+
+
+def _with_brackets(host: str) -> str:
+    """Return a host, or a URL, whose IPv6 address is in brackets: Airflow removes them from a connection's URI."""
+    before, slashes, rest = host.rpartition("://")
+    address, slash, path = rest.partition("/")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return host
+    return f"{before}{slashes}[{address}]{slash}{path}"

@@ -1,12 +1,15 @@
-"""Connections of Airflow: finding one, and masking its secrets."""
+"""Connections of Airflow: finding one, reading its extras, and masking its secrets."""
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from airflow_custody.client.text import without_line_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +40,53 @@ def find_connection(
     raise CustodyConfigurationError(
         f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
     )
+
+
+def read_extras(connection: Connection) -> dict[str, Any] | None:
+    """
+    Return a connection's extras, without white space around texts: a file or a secrets backend may add it.
+
+    :param connection: the connection.
+    :return: the extras; None if they are not a JSON object, or have a name twice: a reviewer may have read the other
+        value.
+    """
+    from airflow_custody.client.wire import each_once
+
+    # Some secrets backends hand Airflow an object instead of text.
+    extras: Any = connection.extra
+    if not isinstance(extras, dict):
+        try:
+            extras = json.loads(extras or "{}", object_pairs_hook=each_once)
+        except (TypeError, ValueError):
+            return None
+    if not isinstance(extras, dict):
+        return None
+    return {name: _strip(value) for name, value in extras.items()}
+
+
+def _strip(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.strip()
+    return [_strip(each) for each in value] if isinstance(value, list) else value
+
+
+def read_password(connection: Connection) -> str | None:
+    """
+    Return a connection's Password, masked in logs and without line breaks at its end.
+
+    :param connection: the connection.
+    :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number
+        may have lost leading zeros.
+    """
+    password: Any = connection.password
+    if password is None:
+        return ""
+    if not isinstance(password, str):
+        return None
+    if stripped := password.strip():
+        # The token alone, as it is sent, is masked too.
+        mask(stripped)
+    return without_line_end(password)
 
 
 def mask(secret: str) -> None:

@@ -41,8 +41,6 @@ class CustodyHook(BaseHook):
     hook_name = "Custody"
     #: Whether calls are counted and timed in Airflow's metrics.
     sends_metrics: ClassVar[bool] = True
-    #: Whether it signs in together with all such hooks of its process: for one that makes many, one after another.
-    shares_sign_in: ClassVar[bool] = False
 
     def __init__(self, custody_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -71,7 +69,7 @@ class CustodyHook(BaseHook):
         reader = ConnectionReader(found, named=not self._is_tested)
         if self._client is None or reader.values != self._connected_with:
             self.close()
-            self._client = reader.make_client(self._adapt_settings, shares_sign_in=self.shares_sign_in)
+            self._client = reader.make_client(self._adapt_settings)
             self._connected_with = reader.values
             if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
                 self._client.observe(observer)

@@ -117,6 +117,8 @@ class Readings:
         self._queued: list[_Read] = []
         self._running: list[_Read] = []
         self._latest: dict[Question[Any], tuple[Reading[Any], float]] = {}
+        # Hooks with a password that was refused: new ones would send it again.
+        self._refused: dict[ConnectionKey, _PageHook] = {}
 
     def get(self, *questions: Question[T]) -> list[Reading[T]]:
         """Return a reading for each question; wait no longer than :data:`WAIT` for new ones."""
@@ -165,7 +167,7 @@ class Readings:
             self._running.append(read)
 
     def _run(self, read: _Read) -> None:
-        reading = replace(_read(read.question), read_at=datetime.now(timezone.utc))
+        reading = replace(self._read(read.question), read_at=datetime.now(timezone.utc))
         with self._lock:
             self._running.remove(read)
             # One that has hung may be older than the latest.
@@ -179,28 +181,33 @@ class Readings:
             self._start_queued()
         read.done.set_result(None)
 
-
-def _age(reading: Reading[Any]) -> timedelta:
-    return timedelta.max if reading.read_at is None else datetime.now(timezone.utc) - reading.read_at
-
-
-def _read(question: Question[T]) -> Reading[T]:
-    """Look up the connection, and read its service; a failure becomes a reading, too."""
-    conn_id = question.connection.conn_id
-    service = ""
-    try:
-        with _PageHook(question.connection) as hook:
+    def _read(self, question: Question[T]) -> Reading[T]:
+        """Look up the connection, and read its service; a failure becomes a reading, too."""
+        conn_id = question.connection.conn_id
+        service = ""
+        hook = self._refused.pop(question.connection, None) or _PageHook(question.connection)
+        try:
             client = hook.get_conn()
             service = client.settings.base_url
             return Reading(question.read(client), service=service)
-    except NothingReadError as error:
-        return Reading(problem=str(error), service=service)
-    except CustodyError as error:
-        return Reading(problem=describe_failure(error), service=service)
-    except BaseException:
-        # BaseException, as a crash in a library written in another language may raise one.
-        log.exception("The custody service of the connection %r could not be read", conn_id)
-        return Reading(problem="Something unexpected went wrong. The log of the API server says what.", service=service)
+        except NothingReadError as error:
+            return Reading(problem=str(error), service=service)
+        except CustodyError as error:
+            return Reading(problem=describe_failure(error), service=service)
+        except BaseException:
+            # BaseException, as a crash in a library written in another language may raise one.
+            log.exception("The custody service of the connection %r could not be read", conn_id)
+            text = "Something unexpected went wrong. The log of the API server says what."
+            return Reading(problem=text, service=service)
+        finally:
+            if hook.is_refused:
+                self._refused[question.connection] = hook
+            else:
+                hook.close()
+
+
+def _age(reading: Reading[Any]) -> timedelta:
+    return timedelta.max if reading.read_at is None else datetime.now(timezone.utc) - reading.read_at
 
 
 def describe_failure(error: CustodyError) -> str:
@@ -230,8 +237,6 @@ class _PageHook(CustodyHook):
     """The hook of a connection that a team may own. A page is no work of DAGs, so it sends no metrics."""
 
     sends_metrics = False
-    # Each reading has a hook of its own: none sends a password again that another has seen rejected.
-    shares_sign_in = True
 
     def __init__(self, connection: ConnectionKey) -> None:
         super().__init__(connection.conn_id)
@@ -248,6 +253,11 @@ class _PageHook(CustodyHook):
         if connection.conn_id != conn_id:
             raise AirflowNotFoundException(conn_id)
         return connection
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the credentials of the client."""
+        return self._client is not None and self._client.auth.is_refused
 
     def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
         return for_people(settings)

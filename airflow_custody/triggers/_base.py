@@ -88,12 +88,6 @@ async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments
     return await work
 
 
-class PollHook(CustodyHook):
-    """The hook of a triggerer, where triggers come and go: a password that one has seen refused, none sends again."""
-
-    shares_sign_in = True
-
-
 class _Connection:
     """
     A client that all polls of one Airflow connection share: they sign in once.
@@ -104,7 +98,7 @@ class _Connection:
     _open: ClassVar[dict[str, _Connection]] = {}
 
     def __init__(self, custody_conn_id: str) -> None:
-        self._hook = PollHook(custody_conn_id)
+        self._hook = CustodyHook(custody_conn_id)
         self._lock = threading.Lock()
         self._users = 0
 

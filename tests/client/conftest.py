@@ -28,7 +28,7 @@ def ann(sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock by which the end of a token and of pauses is told."""
+    """Return the clock by which tokens end."""
     made = Clock(time.time())
     monkeypatch.setattr("airflow_custody.client.auth.time", SimpleNamespace(time=made))
     return made

@@ -12,7 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 import requests
+from airflow.providers.common.compat.sdk import Connection
 from airflow_runs import AIRFLOW, redacted
+from authorities import Authority
 from connections import connection_json
 from pinned_keys import pinned, public_pem
 from task_log import TaskLog
@@ -47,6 +49,13 @@ def connection_of(sandbox: Sandbox, **fields: Any) -> dict[str, Any]:
         ({**BASE, "host": "127.0.0.1", "schema": "http", "port": 80}, "http://127.0.0.1:80"),
         ("custody://:a-token@custody.example.com:8443/https?timeout=7", "https://custody.example.com:8443"),
         ("custody://:a-token@custody.example.com", "https://custody.example.com"),
+        # Airflow removes the brackets.
+        ("custody://:a-token@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
+        ("custody://:a-token@[2001:db8::1]/https", "https://[2001:db8::1]"),
+        ("custody://https://:a-token@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
+        ({**BASE, "host": "2001:db8::1/prefix", "port": 444}, "https://[2001:db8::1]:444/prefix"),
+        ({**BASE, "host": "https://2001:db8::1/prefix"}, "https://[2001:db8::1]/prefix"),
+        ({**BASE, "host": "[2001:db8::1]", "port": 444}, "https://[2001:db8::1]:444"),
     ],
 )
 def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], url: str) -> None:
@@ -127,6 +136,100 @@ def test_an_unknown_extra_is_refused_and_its_value_is_not_shown(define: Define) 
     # None can forge a line.
     assert len(text) < 800
     assert "\n" not in text
+
+
+# --- values as secrets backends return them ------------------------------------------------------------------
+
+
+@pytest.fixture
+def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CustodyHook]:
+    """Return what has a secrets backend return a connection with some fields, and returns its hook."""
+
+    def define(**fields: Any) -> CustodyHook:
+        connection = Connection(conn_id="custody_default", **{**BASE, **fields})
+        monkeypatch.setattr(CustodyHook, "get_connection", staticmethod(lambda conn_id: connection))
+        return CustodyHook()
+
+    return define
+
+
+@pytest.mark.parametrize("port", ["8443", " 8443\n", 8443, "", None, 0])
+@pytest.mark.parametrize("host", ["https://custody.example.com:8443", " https://custody.example.com:8443/\n"])
+def test_a_port_may_be_text(returned: Callable[..., CustodyHook], host: str, port: Any) -> None:
+    with returned(host=host, port=port, schema=" https\n").get_conn() as client:
+        assert client.settings.base_url == "https://custody.example.com:8443"
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "65536", "8443.0", "9" * 5000, [8443], True])
+def test_what_is_not_a_port_is_refused(returned: Callable[..., CustodyHook], port: Any) -> None:
+    text = str(refusal(returned(port=port)))
+    assert "Port: must be a whole number up to 65535" in text
+
+
+def test_white_space_around_extras_is_removed(
+    returned: Callable[..., CustodyHook], authority: Authority, tmp_path: Path
+) -> None:
+    (tmp_path / "keys.pem").write_text(ONE)
+    extra = {
+        "auth": "bearer ",
+        "api_key_id": "\n",
+        "verify": f" {authority[1]}\n",
+        "client_cert": f"{authority[2]} , {authority[2]}\n",
+        "superadmin_keys": f"{tmp_path}/keys.pem\n",
+        "superadmin_minimum": " 1\n",
+        "timeout": " 7.5\n",
+        "max_retries": "2 ",
+        "allow_http": "true\n",
+        "allow_legacy_signatures": " False",
+        "networks": " mainnet, testnet\n",
+        "rules_not_before": " 2026-01-01\n",
+        "proxy": " ",
+    }
+    for each in (json.dumps(extra), {**extra, "superadmin_keys": [f" {tmp_path}/keys.pem"]}):
+        with returned(extra=each).get_conn() as client:
+            settings = client.settings
+        assert (settings.verify, settings.client_cert) == (authority[1], (authority[2], authority[2]))
+        assert (settings.timeout, settings.max_retries, settings.allow_http) == (7.5, 2, True)
+        assert settings.pins == VerificationPins([ONE], 1, ["mainnet", "testnet"], False, 1767225600)
+        assert settings.proxy is None
+
+
+def test_line_breaks_after_credentials_are_not_sent(returned: Callable[..., CustodyHook], sandbox: Sandbox) -> None:
+    ann = sandbox.control.add_user("ann", ["TPUser"], password="ann-s-password")
+    key = sandbox.control.add_api_key(ann)
+    ways = [
+        ({}, sandbox.token),
+        ({"login": " ann\n"}, "ann-s-password"),
+        ({"extra": json.dumps({"api_key_id": f"{key['id']}\n"})}, key["secret"]),
+    ]
+    for fields, secret in ways:
+        with returned(host=sandbox.url, password=f"{secret}\r\n", **fields).get_conn() as client:
+            assert client.list_health_checks()
+        # Without the line break, as it is sent.
+        assert secret not in redacted(f"it is {secret}!")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        # Numbers may have lost leading zeros.
+        ({"password": 12345678}, "Password"),
+        ({"login": 7}, "User name (Login)"),
+        ({"extra": '{"api_key_id": 7}'}, "API key ID (api_key_id)"),
+        ({"extra": '{"auth": true}'}, "Authentication method (auth)"),
+        ({"host": 7}, "Base URL (Host)"),
+        ({"schema": 7}, "Schema"),
+    ],
+    ids=str,
+)
+def test_what_must_be_text_is_refused_as_a_number(
+    returned: Callable[..., CustodyHook], fields: dict[str, Any], named: str
+) -> None:
+    if AIRFLOW < (3, 0) and "password" in fields:
+        pytest.skip("Airflow 2 does not accept such a connection")
+    text = str(refusal(returned(**fields)))
+    assert f"{named}: must be text: put it in quotation marks" in text
+    assert "12345678" not in text
 
 
 # --- what is masked, and what is new -------------------------------------------------------------------------
@@ -300,7 +403,8 @@ def test_all_that_a_connection_can_say(define: Define, keys: Any) -> None:
 
 def test_keys_are_no_secrets(monkeypatch: pytest.MonkeyPatch, define: Define) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_custody.hooks._connection.mask", masked.append)
+    for module in ("_connection", "_lookup"):
+        monkeypatch.setattr(f"airflow_custody.hooks.{module}.mask", masked.append)
     pins_of(define({**BASE, "extra": {**pinned(1), "networks": "mainnet"}}))
     assert masked == ["a-token"]
 

@@ -26,6 +26,8 @@ class Authentication(ABC):
     advice = ""
     #: Whether the credentials of a request are only good for a moment, because they sign the time.
     signs_time = False
+    #: Whether the service has refused the credentials, which this object therefore does not send again.
+    is_refused = False
 
     def __init__(self, *, source: str) -> None:
         self.source = source
@@ -54,9 +56,6 @@ class Authentication(ABC):
     def renew(self, request: PreparedRequest) -> bool:
         """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
         return False
-
-    def accepted(self, request: PreparedRequest) -> None:  # noqa: B027 - most have nothing to do
-        """Take notice that the service accepted the credentials of a request."""
 
     def redact(self, text: object, limit: int = 300) -> str:
         """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""

@@ -289,15 +289,12 @@ class Transport:
                     retryable=True,
                     nothing_sent=True,
                 )
-            if isinstance(outcome, Response) and authenticate:
-                if outcome.status == 401 and not renewed:
-                    renewed = True
-                    # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401
-                    # proves nothing.
-                    if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
-                        continue
-                elif 200 <= outcome.status < 300:
-                    self.auth.accepted(prepared)
+            if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
+                renewed = True
+                # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
+                # nothing.
+                if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
+                    continue
             delay = _next_delay(operation, outcome, retries) if retries < max_retries else None
             if delay is None:
                 break
