@@ -183,7 +183,7 @@ class CustodyTask(BaseOperator):
 @cache
 def _parameters(operator: type) -> frozenset[str]:
     """Return the names of all parameters of an operator, also of those that its bases take."""
-    constructors = (each.__init__ for each in operator.__mro__ if "__init__" in vars(each))
+    constructors = (vars(each)["__init__"] for each in operator.__mro__ if "__init__" in vars(each))
     return frozenset(name for each in constructors for name in inspect.signature(each).parameters)
 
 

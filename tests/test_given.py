@@ -432,7 +432,7 @@ def test_mapped_an_unknown_key_of_a_row_is_named_at_the_end_of_the_log(sandbox: 
 @pytest.mark.parametrize("in_a_list", [False, True])
 def test_an_operator_instead_of_its_output_is_named(in_a_list: bool) -> None:
     with new_dag():
-        create = CustodyCreateWhitelistRequestOperator(task_id="make_it", **REQUEST)
+        create: Any = CustodyCreateWhitelistRequestOperator(task_id="make_it", **REQUEST)
         CustodyWhitelistRequestSensor(task_id="good", request_id=[create.output] if in_a_list else create.output)
         with pytest.raises(ValueError, match=r"^request_id: the task 'make_it' .* write \.output after it"):
             CustodyWhitelistRequestSensor(task_id="bad", request_id=[create] if in_a_list else create)

@@ -163,7 +163,11 @@ def test_a_refusal_of_a_call_that_sends_no_secret_is_quoted_without_what_may_be_
 
 def test_a_webhook_that_does_not_exist_is_named_first(client: CustodyClient) -> None:
     uuid = "123e4567-e89b-12d3-a456-426614174000"
-    for call in (lambda: client.set_webhook_status(uuid, "enabled"), lambda: client.delete_webhook(uuid)):
+    calls: list[Callable[[], Any]] = [
+        lambda: client.set_webhook_status(uuid, "enabled"),
+        lambda: client.delete_webhook(uuid),
+    ]
+    for call in calls:
         with pytest.raises(CustodyNotFoundError) as caught:
             call()
         assert caught.value.message.startswith(f"no webhook has the id {uuid} (")
