@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ import pytest
 import trustme
 from authorities import Authority, context_of
 from calls import create, read
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from raw_server import raw_server
+from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody.client import (
     CustodyClient,
@@ -21,6 +28,7 @@ from airflow_custody.client import (
     CustodyError,
     CustodyOutcomeUnknownError,
 )
+from airflow_custody.client.http import transport
 from airflow_custody.sandbox import Sandbox
 
 SERVICE = "https://custody.example.com"
@@ -186,6 +194,84 @@ def test_a_certificate_that_is_not_accepted(
     assert (error.code, error.retryable) == ("tls-failed", False)
     assert f"the certificate of {'the proxy ' if is_proxy else ''}{peer} was not accepted: " in error.message
     assert str(error.advice).startswith(advice)
+
+
+def issue(
+    folder: Path, *, ca: Sequence[x509.ExtensionType], server: Sequence[x509.ExtensionType], has_identifiers: bool
+) -> Path:
+    """Write a CA's certificate, and one for this machine with its key, with these extensions; return the CA's path."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in ("CA", "server")]
+    pems = []
+    for key, name, extensions in zip(keys, names, (ca, server), strict=True):
+        builder = x509.CertificateBuilder(names[0], name, key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(days(-1)).not_valid_after(days(1))
+        identifiers = [
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[0].public_key()),
+        ]
+        for extension in (*extensions, *(identifiers if has_identifiers else ())):
+            is_critical = isinstance(extension, (x509.BasicConstraints, x509.KeyUsage))
+            builder = builder.add_extension(extension, critical=is_critical)
+        pems.append(builder.sign(keys[0], SHA256()).public_bytes(Encoding.PEM))
+    (folder / "ca.pem").write_bytes(pems[0])
+    key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "server.pem").write_bytes(pems[1] + key)
+    return folder / "ca.pem"
+
+
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+IS_CA = x509.BasicConstraints(ca=True, path_length=None)
+NO_CA = x509.BasicConstraints(ca=False, path_length=None)
+FOR_THIS_MACHINE = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+FOR_CLIENTS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+STRICT = (
+    "breaks a rule of RFC 5280, which Python checks from version 3.13 on: have it issued again. Its CA is not missing"
+)
+CANNOT_BE_USED = "cannot be used for a server like this: have it issued again"
+
+
+@pytest.mark.parametrize(
+    ("ca", "server", "cause", "advice"),
+    [
+        ([IS_CA, SIGNS_CERTIFICATES], [FOR_THIS_MACHINE], "Missing Authority Key Identifier", STRICT),
+        ([NO_CA], [FOR_THIS_MACHINE], "invalid CA certificate", CANNOT_BE_USED),
+        (
+            [IS_CA, SIGNS_CERTIFICATES],
+            [FOR_THIS_MACHINE, FOR_CLIENTS],
+            "unsuitable certificate purpose",
+            CANNOT_BE_USED,
+        ),
+    ],
+)
+def test_a_certificate_that_is_not_made_as_it_must_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca: Any, server: Any, cause: str, advice: str
+) -> None:
+    """The CA is in the bundle: the advice must not tempt anyone to switch verification off."""
+
+    def as_in_python_3_13() -> ssl.SSLContext:
+        context = create_urllib3_context()
+        if advice == STRICT:
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(transport, "create_urllib3_context", as_in_python_3_13)
+    bundle = issue(tmp_path, ca=ca, server=server, has_identifiers=advice != STRICT)
+    with raw_server(lambda stream: None, context_of((trustme.CA(), "", str(tmp_path / "server.pem")))) as (url, _):
+        error = error_of(read, url, verify=str(bundle))
+    assert (error.code, error.retryable) == ("tls-failed", False)
+    assert cause in error.message
+    assert advice in str(error.advice)
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,37 @@ _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUE
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
 # The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
-# Codes of OpenSSL (X509_V_ERR_...): not valid yet, or expired; for another host name or IP address.
-_OTHER_TIME = (9, 10)
-_OTHER_HOST = (62, 64)
+_UNKNOWN_CA = "Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
+_NO_BUNDLE = "If its CA is private, give its bundle in {bundle}."
+_OTHER_CERTIFICATE = "The certificate, or that of its CA, cannot be used for a server like this: have it issued again."
+# What to do, by OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_... in its x509_vfy.h).
+_CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
+    # It is for another host name or IP address.
+    (
+        frozenset({62, 64}),
+        "The certificate is for another host, or has no subject alternative name: check {place}.",
+    ),
+    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate; Python does not say which one it
+    # was.
+    (
+        frozenset({9, 10}),
+        "Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong.",
+    ),
+    # Its issuer is unknown, or only another CA of this name is known; or it, or the last of its chain, is self-signed.
+    (frozenset({2, 7, 18, 19, 20, 21}), _UNKNOWN_CA),
+    # The key of the certificate or of its CA is too weak, or the hash of a signature.
+    (
+        frozenset({66, 67, 68}),
+        "The certificate, or that of its CA, has a key or a signature that is too weak: have it issued again, such as "
+        "with P-256 and SHA-256.",
+    ),
+    # Rules that OpenSSL only checks in its strict mode.
+    (
+        frozenset(range(80, 95)),
+        "The certificate, or that of its CA, breaks a rule of RFC 5280, which Python checks from version 3.13 on: have "
+        "it issued again. Its CA is not missing from {bundle}.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -168,13 +196,8 @@ def is_timeout(chain: Iterable[BaseException]) -> bool:
 
 def _certificate_advice(chain: Iterable[BaseException], place: str, settings: ClientSettings) -> str:
     """Return what to do about a certificate that was not accepted."""
-    codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
-    if codes.intersection(_OTHER_HOST):
-        return f"The certificate is for another host, or has no subject alternative name: check {place}."
-    bundle = settings.name("verify")
-    if codes.intersection(_OTHER_TIME):
-        # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.
-        return f"Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong."
-    if settings.verify is True:
-        return f"If its CA is private, give its bundle in {bundle}."
-    return f"Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
+    codes = [each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)]
+    advice = next((advice for known, advice in _CERTIFICATE_ADVICE if known.intersection(codes)), _OTHER_CERTIFICATE)
+    if advice is _UNKNOWN_CA and settings.verify is True:
+        advice = _NO_BUNDLE
+    return advice.format(place=place, bundle=settings.name("verify"))
