@@ -121,7 +121,8 @@ class ApiKey(Authentication):
             self.hide(form)
         self.advice = (
             f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
-            "clock is wrong: signatures contain the time."
+            "clock is wrong: signatures cover the time. Or a gateway changes the request's host or path, which "
+            "signatures also cover: it must pass them on as the base URL has them."
         )
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:

@@ -8,6 +8,9 @@ sign each call.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -293,3 +296,52 @@ def test_a_wrong_key_and_a_wrong_clock_are_reported(sandbox: Sandbox, key: ApiKe
     with client_of(sandbox, wrong) as client, pytest.raises(CustodyAuthenticationError, match="the drawer"):
         client.list_health_checks()
     assert len(sandbox.control.request_log()) == 2
+
+
+@contextmanager
+def gateway(sandbox: Sandbox, *, prefix: str, host: str | None) -> Iterator[str]:
+    """
+    Run a gateway to the sandbox.
+
+    :param prefix: what it removes from each path.
+    :param host: the ``Host`` that it sends; None: the one that it received.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            headers = {**self.headers, "Host": host or self.headers["Host"]}
+            received = requests.get(sandbox.url + self.path.removeprefix(prefix), headers=headers, timeout=60)
+            self.send_response(received.status_code)
+            self.send_header("Content-Type", received.headers["Content-Type"])
+            self.send_header("Content-Length", str(len(received.content)))
+            self.end_headers()
+            self.wfile.write(received.content)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}{prefix}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "host", "works"),
+    [("", None, True), ("/custody", None, False), ("", "localhost", False)],
+    ids=["passes all on", "removes a prefix", "changes the host"],
+)
+def test_a_gateway_that_changes_what_is_signed(
+    sandbox: Sandbox, key: ApiKey, prefix: str, host: str | None, works: bool
+) -> None:
+    with gateway(sandbox, prefix=prefix, host=host) as url, CustodyClient(url, auth=key, timeout=60) as client:
+        if works:
+            assert client.list_health_checks()
+            return
+        with pytest.raises(CustodyAuthenticationError, match="a gateway changes the request's host or path, which sig"):
+            client.list_health_checks()
