@@ -13,10 +13,10 @@ from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file import parse_whitelist
-from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS, NOT_DEFAULTS, VERSION
+from airflow_custody.client.whitelist.file_formats import FIELDS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.matching import Destinations, destination_of
-from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 from airflow_custody.client.whitelist.plan import FileRow, PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
 
@@ -212,6 +212,9 @@ def whitelist_schema() -> dict[str, Any]:
     }
 
 
+_PATTERNS = {"address": r"^\S+$", **dict.fromkeys(LISTS, r"^[^\s,;.]+$")}
+
+
 def _fields() -> dict[str, dict[str, Any]]:
     """Return the schema of each field by its name."""
     descriptions = _descriptions()
@@ -222,8 +225,8 @@ def _fields() -> dict[str, dict[str, Any]]:
         for each in kinds if name not in LISTS else kinds[0]["items"]["anyOf"]:
             each.pop("title", None)
             if each["type"] == "string":
-                # A file's own rule: no white space at the ends, and none in an id.
-                each["pattern"] = r"^[^\s,;.]+$" if name in LISTS else r"^\S(.*\S)?$"
+                # A file's own rule: no white space at the ends, and none in an address or an id.
+                each["pattern"] = _PATTERNS.get(name, r"^\S(.*\S)?$")
         found[name] = {"description": descriptions.get(name, ""), **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
     return found
 

@@ -137,6 +137,13 @@ def _label(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    _symbol(value)
+    if any(map(str.isspace, value)):
+        raise ValueError("has white space in it, which no address has: was it wrapped, or copied with other text?")
+    return value
+
+
 def _symbol(value: str) -> str:
     _free_text(value)
     if value != value.strip():
@@ -162,6 +169,8 @@ _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 _Label = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_label), _TEXT_SCHEMA]
 _FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text), _TEXT_SCHEMA]
 _Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
+_ADDRESS_SCHEMA = Field(json_schema_extra={"pattern": r"^\S+$"})
+_Address = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_address), _ADDRESS_SCHEMA]
 _Identifier = Annotated[
     str,
     Strict(),
@@ -170,8 +179,9 @@ _Identifier = Annotated[
 ]
 _Identifiers = Annotated[
     list[_Identifier],
+    # A long list would otherwise make as many errors.
+    Field(fail_fast=True, json_schema_extra={"minItems": 1}),
     BeforeValidator(_to_list),
-    Field(json_schema_extra={"minItems": 1}),
 ]
 
 
@@ -195,8 +205,8 @@ class WhitelistRequest(BaseModel):
     A destination address to be whitelisted: what is asked for.
 
     Name the chain by ``blockchain`` or by ``currency``; only what is given is sent. Naming both is allowed if
-    they are equal. Input is never corrected: white space around an address is refused, and so is a value of another
-    type than text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
+    they are equal. Input is never corrected: white space in or around an address is refused, and so is a value of
+    another type than text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
 
     :param label: label of the address.
     :param address: the destination address; the service checks it against the rules of its chain.
@@ -218,7 +228,7 @@ class WhitelistRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     label: _Label
-    address: _Symbol
+    address: _Address
     blockchain: _Symbol | None = None
     currency: _Symbol | None = None
     linked_internal_address_ids: _Identifiers | None = None
@@ -262,6 +272,10 @@ class WhitelistRequest(BaseModel):
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON body: the fields that were given, by their names on the wire."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+#: The fields that are lists.
+LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 
 
 def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:

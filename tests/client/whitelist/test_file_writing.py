@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
 from airflow_custody.client.whitelist import file_formats
 from airflow_custody.client.whitelist.file import parse_whitelist
-from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS
+from airflow_custody.client.whitelist.file_formats import FIELDS
 from airflow_custody.client.whitelist.file_writing import dump_whitelist, whitelist_schema
+from airflow_custody.client.whitelist.models import LISTS
 
 
 def test_dump() -> None:
@@ -111,6 +112,7 @@ BAD_FIELDS: list[dict[str, Any]] = [
     {"$schema": "x"},
     {"address": " x"},
     {"address": "x "},
+    {"address": "x y"},
     {"label": ""},
     {"label": " a b"},
     *({"memo": value} for value in ("a ", " ", 7, None, ["a"])),
