@@ -25,7 +25,7 @@ from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.text import count, escape, sanitize
+from airflow_custody.client.text import escape, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -63,6 +63,8 @@ def validate(args: Namespace, output: Output) -> int:
     "unchecked" (the number of addresses that could not be checked; null likewise), "sha256" (of
     the file; null likewise), "faults" (a list of texts)}.
     """
+    from airflow_custody.client.whitelist.file import count_faults
+
     found: list[dict[str, Any]] = []
     lines: list[str] = []
     for name in args.files:
@@ -76,7 +78,7 @@ def validate(args: Namespace, output: Output) -> int:
             data = {"valid": False, "rows": None, "unchecked": None, "sha256": None}
             faults = [sanitize(each, 1000) for each in error.faults]
             lines += _fault_lines(name, error)
-            message(f"{name}: {count(len(error.faults), 'fault')} {label(error.code)}")
+            message(f"{name}: {count_faults(error.faults)} {label(error.code)}")
         found.append({"file": name, **data, "faults": faults})
     valid = [each for each in found if each["valid"]]
     output.data(found, [*lines, valid])
@@ -134,6 +136,7 @@ def plan(args: Namespace, output: Output) -> int:
     differs, duplicate, undeclared, rejected, unreadable, unverified; actions create, delete and
     null.
     """
+    from airflow_custody.client.whitelist.file import count_faults
     from airflow_custody.client.whitelist.plan import PlanLimits, advice_on_differences, check_only
     from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
     from airflow_custody.client.whitelist.planner import make_plan
@@ -149,7 +152,7 @@ def plan(args: Namespace, output: Output) -> int:
         for each in _fault_lines(args.file, error):
             message(each)
         # The faults are told: what is left is how many there are.
-        error.message = f"{args.file}: {count(len(error.faults), 'fault')}; the service was not asked"
+        error.message = f"{args.file}: {count_faults(error.faults)}; the service was not asked"
         raise
     if file.unchecked_text:
         message(file.unchecked_text)

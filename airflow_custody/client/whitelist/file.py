@@ -1,18 +1,22 @@
 """
 Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV; or rows without a file.
 
-All faults of a file are found at once, with the line or the row. A file with a fault is not used at all.
+All faults of a file are found at once, up to 500, with the line or the row. A file with a fault is not used at all.
 """
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import io
 import json
 import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from airflow_custody.client.arguments import describe, is_missing
@@ -24,7 +28,7 @@ from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file_formats import (
     FIELDS,
     IDS,
-    LISTS,
+    MAX_FAULTS,
     MAX_VALUE,
     NOT_DEFAULTS,
     VERSION,
@@ -32,12 +36,15 @@ from airflow_custody.client.whitelist.file_formats import (
     Fields,
     Items,
     Misread,
+    TooManyFaultsError,
+    as_meant,
     read_csv,
     read_json,
     read_yaml,
 )
 from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import (
+    LISTS,
     TEMPLATE_HINT,
     FieldFault,
     WhitelistRequest,
@@ -46,12 +53,13 @@ from airflow_custody.client.whitelist.models import (
 )
 from airflow_custody.client.whitelist.plan import FileRow
 
-#: Maximum size of a file in bytes.
-MAX_FILE_BYTES = 64 * 1024 * 1024
+#: Maximum size of a file in bytes: some 50,000 rows. Reading takes up to 200 times as much memory, if rows are tiny.
+MAX_FILE_BYTES = 8 * 1024 * 1024
 
 _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
 _UTF8_MARK = b"\xef\xbb\xbf"
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What YAML does not allow or takes for a line's end (as CSV does a carriage return alone), a byte order mark in the
 # middle, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile(
@@ -104,7 +112,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     :param check_addresses: whether each address is checked against the rules of its chain. Default True. Without the
         extra ``addresses`` nothing is checked.
     :return: its rows, at least one.
-    :raises WhitelistFileError: if it cannot be read, or anything in it is wrong; it lists all faults.
+    :raises WhitelistFileError: if it cannot be read, or anything in it is wrong; it lists up to 500 faults.
     """
     name = os.fsdecode(path)
     format = format_of(name)
@@ -137,7 +145,7 @@ def read_whitelist_rows(
     :param omit_if_none: names of optional fields that are left out where a row has None for them, or None as a template
         renders it. Default: none of them; None is a fault.
     :return: the rows, at least one; their places are ``row 1``, ``row 2``, counted from 1.
-    :raises WhitelistFileError: if anything is wrong; it lists all faults.
+    :raises WhitelistFileError: if anything is wrong; it lists up to 500 faults.
     """
     found = Rows(check_addresses=check_addresses, unit="row")
     items = read_json(rows, found) if isinstance(rows, str) else rows
@@ -148,31 +156,43 @@ def read_whitelist_rows(
         kind = "a mapping" if isinstance(items, Mapping) else describe(rows)
         raise file_error(name, [f"must be a list of rows, not {kind}"])
     items = fetch_items(items)
-    for place, item in enumerate(items, 1):
-        try:
-            row = item if isinstance(rows, str) else read_json(json.dumps(item), found)
-        except (TypeError, ValueError, RecursionError) as error:
-            found.fault(place, f"a row must have text, whole numbers and lists of these only: {sanitize(error)}")
-            continue
-        if isinstance(row, Fields):
-            _take_none(row, omit_if_none)
-        found.add(row, place)
     if not items:
         found.fault(0, "there are no rows; an empty list is refused, as it may be one that was lost")
+    with suppress(TooManyFaultsError):
+        for place, item in enumerate(items, 1):
+            _add_row(found, item, place, omit_if_none, is_read=isinstance(rows, str))
     asked = [each.request.model_dump(exclude_none=True) for each in found.rows]
     return found.result(name, json.dumps(asked, sort_keys=True).encode())
 
 
-def _take_none(row: Fields, omit_if_none: Collection[str]) -> None:
-    """Leave out the fields that may be left out if they are None; mark the others that are."""
-    for field, value in [*row.items()]:
-        if isinstance(value, list):
-            row[field] = [None if is_missing(each) else each for each in value]
-        elif is_missing(value) and field in omit_if_none:
-            del row[field]
-        elif is_missing(value):
-            advice = "" if field in NOT_DEFAULTS else f": leave it out, or write omit_if_none=({field!r},)"
-            row[field] = Misread(f"is None{advice}")
+def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str], *, is_read: bool) -> None:
+    """Add a row, or note its faults; ``is_read`` says that it has been read from JSON."""
+    try:
+        row = item if is_read else read_json(json.dumps(item), found)
+    except (TypeError, ValueError, RecursionError) as error:
+        found.fault(place, f"a row must have text, whole numbers and lists of these only: {sanitize(error)}")
+        return
+    if isinstance(row, Fields):
+        for field, value in [*row.items()]:
+            if is_missing(value) and field in omit_if_none:
+                del row[field]
+            else:
+                row[field] = _taken(field, value)
+    found.add(row, place)
+
+
+def _taken(field: str, value: Any) -> Any:
+    """Return a value of a row, unless it is None, or other software has garbled it."""
+    if isinstance(value, list):
+        return [None if is_missing(each) else _as_meant(field, each) for each in value]
+    if is_missing(value):
+        advice = "" if field in NOT_DEFAULTS else f": leave it out, or write omit_if_none=({field!r},)"
+        return Misread(f"is None{advice}")
+    return _as_meant(field, value)
+
+
+def _as_meant(field: str, value: Any) -> Any:
+    return as_meant(field, value, "correct it in its source") if isinstance(value, str) else value
 
 
 def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses: bool = True) -> WhitelistFile:
@@ -184,29 +204,44 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
     :param name: the file's name, for messages.
     :param check_addresses: as for :func:`read_whitelist_file`.
     :return: its rows, at least one.
-    :raises WhitelistFileError: if anything is wrong; it lists all faults.
+    :raises WhitelistFileError: if anything is wrong; it lists up to 500 faults.
     """
     if len(data) > MAX_FILE_BYTES:
         raise file_error(name, [f"the file is larger than {MAX_FILE_BYTES} bytes: split it"])
     rows = Rows(check_addresses=check_addresses, unit="row" if format == "json" else "line")
+    with suppress(TooManyFaultsError):
+        _read(data, format, rows)
+    return rows.result(name, data)
+
+
+def _read(data: bytes, format: str, rows: Rows) -> None:
     text = _decode(data, rows)
     root = None if rows.faults else _READERS[format](text, rows)
     if root is not None:
         rows.read(root)
     elif not rows.faults:
         rows.no_rows()
-    return rows.result(name, data)
 
 
 def _decode(data: bytes, rows: Rows) -> str:
     """Return the text, without a byte order mark at its beginning; note each line that is not text."""
+    if data.startswith(_OTHER_MARKS) or b"\0" in data[:2]:
+        rows.fault(0, "the file is in UTF-16, like Excel's 'Unicode Text', or in UTF-32: save it as UTF-8")
+        return ""
     text = data.removeprefix(_UTF8_MARK).decode(errors="surrogateescape")
-    for place, line in enumerate(text.split("\n") if _NOT_TEXT.search(text) else (), 1):
+    # Lines end as YAML and CSV count them.
+    for place, line in enumerate(io.StringIO(text, newline="\n") if _NOT_TEXT.search(text) else (), 1):
         if found := _NOT_TEXT.search(line):
             code = ord(found[0])
             what = f"the byte 0x{code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
             rows.fault_at(place, f"{what} is not text: remove it, or save the file as UTF-8", found.start() + 1)
     return text
+
+
+def count_faults(faults: Sequence[str]) -> str:
+    """Return the number of a file's faults in words; if reading stopped there, say so."""
+    more = " (reading stopped: there may be more)" if len(faults) >= MAX_FAULTS else ""
+    return count(len(faults), "fault") + more
 
 
 def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> WhitelistFileError:
@@ -218,7 +253,7 @@ def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> 
     :param retryable: whether reading it again may help. Default False.
     """
     faults = tuple(faults)
-    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"
+    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count_faults(faults)}; nothing was sent"
     # The first line is a complete message: some programs show no more than that.
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
@@ -358,8 +393,9 @@ class Rows(Faults):
 
 
 def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
-    """Return the request that fields make, None if it has faults; and all of its faults."""
-    faults = [fault for name, value in values.items() for fault in _faults(name, value)]
+    """Return the request that fields make, None if it has faults; and its faults, all of them unless there are many."""
+    every = (fault for name, value in values.items() for fault in _faults(name, value))
+    faults = list(islice(every, MAX_FAULTS))
     reported = {each.name for each in faults}
     request, others = read_request(values)
     for name, text in others:

@@ -6,30 +6,32 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import yaml
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.text import ascii_lower, count, sanitize
-from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.garbled import garbled_fault, is_null_word
+from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 
 #: The version of the form.
 VERSION = 1
 #: The names of a row's fields, in the order of a request.
 FIELDS = tuple(WhitelistRequest.model_fields)
-#: The fields that are lists.
-LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 #: The fields whose value, or whose members, may be whole numbers.
 IDS = (*LISTS, "exchange_account_id")
 #: Fields that belong to one address only, and so cannot be defaults.
 NOT_DEFAULTS = ("label", "address")
 #: Maximum number of characters of a value in a fault.
 MAX_VALUE = 100
+#: Number of faults after which reading stops: a file with that many is usually not a whitelist at all.
+MAX_FAULTS = 500
 
 # --- values ------------------------------------------------------------------------------------------------
 
@@ -67,9 +69,13 @@ class Items(list[Any]):
             self.lines.append(line)
 
 
+class TooManyFaultsError(Exception):
+    """Raised at the last fault that is noted, to stop reading."""
+
+
 class Faults:
     """
-    A collector of the faults of a file.
+    A collector of the faults of a file. It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
 
     :param unit: unit of the places: ``line`` or ``row``.
     """
@@ -92,11 +98,16 @@ class Faults:
         :param name: the field that has it.
         """
         where = f"{self._unit} {place}" if place else ""
-        self._faults.append((place, ": ".join(filter(None, (where, name, text)))))
+        self._note(place, ": ".join(filter(None, (where, name, text))))
 
     def fault_at(self, line: int, text: str, column: int) -> None:
         """Note a fault in the text of the file by its line, whatever the unit of the places is."""
-        self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
+        self._note(line if self._unit == "line" else 0, f"line {line}, column {column}: {text}")
+
+    def _note(self, place: int, text: str) -> None:
+        self._faults.append((place, text))
+        if len(self._faults) >= MAX_FAULTS:
+            raise TooManyFaultsError
 
     def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> bool:
         """
@@ -182,14 +193,26 @@ def read_yaml(text: str, faults: Faults) -> Any:
         faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, for an invalid escape and for a very long version.
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
-        words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
-        if mark is None:
-            faults.fault(0, words)
-        else:
-            faults.fault_at(mark.line + 1, words, mark.column + 1)
+        _note_syntax_error(error, text, faults)
     return None
+
+
+def _note_syntax_error(error: Exception, text: str, faults: Faults) -> None:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
+    words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
+    if mark is None:
+        faults.fault(0, words)
+        return
+    if _has_tab_before(text, mark.line):
+        words = f"indent with spaces, not tabs ({words})"
+    faults.fault_at(mark.line + 1, words, mark.column + 1)
+
+
+def _has_tab_before(text: str, index: int) -> bool:
+    """Tell whether a line, counted from 0, is indented with a tab."""
+    line = next(islice(io.StringIO(text), index, None), "")
+    return re.match(r"[ -]*\t", line) is not None
 
 
 def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
@@ -215,6 +238,8 @@ def _read_scalar(node: Any) -> Any:
     kind = _KINDS.get(node.tag.removeprefix(_TAG), "a special word")
     if kind == "text" and not node.style and _NUMBER_1_2.fullmatch(text):
         kind = _NUMBER
+    if kind == "text" and not node.style and is_null_word(text):
+        return _misread(text, "{} is how software writes a missing value: leave it out, or if it is meant")
     if kind in ("text", ""):
         return text if kind else None
     return (_number if kind == _NUMBER else _misread)(text, f"YAML reads {{}} as {kind}")
@@ -243,7 +268,7 @@ def read_json(text: str, faults: Faults) -> Any:
             # As they are written: 1.0 is not 1, and Python refuses to read very long ones.
             parse_int=lambda source: _number(source, "{} is a number"),
             parse_float=lambda source: _misread(source, "{} is a number"),
-            parse_constant=lambda name: _misread(name, "{} is not JSON"),
+            parse_constant=lambda name: Misread(f"{name} is not JSON: leave it out"),
         )
     except json.JSONDecodeError as error:
         if text.strip():
@@ -255,54 +280,95 @@ def read_json(text: str, faults: Faults) -> Any:
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
-#: The separator of a list's members in its cell.
-SEPARATOR = ";"
-# What spreadsheets leave in place of a value: a long number rounded, an error's word, or a column that is too narrow.
-_NO_VALUE = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+|#+|#[A-Z0-9/]+[!?]?")
+#: A column that is ignored. A ``comment`` or a ``note`` would be a memo on some chains.
+NOTES = "notes"
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_CORRECT = "correct it, and format its column as text"
 
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
     Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
-    Rows in which all cells are empty are left out. Each other row has as many cells as the header: in one that has more
-    or fewer, a value may stand under the name of another.
+    It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks
+    around them, rows and columns in which all cells are empty, a column of notes. Each row has as many cells as the
+    header: in one that has more or fewer, a value may stand under the name of another.
 
     :param text: its text.
     :param faults: takes the faults.
     """
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    records, line = [], 1
-    try:
-        for cells in reader:
-            if any(cells):
-                records.append((line, cells))
-            line = reader.line_num + 1
-    except csv.Error as error:
-        faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
-    if not records:
+    separator = _separator(text, faults)
+    if not separator:
         return None
-    (line, header), *records = records
-    if re.search("[;\t]", header[0]):
-        faults.fault(line, "the columns must be separated by commas")
+    records = _records(text, separator, faults)
+    line, header = next(records, (0, []))
+    names = [ascii_lower(each.strip()) for each in header]
+    named = Fields((name, None, line) for name in names if name)
+    if not faults.check_keys(named, (*FIELDS, NOTES), line):
         return None
-    if not faults.check_keys(Fields((name, None, line) for name in header), FIELDS, line):
-        return None
+    joined = "," if separator == ";" else ";"
     items = []
     for place, cells in records:
-        if len(cells) != len(header):
-            faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
+        if fault := _cells_fault(names, cells):
+            faults.fault(place, fault)
         else:
-            named = zip(header, cells, strict=True)
-            items.append((Fields((name, _cell(name, cell), place) for name, cell in named if cell), place))
+            items.append((_fields(names, cells, place, joined), place))
     return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
 
 
-def _cell(name: str, cell: str) -> Any:
-    """Return a cell's text, or the members of its list, unless a spreadsheet has put something else in its place."""
-    how = "what a spreadsheet writes in place of a value: correct it, and format its column as text"
-    found = [
-        Misread(f"{sanitize(each, MAX_VALUE)} is {how}") if _NO_VALUE.fullmatch(each) else each
-        for each in (cell.split(SEPARATOR) if name in LISTS else [cell])
-    ]
-    return found if name in LISTS else found[0]
+def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
+    """Explain why a row's cells do not belong to the header's names; empty if they do."""
+    if len(cells) != len(names):
+        return f"has {count(len(cells), 'cell')}, and the header has {len(names)}"
+    for number, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
+        if cell.strip() and not name:
+            return f"its cell {number} is not empty, and the header has no name for it"
+    return ""
+
+
+def _separator(text: str, faults: Faults) -> str:
+    """Return what separates the columns, which the header shows; empty if it has several of them."""
+    # A file may begin with rows in which all cells are empty.
+    found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
+    separators = [each for each in _SEPARATORS if found and each in found[0]] or [","]
+    if len(separators) == 1:
+        return separators[0]
+    names = " and ".join(_SEPARATORS[each] for each in separators)
+    line = text.count("\n", 0, found.start() if found else 0) + 1
+    faults.fault(line, f"the header has {names}: separate the columns by one of them, here and in each row")
+    return ""
+
+
+def _records(text: str, separator: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record with its first line, without those in which all cells are empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if any(cells):
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
+
+
+def _fields(names: Sequence[str], cells: Sequence[str], line: int, joined: str) -> Fields:
+    """Return the fields of a row; an empty cell has no value."""
+    pairs = [(name, cell) for name, cell in zip(names, cells, strict=True) if cell and name in FIELDS]
+    return Fields((name, _cell(name, cell, joined), line) for name, cell in pairs)
+
+
+def _cell(name: str, cell: str, joined: str) -> Any:
+    """Return a cell's text, or the members of its list, unless other software has garbled it."""
+    if name not in LISTS:
+        return as_meant(name, cell, _CORRECT)
+    other = ";" if joined == "," else ","
+    if other in cell:
+        return Misread(f"{sanitize(repr(cell), MAX_VALUE)} has '{other}' in it: in this file, '{joined}' joins ids")
+    return [as_meant(name, each, _CORRECT) for each in cell.split(joined)]
+
+
+def as_meant(name: str, text: str, correct: str) -> str | Misread:
+    """Return a text, unless other software has garbled it; parameters as for :func:`garbled_fault`."""
+    fault = garbled_fault(name, text, correct)
+    return Misread(fault) if fault else text

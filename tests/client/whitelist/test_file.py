@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
+import re
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyError, CustodyRequestError, WhitelistFileError, WhitelistRequest
 from airflow_custody.client.whitelist import file_formats
-from airflow_custody.client.whitelist.file import WhitelistFile, parse_whitelist
+from airflow_custody.client.whitelist.file import WhitelistFile, parse_whitelist, read_whitelist_rows
 
 HEAD = "version: 1\naddresses:\n"
 ROW = '- label: a\n  address: "0xab"\n  blockchain: ETH\n'
@@ -189,16 +192,16 @@ def test_what_is_wrong_in_a_file(text: str, faults: list[str]) -> None:
     assert [each[: len(fault)] for each, fault in zip(found, faults, strict=True)] == faults
 
 
-def test_the_text_of_an_error_is_bounded_and_its_faults_are_not() -> None:
+def test_the_text_of_an_error_is_bounded() -> None:
     with pytest.raises(WhitelistFileError) as caught:
-        parse(HEAD + "- {}\n" * 200)
+        parse(HEAD + "- {}\n" * 100)
     error = caught.value
     assert isinstance(error, CustodyRequestError)
     assert not error.retryable
-    assert len(error.faults) == 600
+    assert len(error.faults) == 300
     lines = str(error).splitlines()
-    assert lines[0] == f"list.yaml: 600 faults; nothing was sent: {error.faults[0]}"
-    assert lines[1:] == [*error.faults[1:20], "... and 580 more [custody/file-wrong]"]
+    assert lines[0] == f"list.yaml: 300 faults; nothing was sent: {error.faults[0]}"
+    assert lines[1:] == [*error.faults[1:20], "... and 280 more [custody/file-wrong]"]
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.faults) == (str(error), error.faults)
     assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
@@ -207,6 +210,77 @@ def test_the_text_of_an_error_is_bounded_and_its_faults_are_not() -> None:
     for fault in faults_of(f"{HEAD}- {evil}: 1\n  address: b\n{evil}: 2\n"):
         assert fault.isprintable()
         assert len(fault) < 500
+
+
+MANY = 2000
+#: Files with a fault in each of many places; the last fault that is found, and how many places there are until then.
+FULL_OF_FAULTS: list[tuple[str, str, str]] = [
+    ("yaml", HEAD + "- a\n" * MANY, "line 502: a row must be a mapping"),
+    ("yaml", f"{HEAD}- {{{', '.join(f'k{each}: 1' for each in range(MANY))}}}\n", "line 3: 'k499' is unknown"),
+    ("yaml", f"{HEAD}- {{linked_wallet_ids: [{'~, ' * MANY}1]}}\n", "line 3: linked_wallet_ids[499]: has no value"),
+    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: this has an alias"),
+    ("json", '{"version": 1, "addresses": [' + "1, " * MANY + "1]}", "row 500: a row must be a mapping"),
+    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, and the header has 3"),
+    ("csv", "x," * MANY + "label\n1", "line 1: x: is given twice"),
+    ("csv", "label,address,blockchain\n" + "a,b,c\n" * MANY, "line 502: address: the same destination as in line 2"),
+    ("csv", "label\n" + "\0\n" * MANY, "line 501, column 1: U+0000 is not text"),
+]
+
+
+@pytest.mark.parametrize(("format", "text", "last"), FULL_OF_FAULTS)
+def test_reading_stops_after_some_hundred_faults(format: str, text: str, last: str) -> None:
+    with pytest.raises(WhitelistFileError) as caught:
+        parse(text, format)
+    assert len(caught.value.faults) == 500
+    assert caught.value.faults[-1].startswith(last)
+    assert f"list.{format}: 500 faults (reading stopped: there may be more); nothing was sent" in str(caught.value)
+
+
+def test_reading_rows_stops_after_some_hundred_faults() -> None:
+    read = []
+
+    class Row(dict[str, str]):
+        """A row that notes that it was read."""
+
+        def items(self) -> Any:
+            read.append(self)
+            return super().items()
+
+    for rows in ([Row(label="a") for _ in range(MANY)], json.dumps([{"label": "a"}] * MANY)):
+        with pytest.raises(WhitelistFileError, match=r"500 faults \(reading stopped: there may be more\)") as caught:
+            read_whitelist_rows(rows)
+        assert len(caught.value.faults) == 500
+        assert caught.value.faults[-1].startswith("row 250: ")
+    assert len(read) == 250
+
+
+def test_a_list_of_many_wrong_ids_has_one_fault() -> None:
+    (found,) = faults_of(f"{HEAD}{ROW}  linked_wallet_ids: [{'-1, ' * MANY}1]\n")
+    assert found == "line 6: linked_wallet_ids[0]: must be an id, not the int -1"
+
+
+@pytest.mark.parametrize("loader", [file_formats._LOADER, yaml.SafeLoader], ids=["libyaml", "python"])
+@pytest.mark.parametrize("text", ["- label: a\n\taddress: b\n", "\t- label: a\n", "- label: a\n  \taddress: b\n"])
+def test_a_tab_before_a_key(text: str, loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_formats, "_LOADER", loader)
+    (found,) = faults_of(f"{HEAD}{text}")
+    assert re.match(r"line [34], column \d+: indent with spaces, not tabs \(not YAML: ", found)
+
+
+def test_an_address_that_yaml_folds_has_white_space_in_it() -> None:
+    (found,) = faults_of(f"{HEAD}- label: a\n  blockchain: ANY\n  address: 0x5aAe\n    E7Ef\n")
+    assert found.startswith("line 5: address: has white space in it, which no address has")
+
+
+NULL_WORDS = ("nan", "NaN", "None", "none", "N/A", "NA", "NaT", "nil", "\\N", "undefined")
+
+
+@pytest.mark.parametrize("word", NULL_WORDS)
+def test_a_missing_value_that_a_program_wrote_into_yaml(word: str) -> None:
+    (found,) = faults_of(f"{HEAD}{ROW}  memo: {word}\n")
+    assert found.startswith(f"line 6: memo: {word} is how software writes a missing value: leave it out, or if it is")
+    assert parse(f"{HEAD}{ROW}  memo: {json.dumps(word)}\n").rows[0].request.memo == word
+    assert parse(f"{HEAD}{ROW}  memo: not {word}\n").rows[0].request.memo == f"not {word}"
 
 
 def test_each_address_is_checked() -> None:

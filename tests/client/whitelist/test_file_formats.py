@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -109,14 +111,54 @@ def test_csv(end: str) -> None:
     assert (first.where, second.where) == ("line 2", "line 4")
 
 
+@pytest.mark.parametrize(("separator", "joined"), [(",", ";"), (";", ","), ("\t", ";")])
+def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
+    """A byte order mark, their separator, names in any case, empty columns and rows, a column of notes."""
+    header = ["", "Label", "ADDRESS ", " Blockchain", "", "Linked_Wallet_IDs", "Memo", " Notes", "", ""]
+    sheet = [
+        [""] * 10,
+        header,
+        ["", "Zürich; HQ, 1", "x", "ETH", " ", joined.join(["1", "02"]), "", "nan; by A, B\nor C", "", ""],
+        [""] * 10,
+        ["", "b", "y", "BTC", "", "7", "0013", "", "", ""],
+    ]
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=separator).writerows(sheet)
+    first, second = parse(b"\xef\xbb\xbf" + text.getvalue().encode(), "csv").rows
+    assert first.request == WhitelistRequest(
+        label="Zürich; HQ, 1", address="x", blockchain="ETH", linked_wallet_ids=["1", "02"]
+    )
+    assert second.request == WhitelistRequest(
+        label="b", address="y", blockchain="BTC", linked_wallet_ids=["7"], memo="0013"
+    )
+    # The notes have two lines.
+    assert (first.where, second.where) == ("line 3", "line 6")
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        *((text, [NO_ADDRESSES]) for text in ("", "\n\n", COLUMNS, f"{COLUMNS},,,,\n")),
-        ("label;address\na;b\n", ["line 1: the columns must be separated by commas"]),
-        ("label,Address,,label\n1,2,3,4\n", [
-            "line 1: 'Address' is unknown; do you mean address?", "line 1: '' is unknown; known are label",
-            "line 1: label: is given twice",
+        *((text, [NO_ADDRESSES]) for text in ("", "\n\n", ",,,\n", COLUMNS, f"{COLUMNS},,,,\n")),
+        ("\nlabel;address,blockchain\na;b;c\n", [
+            "line 2: the header has commas and semicolons: separate the columns by one of them, here and in each row",
+        ]),
+        ("label|address\na|b\n", ["line 1: 'label|address' is unknown"]),
+        # On some chains, a comment or a note is what others call a memo.
+        ("label,Adress,,label,comment,Note\n1,2,3,4,5,6\n", [
+            "line 1: 'adress' is unknown; do you mean address?", "line 1: 'comment' is unknown; known are label",
+            "line 1: 'note' is unknown; do you mean notes?", "line 1: label: is given twice",
+        ]),
+        ("label,,address,blockchain,,\na,,b,ETH,,\nc,x,d,ETH,,\ne,,f,ETH,, y\ng,,h,ETH\n", [
+            "line 3: its cell 2 is not empty, and the header has no name for it", "line 4: its cell 6 is not empty",
+            "line 5: has 4 cells, and the header has 6",
+        ]),
+        # Lists that are joined by what separates the columns elsewhere.
+        (COLUMNS.replace(",", ";") + 'a;b;ETH;"1;2";\na;b;ETH;1;2;\n', [
+            "line 2: linked_wallet_ids: '1;2' has ';' in it: in this file, ',' joins ids",
+            "line 3: has 6 cells, and the header has 5",
+        ]),
+        (COLUMNS.replace(",", "\t") + "a\tb\tETH\t1,2\t\n", [
+            "line 2: linked_wallet_ids: '1,2' has ',' in it: in this file, ';' joins ids",
         ]),
         ("label,blockchain\na,ETH\n", ["line 2: address: is missing"]),
         # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
@@ -131,11 +173,12 @@ def test_csv(end: str) -> None:
             "line 5: linked_wallet_ids[1]: begins or ends with white space",
             "line 5: memo: begins or ends with white space",
         ]),
-        (f'{COLUMNS}a,b,ETH,"12,15",\n', ["line 2: linked_wallet_ids[0]: '12,15' has a comma"]),
+        (f'{COLUMNS}a,b,ETH,"12,15",\n', [
+            "line 2: linked_wallet_ids: '12,15' has ',' in it: in this file, ';' joins ids",
+        ]),
         *((f"{COLUMNS}a,b,ETH,1;{word},\nc,d,ETH,,{word}\n", [
-            f"line {n}: {name}: {word} is what a spreadsheet writes in place of a value"
-            for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
-        ]) for word in ("#N/A", "#NAME?", "######", "2E+17", "1.23457E+11")),
+            f"line {n}: {name}: {word} is {what}" for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
+        ]) for word, what in (("#N/A", "what a spreadsheet writes"), ("2E+17", "a number in exponent notation"))),
         (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
         (f'{COLUMNS}a,b,ETH,,"x\n\n', ["line 2: the row that begins here is not CSV: "]),
         (f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n', [
@@ -164,9 +207,10 @@ def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
         line = bad.split(b"\n")[2 if format != "yaml" else 3].decode()
         place = f"line {bad.split(character.encode())[0].count(10) + 1}, column {line.index(character) + 1}"
         check_faults(bad, format, [f"{place}: U+{ord(character):04X} {what}"])
-    for encoding in ("utf-16", "utf-16-le", "utf-32"):
-        with pytest.raises(WhitelistFileError, match=what):
-            parse(good.decode().encode(encoding), format)
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"):
+        where = "the file is in UTF-16, like Excel's 'Unicode Text', or in UTF-32: save it as UTF-8"
+        check_faults(good.decode().encode(encoding), format, [where])
+    check_faults(b"\xfe\xff" + good.decode().encode("utf-16-be"), format, [where])
     latin = (GOOD_FILES["yaml"] + GOOD_FILES["yaml"].removeprefix(HEAD)).replace("label: a", "label: ü")
     check_faults(latin.encode("latin-1"), "yaml", [f"line {line}, column 10: the byte 0xFC" for line in (3, 6)])
 
@@ -276,7 +320,15 @@ ONLY = "a row must have text, whole numbers and lists of these only: "
         ({"linked_wallet_ids": ["1", None]}, "linked_wallet_ids[1]: has no value"),
         ({"linked_wallet_ids": ["1", "null"]}, "linked_wallet_ids[1]: has no value"),
         ({"memo": 7.0}, 'memo: 7.0 is a number: quote it: "7.0"'),
-        ({"memo": float("nan")}, "memo: NaN is not JSON"),
+        ({"memo": float("nan")}, "memo: NaN is not JSON: leave it out"),
+        (
+            {"memo": "nan"},
+            "memo: nan is how software writes a missing value: leave it out; if it is meant, write it in",
+        ),
+        ({"label": " NULL"}, "label: NULL is how software writes a missing value"),
+        ({"memo": "12345.0"}, "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if it"),
+        ({"linked_wallet_ids": ["1", "2.0"]}, "linked_wallet_ids[1]: 2.0 is a whole number with a decimal point"),
+        ({"linked_wallet_ids": [["nan"]]}, "linked_wallet_ids[0]: must not be a list"),
         ({"memo": {"a": "b"}}, "memo: must not be a mapping"),
         ({"exchange_account_id": -1}, "exchange_account_id: must be an id"),
         ({"exchange_account_id": 10**5000}, ONLY),
