@@ -17,6 +17,8 @@ _INVISIBLE = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Of a difference, as it may go on to the end.
+_MAX_POINTS = 4
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -131,6 +133,36 @@ def escaped(character: str) -> str:
     """Return a character as ``\\uXXXX``, or ``\\UXXXXXXXX``: four digits and a letter would look like five digits."""
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def hidden_difference(first: str, second: str, shown: int) -> str:
+    """
+    Describe where two texts differ, if they may look the same: in letters that look alike, or after what is shown.
+
+    :param first: one text.
+    :param second: the other one.
+    :param shown: number of characters that are shown of each.
+    :return: the place and its code points, such as ``at character 4: U+0065 U+0301 and U+00E9``; empty if the
+        difference is seen: in ASCII characters that are shown, or because one of the texts is empty.
+    """
+    start = _common_length(first, second)
+    rest = first[start:], second[start:]
+    end = _common_length(rest[0][::-1], rest[1][::-1])
+    parts = [each[: len(each) - end] for each in rest]
+    if not (first and second and any(parts)) or (start < shown and "".join(parts).isascii()):
+        return ""
+    return f"at character {start + 1}: {' and '.join(map(_code_points, parts))}"
+
+
+def _common_length(first: str, second: str) -> int:
+    """Return how many characters at the beginning of two texts are the same."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
+def _code_points(text: str) -> str:
+    points = [f"U+{ord(each):04X}" for each in text[:_MAX_POINTS]]
+    return " ".join([*points, "..."] if text[_MAX_POINTS:] else points) or "nothing"
 
 
 def sentences(*texts: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -263,3 +264,12 @@ def test_what_two_readers_may_read_in_two_ways_is_refused(
     sandbox.control.add_fault("status", status=200, body=body)
     with pytest.raises(CustodyResponseError, match=r"it has a key twice in one object|its body is not JSON"):
         BODIES[name][1](client)
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_byte_order_mark_before_json_is_named(sandbox: Sandbox, client: CustodyClient, status: int) -> None:
+    body = '{"message": "no", "code": 7}' if status == 403 else "{}"
+    sandbox.control.add_fault("status", status=status, body=f"\ufeff{body}")
+    named = "bytes with a byte order mark at their beginning, which JSON does not allow, beginning '{"
+    with pytest.raises(CustodyError, match=re.escape(named)):
+        BODIES["health"][1](client)

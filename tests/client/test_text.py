@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from airflow_custody.client.text import (
     escape,
     escaped,
     has_unprintable,
+    hidden_difference,
     sanitize,
     sentences,
     without_emoji_style,
@@ -23,6 +25,27 @@ def test_sanitize_returns_one_printable_line_of_that_length(text: str, limit: in
     line = sanitize(text, limit)
     assert len(line) <= limit
     assert not has_unprintable(line)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "difference"),
+    [
+        ("Cafe\u0301 A", "Caf\xe9 A", "at character 4: U+0065 U+0301 and U+00E9"),
+        ("Cold", "C\u043eld", "at character 2: U+006F and U+043E"),
+        ("cafe", "cafe\u0301", "at character 5: nothing and U+0301"),
+        ("a b", "a\xa0b", "at character 2: U+0020 and U+00A0"),
+        ("abcdef", "\u0430\u0431\u0432\u0433\u0434\u0435", "at character 1: U+0061 U+0062 U+0063 U+0064 ... and "),
+        ("a" * 9 + "b", "a" * 9 + "c", ""),
+        ("a" * 10 + "b", "a" * 10 + "c", "at character 11: U+0062 and U+0063"),
+        ("a" * 10, "a" * 12, "at character 11: nothing and U+0061 U+0061"),
+        ("Cold", "Warm", ""),
+        ("Zürich", "Zürich", ""),
+        ("", "\xe9", ""),
+    ],
+)
+def test_where_texts_differ_that_look_the_same(first: str, second: str, difference: str) -> None:
+    found = hidden_difference(first, second, 10)
+    assert found.startswith(difference) if difference else found == ""
 
 
 def test_sentences_have_one_mark_each() -> None:

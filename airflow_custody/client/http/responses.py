@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -336,6 +337,8 @@ class Reply(Generic[T]):
     def _describe_body(self) -> str:
         """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
         response, size = self.response, count(len(self.response.body), "byte")
+        if response.body.startswith(codecs.BOM_UTF8):
+            size += " with a byte order mark at their beginning, which JSON does not allow"
         if self.operation.confidential:
             return f"{size}, not shown, as a secret may be in it"
         # All of it: a secret must not be cut before it is redacted.

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import count, escape, escaped
+from airflow_custody.client.text import count, escape, escaped, hidden_difference
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, describe_only
@@ -337,5 +337,9 @@ def _details(row: PlanRow) -> Iterator[tuple[str, str]]:
         if row.request is not None and name not in _OWN_COLUMN and (value := _field(row.request, name)):
             yield name, value
     for name in row.fields:
-        is_shown = name in row.shown and row.request is not None
-        yield (f"{name} at the service", row.shown[name] or "(none)") if is_shown else ("differs", name)
+        if row.request is None or name not in row.shown:
+            yield "differs", name
+            continue
+        yield f"{name} at the service", row.shown[name] or "(none)"
+        if hidden := hidden_difference(_field(row.request, name), row.shown[name], _MAX_VALUE):
+            yield f"{name} differs", hidden

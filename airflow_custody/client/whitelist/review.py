@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import (
     CustodyRequestError,
 )
-from airflow_custody.client.text import ascii_lower, escape, sanitize
+from airflow_custody.client.text import ascii_lower, escape, hidden_difference, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.batches import name_some
 
@@ -319,7 +319,8 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
 
 
 def _fault(field: str, asked: Any, shown: object) -> str:
-    return f"{field} (asked for {_value(asked)}, shown {_value(shown)})"
+    hidden = hidden_difference(asked, shown, _MAX_VALUE) if isinstance(asked, str) and isinstance(shown, str) else ""
+    return f"{field} (asked for {_value(asked)}, shown {_value(shown)}{hidden and f'; they differ {hidden}'})"
 
 
 def _unasked(key: str, field: str | None = None) -> Finding:

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from whitelist_plans import ask, listed
+from whitelist_plans import plan as make
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.text_table import format_table
@@ -149,6 +151,15 @@ def test_shows_all_that_will_be_asked_for() -> None:
         assert (", ".join(value) if isinstance(value, list) else value) in plain, name
     by_currency = replace(CREATE, request=WhitelistRequest(label="x", address=ADDRESS, currency="BTC"))
     assert assert_harmless(plan_to_markdown(plan(by_currency)), 1)[0][1] == f"BTC {ADDRESS}"
+
+
+def test_says_where_values_differ_that_look_the_same() -> None:
+    found = make(ask(label="Cafe\u0301"), listed(label="Caf\xe9"))
+    difference = "label differs: at character 4: U+0065 U+0301 and U+00E9"
+    assert f"\n      label at the service: Caf\xe9\n      {difference}\n" in plan_to_text(found)
+    (cells,) = assert_harmless(plan_to_markdown(found), 1)
+    assert difference in cells[3]
+    assert "label differs" not in plan_to_text(make(ask(label="Cold"), listed(label="Warm")))
 
 
 TEXT = """\

@@ -86,6 +86,16 @@ REFUSED = [
     Case(r"address \(asked for '.*', shown ", asked={"address": "0x" + "A" * 40}),
     Case(rf"address \(asked for '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
     Case(f"label .asked for '{'y' * 120}…', shown 'Treasury'", asked={"label": "y" * 900}),
+    # What looks the same.
+    Case(
+        r"label \(asked for 'Treasury', shown 'Tr\u0435asury'; they differ at character 3: U\+0065 and U\+0435\)",
+        {"label": "Tr\u0435asury"},
+    ),
+    Case(
+        r"label \(asked for 'y+…', shown 'y+…'; they differ at character 901: nothing and U\+0061\)",
+        {"label": "y" * 900 + "a"},
+        asked={"label": "y" * 900},
+    ),
     Case(r"\(asked for 0, 1, 2, 3, 4, \.\.\., shown nothing\)", asked={"linked_wallet_ids": [*"012345678"]}),
     # Nobody asked for it.
     *(
