@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 
 class _NotGiven(Enum):
@@ -30,7 +33,74 @@ REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 LOOKUP_WAIT = 30.0
 
 
-class CustodyTask(BaseOperator):
+class RendersNoData(BaseOperator):
+    """
+    A task that renders the templates of the DAG file, and no value that comes from an upstream task.
+
+    Airflow renders the rows of ``expand_kwargs(upstream.output)``, although they are data (apache/airflow#38745). Here
+    they stay as they are, like the values of ``expand(label=upstream.output)``. What the DAG file itself says is
+    rendered: in ``partial()``, in ``expand(label=[...])`` and in ``expand_kwargs([...])``.
+
+    A subclass must not build text from a parameter in its constructor: Airflow would render the new text.
+    """
+
+    #: The arguments of a task that Airflow constructs in the run, from ``partial()`` and the row.
+    _mapped_arguments: Mapping[str, Any]
+    #: Whether the fields have the run's values.
+    _is_rendered = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        task = super().__new__(cls)
+        if kwargs.get("_airflow_from_mapped"):
+            vars(task)["_mapped_arguments"] = kwargs
+        return task
+
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: Context,
+        jinja_env: Any,
+        seen_oids: set[int],
+    ) -> None:
+        if self._is_rendered:
+            # The dag.test() of Airflow 2 renders a task again after a deferral, and so the values that it rendered.
+            return
+        # Airflow does not render objects with these ids.
+        seen_oids.update(id(part) for part in _parts(self._data(context)))
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        self._is_rendered = parent is self
+
+    def _data(self, context: Context) -> list[Any]:
+        """Return the arguments that this mapped task has from upstream tasks; empty if it is not mapped."""
+        task: Any = self.dag.get_task(self.task_id) if self.has_dag() else self  # type: ignore[no-untyped-call]
+        if isinstance(task, BaseOperator):
+            return []
+        source, arguments = task.expand_input.value, self._mapped_arguments
+        if isinstance(source, Mapping):
+            return [arguments[name] for name, values in source.items() if not _is_written(values)]
+        if _is_written(source) and _is_written(source[context["ti"].map_index]):
+            return []
+        # A row may replace what partial() says.
+        return [value for name, value in arguments.items() if value is not task.partial_kwargs.get(name, NOT_GIVEN)]
+
+
+def _is_written(values: object) -> bool:
+    """Tell whether what a task is mapped over is written in the DAG file, and not the output of a task."""
+    return isinstance(values, (Mapping, Sequence))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a value, and what is in it if it is a collection."""
+    yield value
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from _parts(each)
+
+
+class CustodyTask(RendersNoData):
     """
     The base of the operators and sensors.
 

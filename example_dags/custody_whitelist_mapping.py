@@ -9,10 +9,12 @@ created, and nothing is signed.
 There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
 ``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds what is not in it any more.
 
-What to change: read the addresses from your own source in ``addresses``. Connections to create: the two signers' users
-(``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type with the
-extra ``private_key`` (``custody_first_key``, ``custody_second_key``). The sandbox prints all of them:
-``python -m airflow_custody.sandbox --with-signers``.
+What to change: read the addresses from your own source in ``addresses``. Their text is sent as it is. Do not map
+another package's operators over such rows with ``expand_kwargs``: Airflow would render them as templates.
+
+Connections to create: the two signers' users (``custody_first_signer``, ``custody_second_signer``), and for each
+signer's P-256 key a connection of any type with the extra ``private_key`` (``custody_first_key``,
+``custody_second_key``). The sandbox prints all of them: ``python -m airflow_custody.sandbox --with-signers``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
+from airflow_custody._base import RendersNoData
 from airflow_custody.operators._base_plan import check_hash
 from airflow_custody.retry_policy import failing_task
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _ASKED = "asked"
 
 
-class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
+class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     """
     Ask people in the Airflow UI (*Required Actions*) whether a plan may be applied. A rejection skips what follows.
 

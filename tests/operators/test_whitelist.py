@@ -189,4 +189,6 @@ def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox) -> None:
     request_id = str(run.xcom("one"))
     assert run.xcom("sign") == f"signed '{request_id}'"
     assert (requests[request_id]["label"], requests[request_id]["blockchain"]) == ("L 2", "ETH")
+    # A row's text is data.
+    assert requests[str(run.xcom("many", 0))]["label"] == "a {{ run_id }}"
     assert requests[str(run.xcom("many", 1))]["linkedWalletIds"] == ["1", "2"]

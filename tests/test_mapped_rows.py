@@ -1,0 +1,264 @@
+"""Text of a mapped task's row is data: no operator and no sensor renders it, if it comes from an upstream task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, task, task_group
+from airflow_runs import AIRFLOW, new_dag, run_dag
+from task_log import TaskLog
+from test_given import VALUES, tasks
+
+from airflow_custody.assets import webhook_calls_asset
+from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+
+create = CustodyCreateWhitelistRequestOperator.partial
+# One that no native template takes for a number.
+ADDRESS = "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh"
+ROW = {"label": "L", "address": ADDRESS, "blockchain": "XRP"}
+
+
+class Calls(list[str]):
+    """The names that templates have called in a run: ``{{ called('label') }}``."""
+
+    def __call__(self, name: str) -> str:
+        self.append(name)
+        return name
+
+
+def dag_with(called: Calls, **settings: Any) -> DAG:
+    return DAG(new_dag().dag_id, schedule=None, user_defined_macros={"called": called}, **settings)
+
+
+def returned(value: Any, task_id: str = "upstream") -> Any:
+    """Return the output of an upstream task that returns a value."""
+
+    @task(task_id=task_id)
+    def upstream() -> Any:
+        return value
+
+    return upstream()
+
+
+def bodies(sandbox: Sandbox) -> list[dict[str, Any]]:
+    return [call["body"] for call in sandbox.control.request_log(method="POST", path="/whitelists/addresses")]
+
+
+# --- every parameter of every task --------------------------------------------------------------------------------
+
+
+def all_tasks() -> list[Any]:
+    found: list[Any] = list(tasks())
+    if AIRFLOW >= (3, 1):
+        from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
+
+        found.append(CustodyApproveWhitelistPlanOperator)
+    return found
+
+
+def with_templates(value: Any, template: str) -> Any:
+    """Return a value like this one, with a template in place of each part of it."""
+    if isinstance(value, dict):
+        return {key: with_templates(each, template) for key, each in value.items()}
+    return [with_templates(each, template) for each in value] if isinstance(value, list) else template
+
+
+def row_of_templates(operator: Any) -> dict[str, Any]:
+    """Return a template for each templated parameter of a task; each calls with the names of both."""
+    names = {field: name for name, field in getattr(operator, "field_names", {}).items()}
+    values = {**VALUES, "subject": "", "body": ""}
+    parameters = [names.get(field, field) for field in operator.template_fields]
+    return {
+        name: with_templates(values[name], f"{{{{ called('{operator.__name__}.{name}') }}}}") for name in parameters
+    }
+
+
+def map_all(source: Callable[[list[Any]], Any]) -> set[str]:
+    """Map each task over a row, and return what the templates would call."""
+    settings = {"signer": object(), "asset": webhook_calls_asset()}
+    called = set()
+    for operator in all_tasks():
+        row = row_of_templates(operator)
+        called |= {f"{operator.__name__}.{name}" for name in row}
+        parameters = inspect.signature(operator.__init__).parameters
+        given = {name: value for name, value in settings.items() if name in parameters}
+        operator.partial(task_id=operator.__name__, **given).expand_kwargs(source([row]))
+    return called
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_no_parameter_of_any_task_is_rendered(sandbox: Sandbox, native: bool) -> None:
+    called = Calls()
+    with dag_with(called, render_template_as_native_obj=native) as dag:
+        map_all(lambda rows: returned(rows))
+    run = run_dag(dag)
+    assert {state for (name, _), state in run.states.items() if not name.startswith("upstream")} == {"failed"}
+    assert called == []
+    assert sandbox.control.request_log() == []
+
+
+def test_each_parameter_of_every_task_is_rendered_if_the_dag_file_says_it(sandbox: Sandbox) -> None:
+    called = Calls()
+    with dag_with(called) as dag:
+        names = map_all(lambda rows: rows)
+    run_dag(dag)
+    assert set(called) == names
+
+
+# --- attacks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_label_that_asks_for_a_signers_key_is_sent_as_it_is(
+    sandbox: Sandbox, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_FIRST_KEY", '{"conn_type": "x", "extra": {"private_key": "MHcCAQEEIBx7"}}')
+    label = "{{ conn.custody_first_key.extra_dejson.private_key | replace('x', 'x ') }}"
+    with new_dag() as dag:
+        create(task_id="create").expand_kwargs(returned([{**ROW, "label": label}]))
+    run = run_dag(dag)
+    assert run.state == "success"
+    assert bodies(sandbox) == [{**ROW, "label": label}]
+    assert run.xcom("create", 0, "request")["label"] == label
+    assert "MHcCAQEEIBx" not in task_log.text
+
+
+def test_a_label_that_changes_other_fields_is_sent_as_it_is(sandbox: Sandbox) -> None:
+    label = "{% set _ = task.linked_wallet_ids.append('99') %}Customer payout"
+    row = {**ROW, "label": label, "linked_wallet_ids": ["12"]}
+    with new_dag() as dag:
+        create(task_id="create").expand_kwargs(returned([row]))
+    assert run_dag(dag).state == "success"
+    assert bodies(sandbox) == [{**ROW, "label": label, "linkedWalletIds": ["12"]}]
+
+
+TEMPLATE = "{{ called('row') }}"
+HOSTILE = {"label": TEMPLATE, "memo": TEMPLATE}
+
+
+@task_group
+def group(label: Any, memo: Any) -> None:
+    CustodyCreateWhitelistRequestOperator(
+        task_id="create", address=ADDRESS, blockchain="XRP", label=label, memo=memo, if_exists="create"
+    )
+
+
+#: How a row reaches a task.
+SOURCES: dict[str, Callable[[], Any]] = {
+    "output": lambda: returned([HOSTILE]),
+    "map": lambda: returned([TEMPLATE]).map(lambda text: {"label": text, "memo": text}),
+    "zip": lambda: returned([HOSTILE]).zip(returned(["x"])).map(lambda pair: pair[0]),
+    "concat": lambda: returned([HOSTILE]).concat(returned([])),
+    "one of a list": lambda: [returned(HOSTILE)],
+    "mapped upstream": lambda: task(task_id="each")(lambda row: row).expand(row=returned([HOSTILE])),
+}
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("source", SOURCES)
+def test_it_does_not_matter_how_the_row_comes(sandbox: Sandbox, source: str, native: bool) -> None:
+    called = Calls()
+    with dag_with(called, render_template_as_native_obj=native) as dag:
+        create(task_id="create", address=ADDRESS, blockchain="XRP").expand_kwargs(SOURCES[source]())
+    assert run_dag(dag).state == "success"
+    assert called == []
+    assert bodies(sandbox) == [{**ROW, **HOSTILE}]
+
+
+def test_values_of_expand_and_of_a_mapped_group_stay_text(sandbox: Sandbox) -> None:
+    called = Calls()
+    with dag_with(called) as dag:
+        group.expand_kwargs(returned([HOSTILE]))
+        create(task_id="create", if_exists="create", **ROW).expand(memo=returned([TEMPLATE]))
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    assert called == []
+    assert [each["memo"] for each in bodies(sandbox)] == [TEMPLATE] * 2
+
+
+def test_what_the_author_writes_beside_a_row_is_rendered(sandbox: Sandbox) -> None:
+    called = Calls()
+    with dag_with(called, default_args={"customer_id": "{{ called('default') }}"}) as dag:
+        rows = returned([{"memo": TEMPLATE}, {"memo": "7", "label": "{{ called('over') }}", "if_exists": "create"}])
+        make = create(task_id="create", address=ADDRESS, blockchain="XRP", label="{{ called('partial') }}")
+        make.expand_kwargs(rows, strict=False)
+    assert run_dag(dag).state == "success"
+    assert sorted(called) == ["default", "default", "partial"]
+    common = {**ROW, "customerId": "default"}
+    assert sorted(bodies(sandbox), key=lambda body: body["memo"]) == [
+        {**common, "label": "{{ called('over') }}", "memo": "7"},
+        {**common, "label": "partial", "memo": TEMPLATE},
+    ]
+
+
+def test_an_authors_row_between_others_is_rendered(sandbox: Sandbox) -> None:
+    called = Calls()
+    with dag_with(called) as dag:
+        written = {**ROW, "label": "{{ called('written') }}", "linked_wallet_ids": ["{{ called('1') }}"]}
+        create(task_id="create").expand_kwargs([returned({**ROW, **HOSTILE}), written])
+    assert run_dag(dag).state == "success"
+    assert called == ["written", "1"]
+    written = {**ROW, "label": "written", "linkedWalletIds": ["1"]}
+    assert sorted(bodies(sandbox), key=lambda body: body["label"]) == [written, {**ROW, **HOSTILE}]
+
+
+def test_in_native_rendering_a_rows_text_stays_text(sandbox: Sandbox) -> None:
+    with DAG(new_dag().dag_id, schedule=None, render_template_as_native_obj=True) as dag:
+        create(task_id="create").expand_kwargs(returned([{**ROW, "memo": "0x10"}]))
+    assert run_dag(dag).state == "success"
+    assert bodies(sandbox) == [{**ROW, "memo": "0x10"}]
+
+
+def test_airflows_own_parameters_in_a_row_are_not_rendered(sandbox: Sandbox) -> None:
+    called = Calls()
+    with dag_with(called) as dag:
+        row = {**ROW, "map_index_template": TEMPLATE, "doc_md": TEMPLATE, "params": {"x": TEMPLATE}}
+        create(task_id="create").expand_kwargs(returned([row]), strict=False)
+    assert run_dag(dag).state == "success"
+    assert called == []
+
+
+@pytest.fixture
+def pending(sandbox: Sandbox) -> str:
+    """Return the id of a request that nobody signs."""
+    request = WhitelistRequest(label="L", address=ADDRESS, blockchain="XRP")
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        return client.create_whitelist_request(request)
+
+
+@pytest.mark.parametrize("settings", [{"deferrable": True}, {"mode": "reschedule"}], ids=str)
+def test_a_sensor_renders_no_row_when_it_waits_or_resumes(pending: str, settings: dict[str, Any]) -> None:
+    called = Calls()
+    row = {"request_id": pending, "accept_fields": [TEMPLATE], "effective_statuses": [TEMPLATE, "approved"]}
+    with dag_with(called) as dag:
+        CustodyWhitelistRequestSensor.partial(
+            task_id="wait", poke_interval=0.1, timeout=0.5, rejected_statuses="{{ called('partial') }}", **settings
+        ).expand_kwargs(returned([row]))
+    assert run_dag(dag).state_of("wait", 0) == "failed"
+    assert set(called) == {"partial"}
+
+
+def test_what_was_rendered_is_not_rendered_again_after_a_deferral(pending: str) -> None:
+    called = Calls()
+    with dag_with(called, params={"text": TEMPLATE}) as dag:
+        CustodyWhitelistRequestSensor(
+            task_id="wait",
+            request_id=pending,
+            accept_fields=returned([TEMPLATE]),
+            rejected_statuses=["{{ params.text }}"],
+            deferrable=True,
+            poke_interval=0.1,
+            timeout=0.5,
+            retries=1,
+            retry_delay=timedelta(0),
+        )
+    assert run_dag(dag).state_of("wait") == "failed"
+    assert called == []
