@@ -51,8 +51,9 @@ def raw_server(
         yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", received
     finally:
         listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
         thread.join(600)
+        # Not before: the thread would accept the connections of the next listener with the same descriptor.
+        listener.close()
         if raised:
             raise raised[0]
         assert not thread.is_alive(), "the function still responds"

@@ -71,13 +71,16 @@ class Service:
         self.on_headers: Callable[[socket.socket], bool] = lambda stream: True
         #: What it sends in response to the requests, one after the other; then as it should.
         self.responses: list[bytes] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+        # First the one that accepts connections, and starts the others.
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self._threads[0].start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+                self._threads.append(threading.Thread(target=self._talk, args=(connection,), daemon=True))
+                self._threads[-1].start()
 
     def _talk(self, stream: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -100,9 +103,20 @@ class Service:
                 stream.sendall(self.responses.pop(0) if self.responses else own)
 
     def close(self) -> None:
+        """
+        End all threads, and only then close what they use.
+
+        A thread that reads until the end of a TLS stream then writes an alert. If the socket is closed by then, the
+        alert goes to whichever file was opened next, because it has the same descriptor.
+        """
+        end(self._listener)
+        self._threads[0].join(60)
+        for each in self.connections:
+            end(each)
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a connection is still in use"
         for each in (self._listener, *self.connections):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
             each.close()
 
 
@@ -134,10 +148,9 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def end(stream: socket.socket) -> bool:
-    """End a connection at once; what the peer sends from now on is refused."""
+    """End a connection at once; what the peer sends from now on is refused. It stays open: a thread may use it."""
     with contextlib.suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)
-    stream.close()
     return False
 
 
@@ -179,7 +192,6 @@ def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
         if how == "stray":
             stream.sendall(created(666) if call is create else listed("stale"))
         else:
-            # Not closed here: the thread that reads it would go on reading the next connection of the same number.
             stream.shutdown(socket.SHUT_WR if how == "half closed" else socket.SHUT_RDWR)
         # It has arrived.
         assert select.select(connected[-1:], [], [], 60)[0]
