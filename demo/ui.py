@@ -60,27 +60,34 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
     curl {sandbox}/sandbox/update_health \\
+      -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "status": "failure"}}'
   To make it healthy again, send the same with "success".
 - Have the service say that a request changed. Switch on custody_read_webhook_calls and custody_on_request_status, and
   wait until the first run of the former is green: from then on it reads the calls to the webhook each minute. The
   latter then looks the request up at the service. Take the id of a request that a DAG has created.
     curl {sandbox}/sandbox/send_event \\
+      -H 'Content-Type: application/json' \\
       -d '{{"webhook_type": "requestStatus.updated",
            "payload": {{"requestId": "3711"}}}}'
 - Have the service say that money arrived. Switch on custody_watch_webhook_calls, and wait for half a minute: a watcher
   polls from then on, and starts the DAG within 10 seconds.
     curl {sandbox}/sandbox/send_event \\
+      -H 'Content-Type: application/json' \\
       -d '{{"webhook_type": "transactionExternal.received",
            "payload": {{"id": "1"}}}}'
 - Have the service lie about an address. What it shows is verified by signatures: custody_whitelist_reconciliation names
   the address, and says what is wrong.
-    curl {sandbox}/sandbox/configure -d '{{"forged": ["3711"]}}'
+    curl {sandbox}/sandbox/configure \\
+      -H 'Content-Type: application/json' \\
+      -d '{{"forged": ["3711"]}}'
   To end it, send the same with an empty list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
   Port: the number at its end; API token, with nothing before or after it: {token}
   Then press Test Connection in its row.
-- See which requests the service has received: {sandbox}/sandbox/request_log
+- See which requests the service has received.
+    curl {sandbox}/sandbox/request_log \\
+      -H 'Content-Type: application/json' -d '{{}}'
 
     Airflow:  {airflow}
     Sandbox:  {sandbox}

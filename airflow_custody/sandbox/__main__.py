@@ -36,7 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:
-        with package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state) as sandbox:
+        with package.Sandbox(
+            host=options.host,
+            port=options.port,
+            token=options.token,
+            state=options.state,
+            allowed_hosts=options.allow_host,
+        ) as sandbox:
             _print_instructions(sandbox, options)
             interrupted.wait()
     except ModuleNotFoundError as error:
@@ -65,9 +71,16 @@ def make_parser() -> argparse.ArgumentParser:
         description="A stand-in for the custody service, for tests and demos. It holds no assets.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="name of this machine that callers may use, beside localhost and --host; may be given several times",
+    )
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument("--token", help="token with every role; never use a real one (default: a random one)")
-    parser.add_argument("--state", metavar="FILE", help="file to keep the state in (default: in memory)")
+    parser.add_argument("--state", metavar="FILE", help="file to keep the state in, for you alone (default: in memory)")
     parser.add_argument(
         "--with-signers",
         action="store_true",

@@ -12,7 +12,7 @@ import requests
 from fastapi import APIRouter, Request, Response
 from pydantic import validate_call
 
-from airflow_custody.sandbox.errors import SandboxError, invalid, not_found
+from airflow_custody.sandbox.errors import SandboxError, ServiceError, invalid, not_found
 from airflow_custody.sandbox.faults.store import FaultStore
 from airflow_custody.sandbox.health.store import HealthStore
 from airflow_custody.sandbox.request_log import RequestLog
@@ -57,7 +57,8 @@ class SandboxControl:
     """
     The control of one sandbox, in this process or another; a call that fails raises :class:`SandboxError`.
 
-    Each method is also a route: ``POST /sandbox/<name>``, with its arguments as a JSON object.
+    Each method is also a route: ``POST /sandbox/<name>``, with its arguments as a JSON object, and the header
+    ``Content-Type: application/json``.
 
     :param url: URL of the sandbox, such as ``http://127.0.0.1:43121``.
     :param verify: as in requests, for a sandbox that speaks HTTPS.
@@ -143,11 +144,14 @@ router = APIRouter()
 _validated = functools.cache(validate_call)
 
 
-@router.api_route("/{name}", methods=["GET", "POST"])
+@router.post("/{name}")
 async def call(request: Request, service: ServiceDep, name: str) -> Response:
     """Call a method of a store; it needs no authentication, because it is for tests only."""
     if name not in _METHODS:
         raise not_found(f"control {name}")
+    # A web page can send other types to any server without asking that server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ServiceError(415, "the control takes JSON: send the header 'Content-Type: application/json'")
     try:
         arguments = json.loads(await request.body() or b"{}")
     except ValueError:
@@ -156,6 +160,6 @@ async def call(request: Request, service: ServiceDep, name: str) -> Response:
         raise invalid("the arguments must be a JSON object")
     parts = (service, *vars(service).values())
     part = next(each for each in parts if getattr(type(each), name, None) is _METHODS[name])
-    result = _validated(_METHODS[name])(part, **request.query_params, **arguments)
+    result = _validated(_METHODS[name])(part, **arguments)
     # ASCII, because what a test sent may contain half a surrogate pair.
     return Response(json.dumps({"result": result}), media_type="application/json")

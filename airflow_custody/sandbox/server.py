@@ -20,6 +20,7 @@ from airflow_custody.sandbox.control import SandboxControl
 from airflow_custody.sandbox.control import router as control_routes
 from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.faults.middleware import FaultMiddleware
+from airflow_custody.sandbox.guard import PageGuard
 from airflow_custody.sandbox.health import routes as health
 from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
@@ -43,10 +44,11 @@ class Sandbox:
     :param host: address to listen on. The control routes need no authentication: use a loopback address.
     :param port: port to listen on. 0 takes a free one, and keeps it when the sandbox is started again.
     :param token: token with every role. Default: the one in the state, or else a random one.
-    :param state: file to keep the state in. Default: in memory, until the sandbox stops.
+    :param state: file to keep the state in, which only its owner can read. Default: in memory, until the sandbox stops.
     :param certfile: PEM file with the certificate chain, to speak HTTPS.
     :param keyfile: PEM file with the private key. Default: it is in ``certfile``.
     :param client_ca: PEM file with certificate authorities; only clients with a certificate of theirs can connect.
+    :param allowed_hosts: names of this machine that callers may use, beside ``localhost`` and ``host``.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Sandbox:
         certfile: _Path | None = None,
         keyfile: _Path | None = None,
         client_ca: _Path | None = None,
+        allowed_hosts: Iterable[str] = (),
     ) -> None:
         if certfile is None and (keyfile is not None or client_ca is not None):
             raise SandboxError("keyfile and client_ca need a certfile")
@@ -70,6 +73,7 @@ class Sandbox:
         self._certfile = certfile
         self._keyfile = keyfile
         self._client_ca = client_ca
+        self._allowed_hosts = tuple(allowed_hosts)
         self._control: SandboxControl | None = None
         self._thread: threading.Thread | None = None
         self._servers: list[_Server] = []
@@ -141,7 +145,7 @@ class Sandbox:
 
     def _server(self, service: Service, *, encrypted: bool) -> _Server:
         config = uvicorn.Config(
-            FaultMiddleware(build_app(service), service),
+            PageGuard(FaultMiddleware(build_app(service), service), self.host, self._allowed_hosts),
             http=service.connections.protocol(),
             ws="none",
             lifespan="off",

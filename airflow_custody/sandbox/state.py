@@ -18,6 +18,8 @@ _APPLICATION_ID = 0x43755362
 # The rows of these tables that are deleted; the main token and the keys, which connections use, stay.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
+_IN_MEMORY = ":memory:"
+
 _TABLES = "CREATE TABLE IF NOT EXISTS saved (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
 
@@ -28,20 +30,23 @@ class State:
     The routes run one after the other on the server's event loop, but starting and stopping happen on other
     threads: hence the lock.
 
-    :param path: file of the database; None keeps it in memory.
+    :param path: file of the database, which has private keys: its owner alone can read it. None keeps it in memory.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._lock = threading.RLock()
-        name = os.fspath(path) if path is not None else ":memory:"
+        name = _IN_MEMORY if path is None else os.path.abspath(path)
         try:
+            if path is not None:
+                # SQLite would let others read it.
+                os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
             self._database = sqlite3.connect(name, timeout=0.1, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise SandboxError(f"cannot use the state file {name}: {error}") from error
         self._database.row_factory = sqlite3.Row
         try:
             self._prepare(name)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             self.close()
             hint = " (is another sandbox using it?)" if "locked" in str(error) else ""
             raise SandboxError(f"cannot use the state file {name}: {error}{hint}") from error
@@ -60,6 +65,9 @@ class State:
         (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and owner != _APPLICATION_ID:
             raise SandboxError(f"cannot use the state file {name}: it belongs to another program")
+        if name != _IN_MEMORY:
+            # Before the first write, which creates the journal with the same permissions.
+            os.chmod(name, 0o600)
         self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         self._database.execute("COMMIT")
         self.create_tables(_TABLES)

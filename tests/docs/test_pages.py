@@ -131,16 +131,17 @@ def test_make_has_the_targets_that_are_named() -> None:
 def test_the_sandbox_takes_what_is_sent() -> None:
     sent = list(dict.fromkeys(commands("curl ")))
     assert sent
+    ((header,),) = (shlex.split(each.removeprefix("JSON=")) for each in commands("JSON="))
     with Sandbox() as sandbox:
         sandbox.control.add_signers(["alice", "bob"])
         rows = [{"label": "Treasury", "address": "0x" + "1" * 40, "blockchain": "ETH"}]
         assert sandbox.control.add_whitelist_requests(rows, signed=True) == ["3711"]
         for command in sent:
-            words = shlex.split(command.replace("$SANDBOX", sandbox.url))[1:]
+            words = shlex.split(command.replace("$SANDBOX", sandbox.url).replace("$JSON", header))[1:]
             url = next(word for word in words if word.startswith(sandbox.url))
-            body = next((value for name, value in itertools.pairwise(words) if name == "-d"), None)
-            method = "POST" if body or "POST" in words else "GET"
-            response = requests.request(method, url, data=body, timeout=60)
+            values = dict(itertools.pairwise(words))
+            name, _, value = values["-H"].partition(": ")
+            response = requests.post(url, data=values["-d"], headers={name: value}, timeout=60)
             assert response.ok, (command, response.text)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 from airflow_runs import AIRFLOW, load
 
 from airflow_custody.sandbox import Sandbox
@@ -91,6 +95,20 @@ def test_the_instructions_of_the_demo_with_the_ui_fit(output: Any, name: str, wi
     # Commands are to be copied, so they are not wrapped: they fit into 80 columns.
     assert [line for line in lines if len(line) > (80 if line.startswith("    ") else width)] == []
     assert " ".join(lines).split() == text.split()
+
+
+def test_the_sandbox_accepts_the_commands_of_the_instructions(output: Any, sandbox: Sandbox) -> None:
+    text = load(DEMO / "ui.py")._INSTRUCTIONS.format(airflow="", sandbox=sandbox.url, token="", webhook="")
+    sandbox.control.add_webhook(type="requestStatus.updated")
+    sandbox.control.add_webhook(type="transactionExternal.received")
+    commands = re.findall(r"^    (curl .*\n(?:      .*\n)+)", text, re.MULTILINE)
+    assert len(commands) == text.count("curl ") == 5
+    for command in commands:
+        url, *options = shlex.split(command)[1:]
+        values = dict(itertools.pairwise(options))
+        name, _, value = values["-H"].partition(": ")
+        response = requests.post(url, data=values["-d"], headers={name: value}, timeout=60)
+        assert response.ok, (command, response.text)
 
 
 def test_the_instructions_name_every_example() -> None:

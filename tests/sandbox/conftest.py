@@ -20,7 +20,7 @@ def raw(sandbox: Sandbox) -> Callable[..., bytes]:
 
     def call_raw(path: str = "/users/me", method: str = "GET", body: bytes = b"") -> bytes:
         head = (
-            f"{method} {ROOT}{path} HTTP/1.1\r\nHost: sandbox\r\nAuthorization: Bearer {sandbox.token}\r\n"
+            f"{method} {ROOT}{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {sandbox.token}\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         with socket.create_connection(("127.0.0.1", sandbox.port), timeout=60) as connection:

@@ -59,9 +59,9 @@ def test_it_stops_at_once_with_calls_in_progress(caplog: pytest.LogCaptureFixtur
             thread.start()
         # A client that reads nothing, and one that has not sent all of its body.
         stuck = socket.create_connection(("127.0.0.1", sandbox.port))
-        stuck.sendall(b"GET /api/rest/v1/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        stuck.sendall(b"GET /api/rest/v1/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         unfinished = socket.create_connection(("127.0.0.1", sandbox.port))
-        unfinished.sendall(b"POST /api/rest/v1/webhooks HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
+        unfinished.sendall(b"POST /api/rest/v1/webhooks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
         while len(control.request_log()) < 5:
             time.sleep(0.01)
         sandbox.stop()
@@ -95,6 +95,17 @@ def test_state_is_kept(tmp_path: Path) -> None:
     with Sandbox(state=file, token="another") as third:
         assert Api(third.url, "another").get("/users/me").status_code == 200
         refused(Api(third.url, first.token).get("/users/me"), 401)
+
+
+def test_others_cannot_read_the_state(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    for _ in range(2):
+        with Sandbox(state=file) as sandbox:
+            sandbox.control.add_webhook()
+            files = list(tmp_path.iterdir())
+            assert {each.stat().st_mode & 0o777 for each in files} == {0o600}, files
+        # A state that was made readable in the meantime.
+        file.chmod(0o644)
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
@@ -199,4 +210,5 @@ def test_reset(api: Api, sandbox: Sandbox) -> None:
     ],
 )
 def test_bad_calls(sandbox: Sandbox, name: str, body: bytes, status: int) -> None:
-    refused(requests.post(f"{sandbox.url}/sandbox/{name}", data=body, timeout=60), status)
+    headers = {"Content-Type": "application/json"}
+    refused(requests.post(f"{sandbox.url}/sandbox/{name}", data=body, headers=headers, timeout=60), status)

@@ -1,0 +1,70 @@
+"""The layer that refuses calls from web pages."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from airflow_custody.sandbox.errors import error_body
+from airflow_custody.sandbox.web import json_response
+
+
+class PageGuard:
+    """
+    Refuse calls from web pages before they are logged or change anything, because the control has no authentication.
+
+    A page whose host name was rebound to this machine sends that name as ``Host``. For a page of another site, the
+    browser sends its ``Origin``, and without one (images, say) ``Sec-Fetch-Site``.
+
+    :param app: the application.
+    :param host: the address that the sandbox listens on. If it stands for all addresses, a caller may use any IP
+        address, which cannot be rebound.
+    :param allowed_hosts: more names that callers may use.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {"localhost", *map(str.lower, (host, *allowed_hosts))}
+        bound = _address(host)
+        self._accepts_any_address = bound is not None and bound.is_unspecified
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._problem(Headers(scope=scope)) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+            return
+        status, message = problem
+        await json_response(error_body(status, message), status)(scope, receive, send)
+
+    def _problem(self, headers: Headers) -> tuple[int, str] | None:
+        """Return the status and message of a refusal, if the headers are those of a page."""
+        host = headers.get("host", "")
+        if not self._is_own(host):
+            return 421, f"{host!r} is not a host of this sandbox: use its URL, or start it with --allow-host NAME"
+        origin = headers.get("origin")
+        if origin not in (None, f"http://{host}", f"https://{host}"):
+            return 403, f"the sandbox refuses calls from web pages, such as {origin}"
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return 403, "the sandbox refuses calls from web pages of other sites"
+        return None
+
+    def _is_own(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        address = _address(name)
+        if address is not None and (address.is_loopback or self._accepts_any_address):
+            return True
+        return name in self._names
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
