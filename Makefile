@@ -1,7 +1,10 @@
 # Every target starts from a fresh clone: it makes the environments that it needs.
 PYTHON ?= python3
-# Airflow 2.11 ends at Python 3.12.
-PYTHON_AIRFLOW_2 ?= $(shell $(PYTHON) -c 'import sys; print("$(PYTHON)" if sys.version_info < (3, 13) else "python3.12")')
+# Airflow 2.11 supports Python up to 3.12. Empty if there is none: then `make test` leaves out the tests that need it.
+PYTHON_AIRFLOW_2 ?= $(shell for each in $(PYTHON) python3.12 python3.11 python3.10; do \
+	$$each -c 'import sys; sys.exit(sys.version_info >= (3, 13))' 2> /dev/null && echo $$each && break; done)
+# Not empty: a missing Python for Airflow 2.11 is an error.
+REQUIRE_AIRFLOW_2 ?=
 AIRFLOW_3 ?= 3.3.2
 AIRFLOW_2 ?= 2.11.2
 
@@ -21,15 +24,21 @@ MUTANTS := .mutants
 MATRIX := .matrix
 # Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
 PICTURES ?= $(UI)/pictures
-# Most tests wait for something most of the time, so three processes are quicker than one also on two cores.
-PYTEST := -m pytest --numprocesses 3 --dist worksteal
+# What `make test` leaves behind: the output of each part, and pytest's reports.
+REPORTS := .reports
+# $(call pytest,ENVIRONMENT,NAME): options to run a suite with. Most tests wait for something most of the time, so
+# three processes are quicker than one also on two cores.
+pytest = -m pytest --numprocesses 3 --dist worksteal --junit-xml $(REPORTS)/$@.xml \
+	--override-ini "junit_suite_name=$(2), $$($(1)/bin/python --version)"
+# $(call summary,ENVIRONMENT): a line about the suite that ran.
+summary = $(1)/bin/python tests/summary.py $(REPORTS)/$@.xml
 QUIET := -qq --disable-pip-version-check
 # $(call new,ENVIRONMENT,PYTHON): a new environment, whose pip knows dependency groups.
 new = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install $(QUIET) --upgrade 'pip>=25.1'
 # $(call install,ENVIRONMENT): pip install in that environment.
 install = $(1)/bin/python -m pip install $(QUIET)
 
-.PHONY: help help-all demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench scale mutants model docs clean
+.PHONY: help help-all demo demo-ui test python-airflow2 test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench scale mutants model docs clean
 
 help:
 	@echo "make demo       run the main job end to end on an embedded Airflow"
@@ -64,11 +73,21 @@ demo: $(VENV)/.ready
 demo-ui: $(VENV)/.ready
 	@$(VENV)/bin/python demo/ui.py
 
-test: lint
-	@echo "--- tests on Airflow $(AIRFLOW_3), beside those on $(AIRFLOW_2) and with the oldest versions (a quarter of an hour)"
-	@$(VENV)/bin/python tests/at_once.py test-airflow3 test-airflow2,test-lowest
-	@$(MAKE) --no-print-directory faults docs wheel
-	@echo "all tests passed"
+# The suites that need Airflow 2.11, unless there is no Python for it.
+SUITES_2 = $(if $(PYTHON_AIRFLOW_2),test-airflow2 test-lowest)
+NO_PYTHON = Airflow $(AIRFLOW_2) needs Python 3.10, 3.11 or 3.12: install one, or set PYTHON_AIRFLOW_2
+check_python_2 = $(if $(PYTHON_AIRFLOW_2),,echo "$(NO_PYTHON)"; exit 1)
+
+test: $(if $(REQUIRE_AIRFLOW_2),python-airflow2) lint
+	@echo "--- all tests (a quarter of an hour); their output is in $(REPORTS)"
+	@$(VENV)/bin/python tests/at_once.py test-airflow3 "$(SUITES_2)"
+	@$(VENV)/bin/python tests/at_once.py faults "docs wheel"
+	@echo "coverage of lines and branches: $$($(VENV)/bin/coverage report --format=total) %"
+	@$(if $(SUITES_2),,echo "NOT RUN: test-airflow2 and test-lowest. $(NO_PYTHON)")
+	@$(VENV)/bin/python tests/summary.py --total $(patsubst %,$(REPORTS)/%.xml,test-airflow3 $(SUITES_2))
+
+python-airflow2:
+	@$(check_python_2)
 
 lint: $(VENV)/.ready
 	@echo "--- ruff, mypy"
@@ -80,10 +99,11 @@ lint: $(VENV)/.ready
 test-airflow3: $(VENV)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_3)"
 	@$(VENV)/bin/coverage erase
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/coverage run $(PYTEST)
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/coverage run $(call pytest,$(VENV),Airflow $(AIRFLOW_3))
 	@$(VENV)/bin/coverage combine --quiet
 	@$(VENV)/bin/coverage report > .coverage-report || { cat .coverage-report; exit 1; }
 	@echo "coverage of lines and branches: $$($(VENV)/bin/coverage report --format=total) %"
+	@$(call summary,$(VENV))
 
 # What differs by the version of Airflow. The rest knows none.
 TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempotency tests/e2e \
@@ -92,7 +112,8 @@ TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempo
 
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_2)"
-	@PATH="$(CURDIR)/$(VENV_2)/bin:$$PATH" $(VENV_2)/bin/python $(PYTEST) $(TESTS_2)
+	@PATH="$(CURDIR)/$(VENV_2)/bin:$$PATH" $(VENV_2)/bin/python $(call pytest,$(VENV_2),Airflow $(AIRFLOW_2)) $(TESTS_2)
+	@$(call summary,$(VENV_2))
 
 # What the libraries are used for, whose lower bounds these are, and one DAG from end to end: HTTP, settings, files, rows,
 # keys, text for people, the sandbox, the imports from Airflow.
@@ -105,7 +126,8 @@ LOWEST := $(wildcard tests/client/test_*.py tests/client/whitelist/test_file*.py
 test-lowest: $(VENV_LOWEST)/.ready
 	@echo "--- tests with the lower bounds of pyproject.toml"
 	@$(VENV_LOWEST)/bin/python tests/lowest.py --check
-	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python $(PYTEST) $(LOWEST)
+	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python $(call pytest,$(VENV_LOWEST),lower bounds) $(LOWEST)
+	@$(call summary,$(VENV_LOWEST))
 
 test-ui: $(VENV)/.ready $(UI)/.ready
 	@echo "--- Airflow and the Custody page in Chromium (five minutes)"
@@ -168,12 +190,14 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml
+	@$(check_python_2)
 	@echo "--- installing Airflow $(AIRFLOW_2) into $(VENV_2) (a minute or two)"
 	@$(call new,$(VENV_2),$(PYTHON_AIRFLOW_2))
 	@$(call install,$(VENV_2)) "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
 	@touch $@
 
 $(VENV_LOWEST)/.ready: pyproject.toml tests/lowest.py
+	@$(check_python_2)
 	@echo "--- installing the lower bounds of pyproject.toml into $(VENV_LOWEST) (a minute or two)"
 	@$(call new,$(VENV_LOWEST),$(PYTHON_AIRFLOW_2))
 	@$(call install,$(VENV_LOWEST)) packaging tomli
@@ -204,4 +228,4 @@ $(MUTANTS)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) docs/reference .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) $(REPORTS) docs/reference .demo build dist .coverage*

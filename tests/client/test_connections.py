@@ -418,7 +418,7 @@ def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
 def test_nothing_is_delivered_when_the_network_comes_back() -> None:
     alone = ["unshare", "--map-root-user", "--net"]
     if not shutil.which("unshare") or subprocess.run([*alone, "ip", "link", "set", "lo", "up"], check=False).returncode:
-        pytest.skip("there are no network namespaces to be had")
+        pytest.skip("no network namespaces: 'unshare --map-root-user --net' fails here")
     if not hasattr(socket, "TCP_USER_TIMEOUT"):
         pytest.skip("the system has no such option")
     script = str(Path(__file__).parent / "outage.py")

@@ -33,6 +33,8 @@ def run_in_folder(options: argparse.Namespace, run: Callable[[Path], list[str]])
         shutil.rmtree(folder, ignore_errors=True)
     for failure in failures:
         print(f"FAILED {failure}")
+    if not failures:
+        print("all guarantees held")
     return 1 if failures else 0
 
 

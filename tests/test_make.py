@@ -1,0 +1,140 @@
+"""What ``make test`` prints, and what it does without a Python for Airflow 2.11."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+FIRST = """
+import pytest
+
+@pytest.mark.parametrize("name", ["a", "b.c"])
+def test_passed(name): pass
+@pytest.mark.skip(reason="Airflow 2 only")
+def test_of_airflow_2(): pass
+@pytest.mark.skip(reason="no such device; run make test-device")
+def test_device(): pass
+"""
+SECOND = """
+def test_of_airflow_2(): pass
+def test_failed(): assert False
+"""
+WHOLE = "import pytest\npytest.skip('Airflow 3 only', allow_module_level=True)"
+
+
+def run(*command: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    # Not what a make above this test says.
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON_AIRFLOW_2")}
+    return subprocess.run(
+        command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+# --- the output --------------------------------------------------------------------------------------------
+
+
+def test_each_part_is_one_line_and_what_failed_comes_last(tmp_path: Path) -> None:
+    recipes = {"good": "@seq 500; echo 17 passed", "slow": "@sleep 1; echo fine", "bad": "@echo why; exit 3"}
+    (tmp_path / "Makefile").write_text("".join(f"{name}:\n\t{recipe}\n" for name, recipe in recipes.items()))
+    at_once = (sys.executable, str(TESTS / "at_once.py"))
+    done = run(*at_once, "good", "slow", "", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [re.sub(r" \(\d+ s\)$", "", line) for line in done.stdout.splitlines()]
+    assert sorted(lines) == ["good: 17 passed", "slow: fine"]
+    assert (tmp_path / ".reports" / "good.log").read_text().startswith("1\n2\n")
+    done = run(*at_once, "bad good", "slow", folder=tmp_path)
+    assert done.returncode == 1
+    shown = re.sub(r" \(\d+ s\)$", "", done.stdout, flags=re.MULTILINE)
+    assert shown.startswith("bad: FAILED\nslow: fine\nwhy\nmake: *** ")
+
+
+def test_the_summary_has_the_totals_and_what_no_suite_ran(tmp_path: Path) -> None:
+    suites = {"first": {"test_one.py": FIRST, "test_whole.py": "def test_it(): pass"}}
+    suites["second"] = {"test_one.py": SECOND, "test_whole.py": WHOLE}
+    for suite, files in suites.items():
+        folder = tmp_path / suite
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        report = ("--junit-xml", str(tmp_path / f"{suite}.xml"), "-o", f"junit_suite_name=Airflow {suite}, Python 3")
+        run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *report, "--rootdir", ".", ".", folder=folder)
+    summary = (sys.executable, str(TESTS / "summary.py"))
+    one, both = str(tmp_path / "first.xml"), (str(tmp_path / "first.xml"), str(tmp_path / "second.xml"))
+    assert run(*summary, one).stdout == "Airflow first, Python 3: 3 passed, 0 failed, 2 skipped\n"
+    assert run(*summary, "--total", *both).stdout.splitlines() == [
+        "1 skipped: no such device; run make test-device",
+        "4 passed, 1 failed, 1 skipped",
+    ]
+
+
+# --- without a Python for Airflow 2.11 ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def pythons(tmp_path: Path) -> Path:
+    """Return a folder that has no Python yet, and all else that make needs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sh").symlink_to(str(shutil.which("sh")))
+    return folder
+
+
+def add_python(folder: Path, name: str, minor: int | None) -> None:
+    """Add a Python; without a minor version, one like pyenv's: it is there, and only says that it is not."""
+    found = (
+        "exit 127" if minor is None else f'exec {sys.executable} -c "import sys; sys.version_info = (3, {minor}); $2"'
+    )
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{found}\n")
+    path.chmod(0o755)
+
+
+def dry_run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    make = str(shutil.which("make"))
+    return run(make, "--dry-run", "test", "PYTHON=python3", *options, PATH=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ({"python3": 12}, "python3"),
+        ({"python3": 13, "python3.12": 12}, "python3.12"),
+        ({"python3": 14, "python3.12": None, "python3.10": 10}, "python3.10"),
+    ],
+    ids=str,
+)
+def test_airflow_2_gets_a_python_that_it_supports(pythons: Path, found: dict[str, int | None], chosen: str) -> None:
+    for name, minor in found.items():
+        add_python(pythons, name, minor)
+    done = dry_run(pythons, "VENV_2=none", "REQUIRE_AIRFLOW_2=yes", "test-airflow2")
+    assert f"{chosen} -m venv none" in done.stdout
+    assert 'at_once.py test-airflow3 "test-airflow2 test-lowest"' in done.stdout
+    assert "NOT RUN" not in done.stdout
+
+
+def test_without_one_its_suites_are_left_out_and_the_last_lines_say_so(pythons: Path) -> None:
+    add_python(pythons, "python3", 13)
+    add_python(pythons, "python3.12", None)
+    lines = dry_run(pythons).stdout.splitlines()
+    assert any(line.endswith('at_once.py test-airflow3 ""') for line in lines)
+    assert re.search(r"NOT RUN: test-airflow2 and test-lowest.*install one, or set PYTHON_AIRFLOW_2", lines[-2])
+    assert lines[-1].endswith("summary.py --total .reports/test-airflow3.xml")
+
+
+def test_where_it_is_required_that_is_an_error(pythons: Path) -> None:
+    for target in ("python-airflow2", "test-airflow2"):
+        done = run("make", target, "VENV_2=none", "PYTHON_AIRFLOW_2=", "REQUIRE_AIRFLOW_2=yes")
+        assert done.returncode == 2
+        assert "Airflow 2.11.2 needs Python 3.10, 3.11 or 3.12: install one, or set PYTHON_AIRFLOW_2" in done.stdout
+    assert "REQUIRE_AIRFLOW_2=yes" in (ROOT / ".ci" / "run").read_text()
