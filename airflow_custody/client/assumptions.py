@@ -286,8 +286,8 @@ def _signatures(found: _Found) -> _Verdict:
         return "cannot tell", {"pinned keys": 0}, "Pin the super-administrators' keys."
     _, error = attempt(lambda: verifier.verify_rules(rules)) if rules else (None, None)
     proved: dict[str, Counter[str]] = {"in effect": Counter(), "pending": Counter()}
-    for each in found.listed:
-        state = listing.state_of(each, None, REJECTED_STATUSES)
+    for each in listing.envelopes:
+        state = listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)
         if state != "rejected":
             name = "pending" if state == "pending" else "in effect"
             proved[name][decide_trust(each.wire, state, verifier).state] += 1

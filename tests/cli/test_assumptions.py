@@ -144,6 +144,21 @@ def test_each_reading_is_told(
     assert ran.code == (1 if FAILS in states(ran).values() or not ran.data["ok"] else 0)
 
 
+@pytest.mark.usefixtures("busy")
+def test_a_user_who_is_not_the_next_signer_sees_the_same_signatures(
+    custody: Run, pins: list[str], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = ["TPUser", "WhitelistedAddressApprover", "WhitelistedAddressCreator"]
+    other = sandbox.control.add_user("next", roles, groups=["next"])
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(roles=roles, user_id=other))
+    ran = custody("check", "--assumptions", *pins, "-o", "json")
+    assert (states(ran)["signatures"], ran.code) == (HOLDS, 0), ran.out
+    proved = '"in effect": {"verified": 3}, "pending": {"unsigned": 5}'
+    assert proved in seen(ran, "signatures")
+    verified = custody("whitelist", "verify", *pins, "-o", "json").data
+    assert verified["counts"]["pending"] == 5
+
+
 @pytest.mark.parametrize(("seconds", "state"), [(-1, HOLDS), (60, HOLDS), (-5, FAILS)])
 def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str) -> None:
     date = NOW + timedelta(seconds=seconds)
