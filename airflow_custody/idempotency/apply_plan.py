@@ -144,7 +144,8 @@ class ApplyPlan:
             self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
             time.sleep(seconds)
         searched_at, listing = time.monotonic(), self.settings.fetch(self.client)
-        creation = WhitelistCreation(self.client, requests, self._trust, listing.envelopes)
+        accepted = self.settings.accept_fields
+        creation = WhitelistCreation(self.client, requests, self._trust, accepted, listing.envelopes)
         creator = CreateRows(
             store,
             creation,
@@ -314,7 +315,7 @@ class ApplyPlan:
         if unverified := self._trust.why_unverified(envelope):
             return unverified
         try:
-            fields = differing_fields(request, envelope)
+            fields = differing_fields(request, envelope, self.settings.accept_fields)
         except CustodyResponseError as error:
             return f"what it shows there cannot be read: {error.text}"
         if not _DESTINATION.isdisjoint(fields):

@@ -102,6 +102,7 @@ class WhitelistCreation:
     :param client: the client.
     :param requests: the requests, by the row's key.
     :param trust: tells what does not verify.
+    :param accepted: keys of a payload that may have a value although nobody asked for it, and ``envelope.action``.
     :param listed: all that the service listed when the rows were planned: what is new is known from that, whatever the
         service's own filter finds. None (default): they were not planned.
     """
@@ -110,6 +111,7 @@ class WhitelistCreation:
     client: CustodyClient
     requests: Mapping[str, WhitelistRequest]
     trust: TrustChecker
+    accepted: Collection[str] = ()
     listed: Sequence[WhitelistEnvelope] | None = None
 
     def __post_init__(self) -> None:
@@ -213,6 +215,7 @@ class WhitelistCreation:
             "rejected_statuses": self.trust.rejected_statuses,
         }
         listing = listing_of(self.client, [*found.values()], **words)
+        words["accept_fields"] = self.accepted
         while (row := make_plan([asked], listing, **words).rows[0]).state == "rejected" and row.fields:
             # It asked for something else, and hides nothing.
             listing = listing.without([row.request_id])
@@ -272,7 +275,7 @@ class WhitelistCreation:
     ) -> Candidate:
         differs: Sequence[str] = ()
         try:
-            differs = differing_fields(request, envelope)
+            differs = differing_fields(request, envelope, self.accepted)
             # Requests that certainly are for another destination need not be verified.
             unclear = "" if "address" in differs else self.trust.why_unverified(envelope)
         except CustodyResponseError as error:
@@ -297,7 +300,7 @@ def shorten(address: str) -> str:
 def _unusable(row: PlanRow) -> CustodyConflictError:
     """Return the error for a request that is, or may be, for the destination that is asked for, and is not used."""
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
-    advice = "Look at it in the service. If it is for another destination, if_exists='create' asks for this one."
+    advice = "Look at it in the service. If it is for another destination, if_exists='create' requests this one."
     if row.state == "rejected":
         code, text = "request-rejected", f"{name} asked for the same, and was rejected (status {row.status})"
         advice = "If the address is still wanted, if_exists='create' asks for it once more."
@@ -305,9 +308,15 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
         code, advice = "not-verified", what_to_do([row.request_id])
     elif row.state == "differs" and row.request_id:
         fields = [f"{each} (shown {sanitize(row.shown.get(each, ''), 80)!r})" for each in row.fields]
-        text = f"{name} is for the same destination, and differs in {', '.join(fields)}"
+        verb = "may be" if row.is_doubtful else "is"
+        text = f"{name} {verb} for the same destination, and differs in {', '.join(fields)}"
         text += f": {row.note}" if row.note else ""
-        if row.fields == ("status",):
+        if row.is_doubtful:
+            advice = (
+                "Write chain, network and address as the service does, or name the network that is meant. If that "
+                "request is for another destination, if_exists='create' requests this one."
+            )
+        elif row.fields == ("status",):
             advice = "Name the status word in effective_statuses or rejected_statuses."
         else:
             advice = (

@@ -43,7 +43,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param linked_internal_address_ids: only funds from these internal addresses may go there. (templated)
     :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
         other approval thresholds. (templated)
-    :param network: network of the chain. This parameter and the next six are undocumented. (templated)
+    :param network: network of the chain. Default: the service's own, which must be the chain's main network, as
+        otherwise a request that exists is not reused or signed. This parameter and the next six are undocumented.
+        (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
     :param contract_type: kind of the contract behind the address. (templated)
@@ -60,6 +62,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         (templated)
     :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
+    :param accept_fields: keys of a payload, as for signing, that a request that exists may have although this task does
+        not give them, such as ``network``. Default: none. (templated)
     :param on_clear: behaviour when a person clears the task after it has created its request. ``reuse``
         (default): the same request is used again if it still exists. ``create``: another one is created, which goes
         with ``if_exists="create"`` only. If the outcome of the earlier try is unknown, it is determined first in both
@@ -97,6 +101,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "visibility_group_id",
         "effective_statuses",
         "rejected_statuses",
+        "accept_fields",
     )
     field_names: ClassVar[Mapping[str, str]] = {"label": "address_label"}
     operator_extra_links = REQUEST_LINKS
@@ -121,6 +126,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         if_exists: IfExists = "reuse",
         effective_statuses: Iterable[str] = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
@@ -154,6 +160,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.if_exists = if_exists
         self.effective_statuses = effective_statuses
         self.rejected_statuses = rejected_statuses
+        self.accept_fields = accept_fields
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
@@ -173,7 +180,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         lists = ("effective_statuses", "rejected_statuses")
         words = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
         client = hook.get_conn()
-        creation = WhitelistCreation(client, {ONE: request}, TrustChecker(client, **words))
+        accepted = check_names("accept_fields", self.accept_fields, may_be_empty=True) or []
+        creation = WhitelistCreation(client, {ONE: request}, TrustChecker(client, **words), accepted)
         request_id = self._create_once(
             context,
             creation,

@@ -88,9 +88,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
-    :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known, which a
-        person has looked at: they stop no row that they may belong to. The plan's hash covers them. Default: none.
-        (templated)
+    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
+        chain or network, and which a person has looked at: they stop no row that they may belong to. The plan's hash
+        covers them. Default: none. (templated)
     :param omit_if_none: names of fields of ``rows`` that are left out of a row that has None for them, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)

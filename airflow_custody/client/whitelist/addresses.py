@@ -45,6 +45,8 @@ class AddressCheck:
 
 # Names of the main network, without punctuation and case; they may also follow the name of its chain.
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+# Names that mean a test network, and not which one if the chain has several.
+_TEST_NETWORKS = ("test", "testnet")
 # The names of each chain, without punctuation and case. The first one is used here.
 _CHAINS = (
     "btc bitcoin xbt",
@@ -74,6 +76,37 @@ _CHAINS = (
 )
 #: The name of a chain that is used here, by each of its names.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
+# The public networks of each chain, beside what all chains call their main network, and without punctuation and case.
+# A network that has several names has its first one here. "testnet" is listed only where one network is called that.
+_NETWORKS: Mapping[str, tuple[str, ...]] = {
+    "btc": ("testnet3 testnet test", "testnet4", "signet", "regtest"),
+    "bch": ("testnet3 testnet test", "testnet4", "chipnet", "scalenet", "regtest"),
+    "ltc": ("testnet testnet4 test", "regtest"),
+    "doge": ("testnet test", "regtest"),
+    "eth": ("sepolia", "hoodi", "holesky", "goerli"),
+    "polygon": ("amoy", "mumbai"),
+    "sonic": ("blaze",),
+    "avalanchec": ("fuji",),
+    "xrp": ("testnet altnet test", "devnet"),
+    "xlm": ("testnet test", "futurenet"),
+    "xtz": ("ghostnet", "shadownet"),
+    "ada": ("preprod", "preview", "sanchonet"),
+    "dot": ("westend", "paseo", "rococo"),
+    "tao": ("mainnet finney",),
+    "algo": ("testnet test", "betanet"),
+    "sol": ("testnet test", "devnet"),
+    "cosmos": ("mainnet cosmoshub4",),
+    "icp": ("mainnet ic",),
+    "hedera": ("testnet test", "previewnet"),
+    "mina": ("devnet",),
+    "filecoin": ("calibration calibrationnet calibnet", "butterfly butterflynet"),
+    "tron": ("nile", "shasta"),
+}
+# The name of a network that is used here, by each of its names, for each chain.
+_NETWORK_NAMES = {
+    chain: {name: names.split()[0] for names in networks for name in names.split()}
+    for chain, networks in _NETWORKS.items()
+}
 
 
 @lru_cache(maxsize=4096)
@@ -84,16 +117,35 @@ def chain_name(chain: str) -> str:
 
 @lru_cache(maxsize=4096)
 def network_name(network: str, chain: str) -> str:
-    """Return one name for all names of a chain's network, of which the main network has several."""
-    name, known = _letters(network), chain_name(chain)
-    bare = {name, name.removeprefix(_letters(chain))}
-    bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
-    return "mainnet" if bare.intersection(_MAIN_NETWORKS) else ascii_lower(network)
+    """
+    Return one name for all names of a chain's network; for an unknown network, its name without case.
+
+    The main network, ``mainnet``, may also be called as the chain is. ``testnet`` may be any test network, unless the
+    chain has one of that name.
+    """
+    letters, known = _letters(network), chain_name(chain)
+    if chain_name(network) == known:
+        return "mainnet"
+    prefixes = [_letters(chain), *(each for each, other in CHAIN_NAMES.items() if other == known)]
+    bare = {letters, *(letters.removeprefix(each) for each in prefixes)}
+    if bare.intersection(_MAIN_NETWORKS):
+        return "mainnet"
+    names = _NETWORK_NAMES.get(known, {})
+    found = next((names[each] for each in sorted(bare) if each in names), None)
+    return found or ("testnet" if bare.intersection(_TEST_NETWORKS) else ascii_lower(network))
 
 
-def is_main_network(network: str, chain: str) -> bool:
-    """Tell whether a network is clearly the main one of its chain: it may also be called as the chain is."""
-    return network_name(network, chain) == "mainnet" or chain_name(network) == chain_name(chain)
+def are_two_networks(one: str, other: str, chain: str) -> bool:
+    """
+    Tell whether two names certainly mean two networks. An unknown name may be another name for any network.
+
+    :param one: a name, as :func:`network_name` returns it.
+    :param other: another one.
+    :param chain: name of the chain, as :func:`chain_name` returns it.
+    """
+    names = {one, other}
+    known = {"mainnet", *_NETWORK_NAMES.get(chain, {}).values()}
+    return len(names) == 2 and (names <= known or names == {"mainnet", "testnet"})
 
 
 def _letters(name: str) -> str:
@@ -310,7 +362,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         return AddressCheck("invalid", form.fault) if is_fault else AddressCheck("unchecked")
     network = (network or "").strip()
     is_test = bool(_TEST_PREFIX.fullmatch(prefix))
-    is_other = bool(network) and not is_main_network(network, chain)
+    is_other = bool(network) and network_name(network, chain) != "mainnet"
     if prefix in form.prefixes or (is_test and is_other):
         return AddressCheck("valid")
     # A network that is not known may have prefixes that are not.

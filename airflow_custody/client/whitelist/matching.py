@@ -2,8 +2,8 @@
 Matching of rows of a whitelist file with requests at the service, by one key: chain, network, address, memo.
 
 The address counts in its canonical form, no memo is the empty memo, and a network that one side does not name matches
-any. A name of a chain or a network that nobody knows may mean any, and what cannot be read may be anything. Nothing
-else is guessed. Pure functions, no I/O.
+any. An unknown name of a chain or network may mean any, and what cannot be read may be anything. Nothing else is
+guessed. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.addresses import CHAIN_NAMES, canonical_address, chain_name, network_name
+from airflow_custody.client.whitelist.addresses import (
+    CHAIN_NAMES,
+    are_two_networks,
+    canonical_address,
+    chain_name,
+    network_name,
+)
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 
 if TYPE_CHECKING:
@@ -128,13 +134,19 @@ class Destinations(Generic[Place]):
     def _may_be(self, each: Destination, destination: Destination) -> bool:
         if each.chain != destination.chain:
             return each.chain not in CHAIN_NAMES and (each.chain, "") not in self._known
+        is_other_text = each.address != destination.address
+        if is_other_text and destination.is_case_known:
+            return False
         if _may_share(each, destination):
-            return each.address != destination.address and not destination.is_case_known
-        return each.network != "mainnet" and (each.chain, each.network) not in self._known
+            return is_other_text
+        # What the rows call by two names are two networks.
+        if {(each.chain, each.network), (destination.chain, destination.network)}.issubset(self._known):
+            return False
+        return not are_two_networks(each.network, destination.network, each.chain)
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
-    """Return the chains, with the empty text, and the networks of destinations: what is meant by them is known."""
+    """Return the chains, with the empty text, and the networks of destinations: each name means another one."""
     return frozenset((each.chain, network) for each in destinations for network in ("", each.network))
 
 
@@ -146,6 +158,11 @@ def _may_share(one: Destination, other: Destination) -> bool:
 def is_same(one: Destination, other: Destination) -> bool:
     """Tell whether two destinations are the same. A network that one side does not name matches any."""
     return one.chain == other.chain and one.address == other.address and _may_share(one, other)
+
+
+def is_network_certain(asked: Destination, shown: Destination) -> bool:
+    """Tell whether a request with the same key is certainly on the requested network; not named, that is the main."""
+    return shown.network in (asked.network, "mainnet")
 
 
 class RequestsByDestination:
@@ -245,30 +262,34 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
     :param comparison: the result of :func:`compare_spelled`.
     :param payload: the payload.
     :param accepted: keys that nobody asked for, and that may have a value all the same. Known keys that the service
-        fills in by itself, and keys without a value, are always accepted.
+        fills in by itself (of networks, only the main one), and keys without a value, are always accepted.
     """
     return [
         each.name
         for each in comparison.findings
         if each.fault
         and not (each.unasked and each.key in accepted)
-        and not (each.unasked and each.key in PAYLOAD_KEYS and PAYLOAD_KEYS[each.key].by_service)
-        and not (each.unasked and payload.get(each.key, 0) in (None, "", [], {}))
+        and not (each.unasked and each.by_service)
+        and not (each.unasked and each.key not in PAYLOAD_KEYS and payload.get(each.key, 0) in (None, "", [], {}))
     ]
 
 
-def differing_fields(request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:
+def differing_fields(
+    request: WhitelistRequest, envelope: WhitelistEnvelope, accepted: Collection[str] = ()
+) -> list[str]:
     """
-    Return in which fields a request at the service is not what was asked for; keys that are not known aside.
+    Return in which fields a request at the service is not what was asked for; unknown keys aside.
 
     :param request: the request that was asked for.
     :param envelope: the request at the service.
+    :param accepted: keys that may have a value although nobody asked for it. Default: none.
     :return: the fields; empty: it is what was asked for.
     :raises CustodyResponseError: if its payload cannot be read.
     """
     payload = envelope.payload()
     comparison = compare_spelled(request, payload, envelope.network)
-    return differing(comparison, payload, [each for each in comparison.unaccounted if each not in PAYLOAD_KEYS])
+    unknown = [each for each in comparison.unaccounted if each not in PAYLOAD_KEYS]
+    return differing(comparison, payload, [*accepted, *unknown])
 
 
 def shown_values(envelope: WhitelistEnvelope, payload: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:

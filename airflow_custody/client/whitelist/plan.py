@@ -92,6 +92,11 @@ class PlanRow:
     others: tuple[str, ...] = ()
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether what differs is the destination: the request, or another row, may be for another one."""
+        return self.state == "differs" and not {"blockchain", "network", "address"}.isdisjoint(self.fields)
+
+    @property
     def operation(self) -> str:
         """The operation, as the text that the plan's hash covers; empty for none."""
         if self.action == "create" and self.request is not None:
@@ -264,10 +269,17 @@ def describe_only(only: Mapping[str, Iterable[str]]) -> str:
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
     """Return what to do about rows that differ, with ``replace`` or without, and about duplicates."""
     found = []
-    if plan.counts["differs"]:
+    doubtful = sum(row.is_doubtful for row in plan.rows)
+    if doubtful:
+        found.append(
+            f"Nothing is done about rows whose destination is not certain ({doubtful}). Write chain, network and "
+            "address as the service does, or name the network that you mean. If the request at the service is for "
+            "another destination, put its id into 'ignore' (--ignore)."
+        )
+    if differing := plan.counts["differs"] - doubtful:
         way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
         found.append(
-            f"Nothing is done about rows that differ ({plan.counts['differs']}). Change the file to what the service "
+            f"Nothing is done about rows that differ ({differing}). Change the file to what the service "
             f"has; {'' if replace else way}or delete the request at the service (custody whitelist delete), which "
             "leaves the address without effect until a new one is signed."
         )

@@ -28,6 +28,7 @@ from airflow_custody.client.whitelist.matching import (
     compare_spelled,
     destination_of,
     differing,
+    is_network_certain,
     is_same,
     names_in,
     read_destination,
@@ -90,9 +91,9 @@ def make_plan(
     :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
     :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
         ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
-    :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known: a person
-        has looked at them, and therefore they stop no row, and are not deleted. Those that there are become part of the
-        plan's hash. Default: none.
+    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
+        chain or network: a person has looked at them, and therefore they stop no row, and are not deleted. Those that
+        there are become part of the plan's hash. Default: none.
     :return: the plan.
     :raises CustodyRequestError: if two rows are for the same destination, or a row is not what the plan is about.
     """
@@ -153,6 +154,10 @@ class _Listed:
     payload: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     rows: list[str] = field(default_factory=list)
+
+    def is_certainly_on_network_of(self, asked: Destination) -> bool:
+        """Tell whether a request with the same key is certainly on the requested network."""
+        return self.destination is not None and is_network_certain(asked, self.destination)
 
     def is_within(self, only: Mapping[str, Collection[str]]) -> bool:
         """Tell whether it is what a plan is about; what does not prove to be anything may be."""
@@ -229,7 +234,11 @@ class _Planner:
 
     def declared(self, row: FileRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
-        same = self._index.same(destination)
+        same = [
+            each
+            for each in self._index.same(destination)
+            if each.envelope.id not in self.ignored or each.is_certainly_on_network_of(destination)
+        ]
         may_be = [
             each
             for each in self._index.may_be(destination, row.request.address)
@@ -281,8 +290,7 @@ class _Planner:
         alive = [(row, listed) for row, listed in options if listed.state != "rejected"]
         is_replaced = is_sole and len(alive) <= _MAX_REPLACED
         for row, listed in alive:
-            network = listed.destination and listed.destination.network
-            is_certain = listed.state == "unchanged" and network in (destination.network, "mainnet")
+            is_certain = listed.state == "unchanged" and listed.is_certainly_on_network_of(destination)
             group = (row.request and row.request.visibility_group_id) or ""
             is_ours = listed.is_within(self.only) and group == (listed.envelope.visibility_group_id or "")
             is_replaced = is_replaced and is_certain and is_ours and {*row.fields} <= _REPLACEABLE
@@ -304,10 +312,9 @@ class _Planner:
         if unknown := [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]:
             notes.append(f"nobody asked for {name_some(unknown)}: 'accept_fields' accepts what is the service's own")
         if is_uncertain := not (shown and is_same(shown, destination)):
-            notes.append(
-                "it may be this one under another name or in another case, so nothing is created: write chain, network "
-                "and address as the service does, or name the request in 'ignore'"
-            )
+            notes.append("it may be this one under another name or in another case, so nothing is created")
+        elif "network" in fields and not destination.network:
+            notes.append("the row names no network, and this is not the main one: nothing is created")
         envelope_fields, faults = self._contradictions(listed, row.request)
         fields += envelope_fields
         notes += faults

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import (
@@ -18,6 +18,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import ascii_lower, escape, hidden_difference, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
+from airflow_custody.client.whitelist.addresses import network_name
 from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Finding:
     :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
     :param filled_in: whether its value is the service's, and harmless.
     :param outside: whether it was compared with the envelope, because the payload leaves it out.
+    :param by_service: whether the service may have filled in its value, for a request that is not signed here.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Finding:
     unasked: bool = False
     filled_in: bool = False
     outside: bool = False
+    by_service: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, net
     :param request: the request that was asked for; None: whatever the known keys of the payload ask for.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
-        many services do. Default None: nothing is known of it.
+        many services do; one that nobody asked for must be the main one. Default None: nothing is known of it.
     :return: a finding for each field, and for each key that no field covers.
     """
     return Comparison(tuple(_findings(request, payload, network)))
@@ -271,7 +274,8 @@ class _Key:
 PAYLOAD_KEYS: Mapping[str, _Key] = {
     # The chain, whose other name the payload has.
     "currency": _Key("blockchain", _same_chain),
-    "network": _Key("network", by_service=True),
+    # See `_network_finding`.
+    "network": _Key("network"),
     "addressType": _Key("address_type", harmless="individual", by_service=True),
     "address": _Key("address"),
     "memo": _Key("memo"),
@@ -290,8 +294,8 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
         shown = payload.get(name)
         if request is not None:
             asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
-            if name == "network" and asked is not None and network and shown in (None, ""):
-                yield Finding(name, name, "" if asked == network else _fault(name, asked, network), outside=True)
+            if name == "network":
+                yield _network_finding(request, shown, network)
             elif key.field or name in payload:
                 yield _finding(name, key, asked, shown)
         if key.is_list and _are_links(shown):
@@ -299,6 +303,29 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
         elif key.is_list and shown and request is None:
             yield Finding(name, name, f"{name} (no list of links)")
     yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
+
+
+def _network_finding(request: WhitelistRequest, shown: object, outside: str | None) -> Finding:
+    """
+    Compare the network. Of those that nobody asked for, the service may fill in the main one only.
+
+    :param request: the request that was asked for.
+    :param shown: the network in the payload.
+    :param outside: the network in the envelope, which counts where the payload has none.
+    """
+    name, asked = "network", request.network
+    if not outside or shown not in (None, ""):
+        found = _finding(name, PAYLOAD_KEYS[name], asked, shown)
+        return replace(found, by_service=isinstance(shown, str) and _is_main(shown, request))
+    if asked is not None:
+        return Finding(name, name, "" if asked == outside else _fault(name, asked, outside), outside=True)
+    if _is_main(outside, request):
+        return Finding(name, name)
+    return Finding(name, name, f"{name} (not asked for, shown {_value(outside)})", unasked=True)
+
+
+def _is_main(network: str, request: WhitelistRequest) -> bool:
+    return network_name(network, request.chain) == "mainnet"
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
@@ -312,7 +339,7 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
     elif is_valid:
         if key.harmless and shown == key.harmless:
             return Finding(name, field, filled_in=True)
-        return _unasked(name, field)
+        return replace(_unasked(name, field), by_service=key.by_service)
     else:
         is_same = False
     return Finding(name, field, "" if is_same else _fault(field, asked, shown))

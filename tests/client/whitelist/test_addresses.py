@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_custody.client.whitelist.addresses import FORMS, chain_name, check_address
+from airflow_custody.client.whitelist.addresses import (
+    FORMS,
+    are_two_networks,
+    chain_name,
+    check_address,
+    network_name,
+)
 
 pytest.importorskip("bip_utils")
 from bip_utils.bech32 import Bech32Encoder
@@ -89,6 +96,67 @@ def test_names_and_reasons(address: str, chain: str, verdict: str, reason: str) 
 def test_addresses_of_test_networks_go_by_the_name_of_the_network(network: str | None, verdict: str) -> None:
     assert check_address(BITCOIN_TEST, "BTC", network).verdict == verdict
     assert check_address(BITCOIN, "BTC", network).verdict == "valid"
+
+
+# --- networks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chain", "names"),
+    [
+        ("BTC", "mainnet testnet testnet4 signet regtest"),
+        ("BCH", "mainnet testnet3 testnet4 chipnet"),
+        ("Litecoin", "main testnet regtest"),
+        ("ETH", "mainnet sepolia holesky hoodi goerli"),
+        ("Polygon", "mainnet amoy mumbai"),
+        ("AVAX", "mainnet fuji"),
+        ("XRP", "livenet altnet devnet"),
+        ("XLM", "pubnet testnet futurenet"),
+        ("XTZ", "mainnet ghostnet shadownet"),
+        ("ADA", "mainnet preprod preview"),
+        ("DOT", "polkadot westend paseo"),
+        ("TAO", "finney test"),
+        ("ALGO", "mainnet testnet betanet"),
+        ("SOL", "mainnet-beta testnet devnet"),
+        ("ATOM", "cosmoshub-4 testnet"),
+        ("ICP", "ic testnet"),
+        ("HBAR", "mainnet testnet previewnet"),
+        ("MINA", "mainnet devnet"),
+        ("FIL", "mainnet calibration"),
+        ("TRX", "mainnet nile shasta"),
+        # The main network of a chain that is not in the table has the usual names, too.
+        ("BASE", "base testnet"),
+    ],
+)
+def test_known_networks_of_a_chain_are_two(chain: str, names: str) -> None:
+    known = chain_name(chain)
+    found = [network_name(each.upper(), chain) for each in names.split()]
+    assert found[0] == "mainnet"
+    for one, other in combinations(found, 2):
+        assert are_two_networks(one, other, known), (one, other)
+        assert not are_two_networks(one, one, known)
+    # An unknown name may mean any of them.
+    assert not any(are_two_networks(each, network_name("one", chain), known) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("chain", "one", "other"),
+    [
+        ("BTC", "testnet", "bitcoin-testnet3"),
+        ("LTC", "testnet", "testnet4"),
+        ("FIL", "calibration", "calibnet"),
+        ("ETH", "Ethereum Sepolia", "sepolia"),
+        # One of the test networks, and not which.
+        ("ETH", "testnet", "sepolia"),
+        ("TRX", "test", "nile"),
+        # Networks of another chain.
+        ("BTC", "mainnet", "sepolia"),
+        ("BASE", "mainnet", "sepolia"),
+    ],
+)
+def test_names_that_may_mean_one_network(chain: str, one: str, other: str) -> None:
+    known = chain_name(chain)
+    assert not are_two_networks(network_name(one, chain), network_name(other, chain), known)
 
 
 @pytest.mark.parametrize("error", [IndexError("x"), ImportError("x"), RecursionError()])

@@ -18,6 +18,8 @@ from airflow_custody.client.whitelist.matching import (
 ALICE = "alice::1220" + "ab" * 16
 BECH32 = "bc1" + "q" * 39
 CANTON: dict[str, Any] = {"blockchain": "Canton", "address": ALICE}
+BITCOIN: dict[str, Any] = {"blockchain": "BTC", "address": LEGACY}
+BITCOIN_SHOWN: dict[str, Any] = {"currency": "BTC", "address": LEGACY}
 
 
 def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
@@ -37,7 +39,11 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ({"network": "main"}, {"wire": {"network": "mainnet"}}, []),
         # A network that one side does not name matches any.
         ({"network": "mainnet"}, {}, ["network"]),
-        ({}, {"network": "sepolia"}, []),
+        # If it was not asked for, only the main one is as good as none, wherever it is shown.
+        *(({}, shown, []) for shown in ({"network": "Mainnet"}, {"wire": {"network": "ethereum"}})),
+        *(({}, shown, ["network"]) for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}})),
+        ({}, {"network": "", "wire": {"network": "one"}}, ["network"]),
+        ({"network": "testnet3", **BITCOIN}, {"wire": {"network": "test"}, **BITCOIN_SHOWN}, []),
         ({"memo": "7"}, {"memo": "7"}, []),
         ({"address": BECH32, "blockchain": "BTC"}, {"address": BECH32.upper(), "currency": "BTC"}, []),
         ({"address": CASH, "blockchain": "BCH"}, {"address": CASH.partition(":")[2], "currency": "BCH"}, []),
@@ -53,6 +59,11 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
             ["blockchain", "address"],
         ),
         ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
+        ({"network": "ethereum-1"}, {"network": "mainnet"}, ["network"]),
+        ({"network": "one"}, {"network": "two"}, ["network"]),
+        # One of the test networks.
+        ({"network": "testnet"}, {"network": "sepolia"}, ["network"]),
+        ({"network": "sepolia"}, {"network": "testnet"}, ["network"]),
         # The table does not say whether case counts there.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
     ],
@@ -74,6 +85,11 @@ def test_the_same_destination_in_any_spelling(
         ({"memo": "007"}, {"memo": "7"}),
         ({"network": "sepolia"}, {"network": "mainnet"}),
         ({"network": "sepolia"}, {"wire": {"network": "mainnet"}}),
+        ({"network": "mainnet"}, {"network": "sepolia"}),
+        ({"network": "sepolia"}, {"network": "eth-hoodi"}),
+        ({"network": "mainnet"}, {"network": "testnet"}),
+        ({"network": "testnet", **BITCOIN}, {"network": "testnet4", **BITCOIN_SHOWN}),
+        ({"network": "testnet", "blockchain": "BASE"}, {"network": "mainnet", "currency": "BASE"}),
         # A name that nobody knows may mean another chain, and no other address or memo.
         ({}, {"currency": "ETHX", "address": OTHER}),
         ({}, {"currency": "ETHX", "memo": "7"}),
@@ -110,16 +126,29 @@ def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> Non
         assert index.candidates(each) == [envelope]
 
 
-def test_a_name_that_another_row_uses_is_known() -> None:
+def test_names_that_rows_use_are_known() -> None:
     base = {"blockchain": "BASE", "network": "one"}
+    second = {**base, "network": "two"}
     envelopes = [listed(currency="BASE", network="one")]
     assert RequestsByDestination(envelopes).candidates(ask())
-    index = RequestsByDestination(envelopes, names_in([destination_of(ask(**base, address=OTHER))]))
+    rows = [ask(**base, address=OTHER), ask(**second)]
+    index = RequestsByDestination(envelopes, names_in(map(destination_of, rows)))
     assert not index.candidates(ask())
-    assert not index.candidates(ask(**{**base, "network": "two"}))
+    assert not index.candidates(ask(**second))
     assert index.candidates(ask(**base)) == envelopes
+    # The name of one of the two may be another one for that of the other.
+    for known in rows:
+        index = RequestsByDestination(envelopes, names_in([destination_of(known)]))
+        assert index.candidates(ask(**second)) == envelopes
 
 
 def test_the_fields_of_what_cannot_be_read_are_not_compared() -> None:
     with pytest.raises(CustodyResponseError, match="cannot be verified"):
         differing_fields(ask(), unreadable("{}"))
+
+
+def test_a_network_is_accepted_by_name() -> None:
+    for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}}):
+        assert differing_fields(ask(), listed(**shown), ["network"]) == []
+        # Another one than the requested one is not.
+        assert differing_fields(ask(network="hoodi"), listed(**shown), ["network"]) == ["network"]

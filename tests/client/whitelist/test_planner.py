@@ -40,10 +40,16 @@ WALLET: dict[str, Any] = {"linked_wallet_ids": ["7"]}
         # A chain or a network by another name.
         ({"blockchain": "Polygon"}, {"currency": "POL", "label": "Other"}, "differs", ("label",)),
         ({"network": "livenet"}, {"network": "Mainnet", "label": "Other"}, "differs", ("label",)),
+        ({"network": "mainnet"}, {"wire": {"network": "ETH"}}, "unchanged", ()),
         ({"network": "mainnet"}, {}, "differs", ("network",)),
         ({"network": "mainnet"}, {"network": "mainnet", "wire": {"network": "testnet"}}, "differs", ("envelope",)),
         # What the service fills in; what it leaves out.
         ({}, {"network": "mainnet", "addressType": "individual", "tnParticipantID": "p", "x": ""}, "unchanged", ()),
+        ({}, {"wire": {"network": "mainnet"}}, "unchanged", ()),
+        # But not another network than the main one.
+        ({}, {"network": "sepolia"}, "differs", ("network",)),
+        ({}, {"wire": {"network": "sepolia"}}, "differs", ("network",)),
+        ({}, {"wire": {"network": "sepolia", **PENDING}}, "differs", ("network",)),
         ({}, {"tag": "99"}, "differs", ("tag",)),
         ({}, {"copy": 0}, "differs", ("copy",)),
         ({}, {"a.b": 1}, "differs", ("'a.b'",)),
@@ -88,6 +94,7 @@ def test_what_is_at_the_service_is_neither_created_nor_deleted(
         ({"address": OTHER}, {}),
         ({"memo": "7"}, {}),
         ({"network": "testnet"}, {"network": "mainnet"}),
+        ({"network": "mainnet"}, {"wire": {"network": "sepolia"}}),
         ({"blockchain": "MATIC", "network": "mainnet"}, {"network": "mainnet"}),
         (CANTON, {**SHOWN, "address": ALICE.replace("alice", "bob")}),
     ],
@@ -383,6 +390,16 @@ def test_two_candidates_stop(order: int) -> None:
     assert found([named, unnamed], testnet, mainnet) == ["unchanged", "differs"]
     assert found([named, unnamed]) == ["create", "differs"]
     assert found([named, ask(network="mainnet")], listed(3)) == ["differs", "differs"]
+    # What a person has looked at is no candidate either, unless it certainly is one.
+    sepolia = listed(3, network="sepolia")
+    for envelopes, ignored, state in (
+        ([sepolia, mainnet], "3", "unchanged"),
+        ([sepolia, listed(4)], "3", "unchanged"),
+        ([sepolia], "3", "create"),
+        ([mainnet], "2", "unchanged"),
+    ):
+        (row, *others) = plan([unnamed], envelopes[::order], ignore=ignored, **BOTH).rows
+        assert (row.state, [each.action for each in others]) == (state, [None] * len(others))
     # Two parties that differ only in case.
     pair = [ask(**CANTON), ask(**{**CANTON, "address": ALICE.upper()})]
     assert found(pair) == ["differs", "differs"]
@@ -456,7 +473,8 @@ def store(number: int, asked: WhitelistRequest) -> WhitelistEnvelope:
         (CANTON, {"currency": "CC", "address": ALICE.upper()}, "blockchain", "CC"),
         ({"blockchain": "BCH", "address": CASH}, {"currency": "x", "address": CASH}, "blockchain", "x"),
         ({"network": "mainnet"}, {"network": "ethereum-1"}, "network", "ethereum-1"),
-        ({"network": "mainnet"}, {"wire": {"network": "ETH"}}, "network", "ETH"),
+        ({"network": "foo"}, {"network": "mainnet"}, "network", "mainnet"),
+        ({"network": "foo"}, {"wire": {"network": "sepolia"}}, "network", "sepolia"),
         ({"network": "sepolia", "memo": "7"}, {"network": "testnet", "memo": "7"}, "network", "testnet"),
     ],
 )
@@ -486,6 +504,32 @@ def test_a_name_that_nobody_knows_may_be_any(
     assert ignored.plan_hash != plan(ask(**asked), []).plan_hash
     # Not even without the row.
     assert plan([], there, ignore="3711", prune=True).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, {"network": "sepolia", **OLD}),
+        ({"network": "mainnet"}, {}),
+        ({"network": "one"}, {"network": "mainnet"}),
+        ({"blockchain": "ETHX"}, {"currency": "ETHY"}),
+        (CANTON, {**SHOWN, "address": ALICE.upper()}),
+    ],
+)
+def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
+    asked: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    for replace in (False, True):
+        found = plan(ask(**asked), listed(**shown), replace=replace, prune=True)
+        assert (states(found), found.operations) == ([("differs", None, "3711")], ())
+        advice = advice_on_differences(found, replace=replace)
+        assert "name the network that you mean" in advice
+        assert "'ignore' (--ignore)" in advice
+        for word in ("delete", "replace"):
+            assert word not in advice
+    # Another row that differs has its own advice.
+    both = plan([ask(**asked), ask(address=OTHER)], [listed(**shown), listed(5, address=OTHER, **OLD)])
+    assert "Nothing is done about rows that differ (1). Change the file" in advice_on_differences(both, replace=False)
 
 
 # --- deleting ----------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def two_readings(keys: str) -> Case:
 
 
 WALLET = {"linked_wallet_ids": ["7"]}
-MAINNET = {"network": "mainnet"}
+MAINNET, SEPOLIA = {"network": "mainnet"}, {"network": "sepolia"}
 GROUP = {"visibility_group_id": "12"}
 HASHED, NOT_HASHED = {"network_is_hashed": True}, {"network_is_hashed": False}
 KSM: dict[str, Any] = {"created": {"blockchain": "ksm"}, "settings": {"currencies": ["KSM"]}}
@@ -155,6 +155,8 @@ REFUSED = [
     Case("network", created=MAINNET, asked={"network": "testnet"}),
     Case(r"network \(asked for", envelope={"network": None}, created=MAINNET, settings=NOT_HASHED),
     Case(r"network \(not asked for\)", created=MAINNET, asked={}, settings=HASHED),
+    Case(r"network \(not asked for, shown 'sepolia'\)", created=SEPOLIA, asked={}, settings=NOT_HASHED),
+    Case("network", created=SEPOLIA, asked=MAINNET, accept=("network",), settings=NOT_HASHED),
     *(Case("visibilityGroupID", envelope={"visibilityGroupID": shown}, created=GROUP) for shown in ("13", None)),
     *(
         Case(rf"action '{word}' does not say.*'envelope\.action' in 'acc", envelope={"action": word}, compared=None)
@@ -203,8 +205,9 @@ SIGNED = [
     Case("", {"linkedWallets": LINKS}, created=WALLET),
     Case("", created={"linked_internal_address_ids": ["7", "3"], "memo": "42", "network": "n", "customer_id": "c"}),
     Case("", created=MAINNET, settings=NOT_HASHED),
-    # It is the chain's only or usual one, and nothing of it is signed.
+    # It is the chain's main one, and nothing of it is signed.
     Case("", created=MAINNET, asked={}, settings=NOT_HASHED),
+    Case("", created=SEPOLIA, asked={}, accept=("network",), settings=NOT_HASHED),
     Case("", created=GROUP),
     Case("", created=GROUP, asked={}),
     Case("", envelope={"action": "whitelist"}, accept=("envelope.action",)),

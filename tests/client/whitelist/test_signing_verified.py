@@ -275,7 +275,7 @@ def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) ->
             continue
         carried_out += 1
         sandbox.control.clear_request_log()
-        if name in HARMLESS:
+        if name in HARMLESS and not (compared and name == "swapped network"):
             assert ann.approve(**({} if compared else {"expected": None})) == 1
         else:
             with pytest.raises(CustodyError) as caught:
