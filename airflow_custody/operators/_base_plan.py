@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.plan_settings import PlanSettings
 
 
+# Of a URL in lower case: what Airflow itself takes for a file of the worker, and what may be an object storage's.
+_LOCAL_SCHEMES = ("file", "local")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
 class WhitelistFileTask(CustodyOperator):
     """The base of planning and applying: file or rows, and the settings of a plan, which must be the same for both."""
 
@@ -110,12 +115,7 @@ class WhitelistFileTask(CustodyOperator):
 
     def _read_path(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.whitelist.file import (
-            file_error,
-            format_of,
-            parse_whitelist,
-            read_whitelist_file,
-        )
+        from airflow_custody.client.whitelist.file import file_error, format_of, parse_whitelist, read_whitelist_file
 
         path: Any = self.path
         if not isinstance(path, str):
@@ -124,23 +124,18 @@ class WhitelistFileTask(CustodyOperator):
             path = str(path) if isinstance(path, ObjectStoragePath) else path
         name = check_text("path", path)
         scheme, is_url, rest = name.partition("://")
-        if not is_url or scheme in ("file", "local"):
+        scheme = scheme.lower()
+        if not is_url or scheme in _LOCAL_SCHEMES:
             file = self._resolve_path(rest if is_url else name, context)
             return read_whitelist_file(file, check_addresses=self.check_address)
-        host, slash, key = rest.partition("?")[0].partition("/")
-        user, _, host = host.rpartition("@")
-        # Without a slash before it, a ? may be one of a password.
-        shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
-        if ":" in user:
-            raise file_error(shown, ["before the @ stands the id of an Airflow connection, never a password"])
-        if "?" in rest:
-            # What follows may be a signature, with which anybody can read the file.
-            raise file_error(
-                shown, ["give the object's plain URL, without a ?: its Airflow connection signs the request"]
-            )
+        if not _SCHEME.fullmatch(scheme):
+            # Airflow would drop white space from it and read file://, and with it a link that leads out of the bundle.
+            raise file_error(name, ["what comes before :// is not the scheme of an object storage, such as s3"])
+        url = f"{scheme}://{rest}"
+        _check_url(url)
         # Before it is read: a format that is not known is refused.
-        format = format_of(name)
-        return parse_whitelist(_read_object(name), format, name=name, check_addresses=self.check_address)
+        format = format_of(url)
+        return parse_whitelist(_read_object(url), format, name=url, check_addresses=self.check_address)
 
     def _settings(self) -> PlanSettings:
         from airflow_custody.client.arguments import check_flag, check_names
@@ -160,8 +155,8 @@ class WhitelistFileTask(CustodyOperator):
         """
         Return the file that a path means.
 
-        A relative path begins in the folder of the DAG's file. What lies in a DAG bundle, or on Airflow 2 in the DAGs
-        folder, must not be a link that leads out of it: the bundle is what was reviewed.
+        A relative path begins in the folder of the DAG's file. A path that leads into a DAG bundle, or on Airflow 2
+        into the DAGs folder, must not leave it through a link: the bundle is what was reviewed.
         """
         from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.text import sanitize
@@ -173,9 +168,20 @@ class WhitelistFileTask(CustodyOperator):
         if bundle is None and not folder.resolve().is_relative_to(root.resolve()):
             # The DAG is in neither: a test's, or one in a script.
             root = folder
+        is_relative = not Path(path).is_absolute()
+        archive = next((each for each in (folder, *folder.parents) if each.is_file()), None)
+        if is_relative and archive is not None:
+            raise CustodyRequestError(
+                f"the path {sanitize(path, 200)!r} is relative, and the DAG's file is in an archive, "
+                f"{sanitize(archive, 300)}; nothing was read",
+                advice="Keep the whitelist file outside the archive, and give its absolute path, or the URL of an "
+                "object storage.",
+                code="file-wrong",
+            )
         given = Path(os.path.normpath(folder / path))
-        is_inside = given.is_relative_to(root) or given.is_relative_to(root.resolve())
-        if (is_inside or not Path(path).is_absolute()) and not given.resolve().is_relative_to(root.resolve()):
+        # However the path is spelled: some folder on its way, or the file itself, lies in the bundle.
+        is_inside = any(_is_in(root, each) for each in (given, *given.parents))
+        if (is_inside or is_relative) and not _is_in(root, given):
             raise CustodyRequestError(
                 f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
                 "nothing was read",
@@ -183,6 +189,27 @@ class WhitelistFileTask(CustodyOperator):
                 code="file-wrong",
             )
         return given
+
+
+def _is_in(root: Path, path: Path) -> bool:
+    """Tell whether a path lies in a folder, after all links."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def _check_url(url: str) -> None:
+    """Refuse the URL of an object if it has a password or a signature in it; the error quotes neither."""
+    from airflow_custody.client.whitelist.file import file_error
+
+    scheme, _, rest = url.partition("://")
+    host, slash, key = rest.partition("?")[0].partition("/")
+    user, _, host = host.rpartition("@")
+    # Without a slash before it, a ? may be one of a password.
+    shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
+    if ":" in user:
+        raise file_error(shown, ["before the @ stands the id of an Airflow connection, never a password"])
+    if "?" in rest:
+        # What follows may be a signature, with which anybody can read the file.
+        raise file_error(shown, ["give the object's plain URL, without a ?: its Airflow connection signs the request"])
 
 
 def _read_object(name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -225,25 +226,99 @@ def test_a_relative_path_begins_at_the_dags_file(sandbox: Sandbox, tmp_path: Pat
         assert plan_in(tmp_path, path)["counts"]["create"] == 4
 
 
-@pytest.mark.parametrize("bundle", [True, False])
-@pytest.mark.parametrize("path", ["../outside/rows.yaml", "link.yaml", "linked/rows.yaml", "file://{root}/link.yaml"])
-def test_a_path_that_leads_out_of_the_bundle_is_refused(
-    sandbox: Sandbox, tmp_path: Path, path: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A bundle with links that lead out of it, to a file and a folder beside it."""
     root, outside = tmp_path / "bundle", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
     write_rows(outside / "rows.yaml", ROWS)
     (root / "link.yaml").symlink_to(outside / "rows.yaml")
     (root / "linked").symlink_to(outside)
+    (tmp_path / "other").symlink_to(root)
+    return root
+
+
+def in_bundle(root: Path) -> FakeTaskInstance:
     ti: Any = FakeTaskInstance()
-    if bundle:
-        ti.bundle_instance = type("Bundle", (), {"path": root})()
-    else:
-        monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(root))
+    ti.bundle_instance = type("Bundle", (), {"path": root})()
+    instance: FakeTaskInstance = ti
+    return instance
+
+
+# All of them name link.yaml or linked/rows.yaml in the bundle; on some lines of Airflow, its own reader finds them.
+LEADING_OUT = [
+    "../outside/rows.yaml",
+    "link.yaml",
+    "./link.yaml",
+    "linked/rows.yaml",
+    "linked/../link.yaml",
+    "{root}/link.yaml",
+    "/{root}/link.yaml",
+    "//{root}/link.yaml",
+    "{root}/../bundle/link.yaml",
+    "{root}/../other/link.yaml",
+    "{root}/../other/linked/rows.yaml",
+    "/proc/self/root{root}/link.yaml",
+    "file://{root}/link.yaml",
+    "FILE://{root}/link.yaml",
+    "File://{root}/link.yaml",
+    "file:///{root}/link.yaml",
+    "file://link.yaml",
+    "local://{root}/link.yaml",
+    "LOCAL://{root}/link.yaml",
+    "LOCAL://{root}/linked/rows.yaml",
+]
+
+
+@pytest.mark.parametrize("bundle", [True, False])
+@pytest.mark.parametrize("path", LEADING_OUT)
+def test_a_path_that_leads_out_of_the_bundle_is_refused(
+    sandbox: Sandbox, root: Path, path: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = root.parent / "outside"
+    ti = in_bundle(root) if bundle else FakeTaskInstance()
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(root))
     with failing_at_once("leads out of the DAG's bundle"):
         plan_in(root, path.format(root=root), ti=ti)
     assert sandbox.control.request_log() == []
     # Whoever wants that says so.
-    for chosen in (f"{outside}/rows.yaml", f"file://{outside}/rows.yaml"):
+    for chosen in (f"{outside}/rows.yaml", f"file://{outside}/rows.yaml", f"FILE://{outside}/rows.yaml"):
         assert plan_in(root, chosen, ti=ti)["counts"]["create"] == 4
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        " file://{root}/link.yaml",
+        "fi\tle://{root}/link.yaml",
+        "\nfile://{root}/link.yaml",
+        "\x00file://{root}/link.yaml",
+        "file ://{root}/link.yaml",
+        "://{root}/link.yaml",
+        "file::file://{root}/link.yaml",
+        "simplecache::FILE://{root}/link.yaml",
+        "FILE+x://{root}/link.yaml",
+        "file:{root}/link.yaml",
+        "FILE:{root}/link.yaml",
+        "%66ile://{root}/link.yaml",
+        "memory://{root}/link.yaml",
+        "~/link.yaml",
+    ],
+)
+def test_no_other_spelling_reads_what_a_link_leads_to(sandbox: Sandbox, root: Path, path: str) -> None:
+    with failing_at_once("1 fault; nothing was sent"):
+        plan_in(root, path.format(root=root), ti=in_bundle(root))
+    assert sandbox.control.request_log() == []
+
+
+def test_a_relative_path_of_a_dag_in_an_archive_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+    archive, rows = tmp_path / "dags.zip", write_rows(tmp_path / "rows.yaml", ROWS)
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(rows, "rows.yaml")
+    for folder in (archive, archive / "folder"):
+        with failing_at_once(
+            "'rows.yaml' is relative, and the DAG's file is in an archive, .*dags.zip; .*absolute path"
+        ):
+            plan_in(folder, "rows.yaml", ti=in_bundle(tmp_path))
+        assert plan_in(folder, rows, ti=in_bundle(tmp_path))["counts"]["create"] == 4
