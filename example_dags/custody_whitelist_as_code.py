@@ -79,7 +79,7 @@ with DAG(
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,
-        # A plan that creates more than this fails before anybody is asked. The question shows a hundred rows.
+        # A plan that creates more than this, or more than the question can show, fails before anybody is asked.
         max_creates=100,
         skip_if_nothing_to_do=True,
     )

@@ -72,8 +72,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         should be in effect. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
         nothing. Default False.
-    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. Default 100,
-        which is what the report shows; None: no limit.
+    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does one whose
+        operations are too many, or too long, to be shown whole to the person who approves: the error says how to split
+        it. Default 100; None: no limit, also for the report, which then shows no operation of such a plan and has no
+        hash, so that it cannot be approved.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service that the plan is
         about, from ten requests up. Default 30; None: no limit.
@@ -95,8 +97,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
-        approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
-        three under its own key (``plan.output["report"]``).
+        approves, and shows every operation whole. XCom has it also if the task fails over its changes or over a limit,
+        or is skipped, and each of the three under its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
     """
@@ -138,12 +140,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
-        from airflow_custody.client.text import count, sanitize
-        from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.listing import service_name
-        from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits, advice_on_differences
-        from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
+        from airflow_custody.client.whitelist.plan import PlanLimits
+        from airflow_custody.client.whitelist.plan_report import approval_report, plan_to_text
         from airflow_custody.metrics import pending_listed
 
         settings = self._settings()
@@ -159,19 +158,38 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in settings.pending(listing)])
         plan = settings.plan(file, listing, service_name(client))
         self.log.info("%s", plan_to_text(plan))
-        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
-        if faults := limits.faults(plan):
+        report, not_shown = approval_report(plan)
+        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report}
+        faults = limits.faults(plan)
+        if faults or (not_shown and self.max_creates is not None):
             self._push(context, result)
-            raise CustodyRequestError(
-                f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
-                advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
-                code="plan-over-limits",
-            )
-        ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
-        unverified = what_to_do(ids) if ids else ""
-        differs = advice_on_differences(plan, replace=settings.replace)
+            raise _over_limits(faults, not_shown)
+        if not_shown:
+            self.log.warning("This plan can be applied without an approval only: %s.", not_shown)
+        advice = self._warn(plan, replace=settings.replace)
+        is_pending = self.fail_on_pending and plan.counts["pending"]
+        if is_pending or (self.fail_on_changes and plan.has_changes):
+            self._push(context, result)
+            raise self._has_changes(plan, file.name, advice)
+        if self.skip_if_nothing_to_do and not plan.operations:
+            self._push(context, result)
+            raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
+        # Unchanged is in effect, and with pinned keys verified.
+        if listing.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
+            self._emit(context, "verified", result)
+        return result
+
+    def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
+        """Log what a person should know of a plan that may be applied, and return what to do about it."""
+        from airflow_custody.client.text import count
+        from airflow_custody.client.verification.trust import what_to_do
+        from airflow_custody.client.whitelist.plan import advice_on_differences
+
+        differs = advice_on_differences(plan, replace=replace)
         if differs:
             self.log.warning("%s", differs)
+        ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
+        unverified = what_to_do(ids) if ids else ""
         if unverified:
             self.log.warning(
                 "Signatures do not prove what the service shows: %s. Nothing is done about these rows. %s",
@@ -186,22 +204,21 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
                 count(pending, "row"),
                 "is" if pending == 1 else "are",
             )
-        is_pending = self.fail_on_pending and pending
-        if is_pending or (self.fail_on_changes and plan.has_changes):
-            self._push(context, result)
-            states = (*(CHANGES if self.fail_on_changes else ()), *(("pending",) if is_pending else ()))
-            raise CustodyConflictError(
-                f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
-                advice=" ".join(filter(None, [unverified, differs, "The log has the whole plan."])),
-                code="plan-has-changes",
-            )
-        if self.skip_if_nothing_to_do and not plan.operations:
-            self._push(context, result)
-            raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
-        # Unchanged is in effect, and with pinned keys verified.
-        if listing.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
-            self._emit(context, "verified", result)
-        return result
+        return " ".join(filter(None, [unverified, differs]))
+
+    def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
+        """Return the error for a plan that has what must not be there."""
+        from airflow_custody.client.errors import CustodyConflictError
+        from airflow_custody.client.text import sanitize
+        from airflow_custody.client.whitelist.plan import CHANGES
+
+        changes = CHANGES if self.fail_on_changes else ()
+        states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
+        return CustodyConflictError(
+            f"the service does not have what {sanitize(name, 200)} says: {changes_text(plan, states)}",
+            advice=" ".join(filter(None, [advice, "The log has the whole plan."])),
+            code="plan-has-changes",
+        )
 
 
 class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator):
@@ -343,6 +360,28 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
 
 # --- in words ----------------------------------------------------------------------------------------------
+
+
+def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
+    """
+    Return the error for a plan over its limits.
+
+    :param faults: the limits that it exceeds.
+    :param not_shown: why its report does not show its operations; empty if it does.
+    """
+    from airflow_custody.client.errors import CustodyRequestError
+
+    found = [*faults, *([not_shown] if not_shown else [])]
+    advice = ["The log has the whole plan."]
+    if faults:
+        advice.append("If it is meant, raise the limit in the DAG.")
+    if not_shown:
+        advice.append("With max_creates=None a plan of any size is returned, to be applied without an approval.")
+    return CustodyRequestError(
+        f"the plan is over its limits, and nothing was sent: {'; '.join(found)}",
+        advice=" ".join(advice),
+        code="plan-over-limits",
+    )
 
 
 def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:

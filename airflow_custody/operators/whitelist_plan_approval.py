@@ -40,8 +40,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     and ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
-    :param body: the text to show, in Markdown, with the hash in it: the plan's report, ``plan.output["report"]``.
-        (templated)
+    :param body: the text to show, in Markdown: the plan's report, ``plan.output["report"]``. It has the hash behind all
+        operations of the plan, and without the hash nobody is asked. (templated)
     :param subject: the headline. Default: the question, with the counts of the report: ``Apply the whitelist plan:
         create 4, delete 0?`` (templated)
     :param defaults: meaning of no response in time, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
@@ -83,9 +83,11 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)
             if plan_hash not in str(self.body):
+                # The hash stands behind all operations. A report that does not show them has none.
                 raise CustodyRequestError(
-                    "body is not the report of the plan that plan_hash names; nobody was asked",
-                    advice='Write body=plan.output["report"].',
+                    "body does not show all operations of the plan that plan_hash names: it is another text, was cut, "
+                    "or says that the plan is too large; nobody was asked",
+                    advice='Write body=plan.output["report"]. Split a plan that is too large, as its log says.',
                     code="plan-changed",
                 )
             if context["ti"].map_index not in (None, -1):

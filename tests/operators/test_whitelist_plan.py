@@ -146,6 +146,46 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
     assert all(address(number) in text for number in ROWS)
 
 
+def test_within_the_default_limits_the_report_shows_all_operations(sandbox: Sandbox, tmp_path: Path) -> None:
+    deleted = [effective(sandbox, number) for number in range(201, 211)]
+    kept = range(301, 325)
+    for number in kept:
+        effective(sandbox, number)
+    path = write_rows(tmp_path / "rows.yaml", [*range(1, 101), *kept])
+    result = PlanTask(path, prune=True).run()
+    operations, _, rest = result["report"].partition(result["plan_hash"])
+    assert all(f"request `{each}`" in operations for each in deleted)
+    assert all(address(number) in operations for number in range(1, 101))
+    assert rest
+
+
+def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
+    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog
+) -> None:
+    # It takes six times its length to be shown harmlessly.
+    memo = "|" * 300
+    path = write_rows(tmp_path / "rows.yaml", range(1, 61), memo=memo)
+    task = PlanTask(path)
+    error = task.fails()
+    assert isinstance(error, CustodyRequestError)
+    assert error.code == "plan-over-limits"
+    assert "it has 60 operations, too many to show for approval (about 31 of them fit): change fewer rows" in str(error)
+    result = task.ti.pushed["return_value"]
+    assert "This plan cannot be approved: it has 60 operations" in result["report"]
+    assert result["plan_hash"] not in result["report"]
+    assert all(address(number) in task_log.text for number in range(1, 61))
+    # What nobody approves may be of any size.
+    assert PlanTask(path, max_creates=None).run() == result
+    assert "This plan can be applied without an approval only: it has 60 operations" in task_log.text
+    # As it says, in two parts.
+    for numbers in (range(1, 31), range(1, 61)):
+        path = write_rows(tmp_path / "rows.yaml", numbers, memo=memo)
+        result = PlanTask(path).run()
+        assert result["plan_hash"] in result["report"]
+        for number in numbers:
+            effective(sandbox, number, memo=memo)
+
+
 @pytest.mark.parametrize(
     ("operator", "given"),
     [

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from apply_tries import write_rows
+from task_log import TaskLog
+
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.sandbox import Sandbox
 
 if AIRFLOW < (3, 1):
     pytest.skip("nobody is asked there", allow_module_level=True)
@@ -36,9 +42,37 @@ def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
 @pytest.mark.parametrize("body", [None, "", "Plan hash: " + "b" * 64])
 def test_what_is_shown_is_about_this_plan(body: str | None) -> None:
     instance = FakeTaskInstance()
-    with failing_at_once("body is not the report of the plan that plan_hash names; nobody was asked"):
+    with failing_at_once("body does not show all operations of the plan that plan_hash names: .*; nobody was asked"):
         execute(lambda: operator(body=body), ti=instance)
     assert instance.pushed == {}
+
+
+@pytest.mark.usefixtures("connection", "airflow_db")
+@pytest.mark.parametrize("body", ["all", "cut"])
+def test_nobody_is_asked_about_a_plan_of_which_not_all_operations_are_shown(
+    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, body: str
+) -> None:
+    numbers, memo = (range(1, 61), "|" * 300) if body == "all" else (range(1, 3), "7")
+    dag = new_dag()
+    with dag:
+        plan = CustodyPlanWhitelistOperator(
+            task_id="plan", path=write_rows(tmp_path / "rows.yaml", numbers, memo=memo), max_creates=None
+        )
+        plan_hash, report = plan.output["plan_hash"], plan.output["report"]
+        if body == "cut":
+            # Right before the operations' end.
+            report = "{{ ti.xcom_pull('plan', key='report').partition('Plan hash')[0] }}"
+        approve = CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=report)
+        apply = CustodyApplyWhitelistPlanOperator(
+            task_id="apply", path=plan.path, plan_hash=approve.output["plan_hash"]
+        )
+        plan >> approve >> apply
+    run = run_dag(dag)
+    states = [run.state_of(each) for each in ("plan", "approve", "apply")]
+    assert states == ["success", "failed", "upstream_failed"]
+    assert "body does not show all operations of the plan that plan_hash names" in task_log.text
+    assert run.pushed("approve", "plan_hash") is None
+    assert sandbox.control.request_log("POST") == []
 
 
 def test_nobody_is_asked_in_a_mapped_task() -> None:

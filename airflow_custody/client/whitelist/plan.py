@@ -146,7 +146,7 @@ class WhitelistPlan:
         The requests that do not verify, those that are ignored, and what the plan is about, as text that the plan's
         hash covers, each once.
 
-        Whoever approves the plan has seen these and no others: if there are more by then, it is another plan.
+        If there are others by the time of applying, it is another plan than the one that was approved.
         """
         found: list[dict[str, Any]] = [{"ignored": each} for each in self.ignored]
         found += [{"unverified": row.request_id, "hash": row.hash} for row in self.rows if row.state == "unverified"]
@@ -180,7 +180,7 @@ class PlanLimits:
     """
     Limits of a plan.
 
-    :param max_creates: maximum number of creations. Default 100, which is what a report shows; None: no limit.
+    :param max_creates: maximum number of creations. Default 100; None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from
         ten requests up. Default 30; None: no limit.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape, escaped, hidden_difference
@@ -20,12 +21,13 @@ from airflow_custody.client.whitelist.plan import CHANGES, STATES, describe_only
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow, WhitelistPlan
 
-#: Maximum size of a Markdown report in bytes.
-MAX_REPORT_BYTES = 90_000
-# Whole, as people compare them; no chain has longer ones.
+#: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535.
+MAX_REPORT_BYTES = 60_000
+# Maximum numbers of characters and rows, where nothing is done: an operation is never shortened.
 _MAX_EXACT = 512
 _MAX_VALUE = 120
 _MAX_NOTE = 400
+_MAX_OTHER_ROWS = 100
 _FIELDS = tuple(WhitelistRequest.model_fields)
 # Fields with a column of their own.
 _OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
@@ -108,9 +110,9 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     """
     Return a plan as plain text for logs and terminals.
 
-    Deletions come first, then what does not verify, creations and the rest. Only the first line of a row has its sign
+    Deletions come first, then creations, what does not verify, and the rest. Only the first line of a row has its sign
     in the third column: ``-`` is deleted, ``+`` is created, ``~`` differs from the file, ``!`` is not proven or cannot
-    be read.
+    be read. Nothing is left out of a deletion or a creation; long values of other rows are cut.
 
     :param plan: the plan.
     :param all_rows: whether to show also the rows that are unchanged. Default False.
@@ -143,20 +145,22 @@ def _kind(row: PlanRow) -> str:
 def _lines_of(row: PlanRow) -> Iterator[str]:
     kind = _kind(row)
     sign = _SIGNS.get(kind, "~")
-    destination = " ".join(_plain(each, exact=True) for each in (_chain(row), _value(row, "address")) if each)
+    limit = None if row.action else _MAX_EXACT
+    destination = " ".join(_plain(each, limit, exact=True) for each in (_chain(row), _value(row, "address")) if each)
     yield f"  {sign} {destination or '(no address)'}"
     request = row.request_id and f"request {row.request_id}" + (f" ({row.status})" if row.status else "")
-    yield _INDENT + _plain(", ".join(filter(None, (kind, row.where, request))))
+    yield _INDENT + _plain(", ".join(filter(None, (kind, row.where, request))), limit)
     fields = [(name, _value(row, name)) for name in ("memo", "label")]
     for name, value in (*fields, *_details(row), ("note", row.note)):
         if value:
-            yield f"{_INDENT}{_plain(name)}: {_plain(value, exact=name.partition(' ')[0] in ('memo', 'address'))}"
+            is_exact = name.partition(" ")[0] in ("memo", "address")
+            yield f"{_INDENT}{_plain(name, limit)}: {_plain(value, limit, exact=is_exact)}"
 
 
-def _plain(text: str, *, exact: bool = False) -> str:
-    """Return any text on one line, cut at a length that nothing to compare has."""
-    shown = _visible(text[:_MAX_EXACT], exact=exact)
-    return shown if len(text) <= _MAX_EXACT else f"{shown}… ({count(len(text), 'character')})"
+def _plain(text: str, limit: int | None = _MAX_EXACT, *, exact: bool = False) -> str:
+    """Return any text on one line, cut at the limit; None: whole."""
+    shown = _visible(text[:limit], exact=exact)
+    return shown if limit is None or len(text) <= limit else f"{shown}… ({count(len(text), 'character')})"
 
 
 def signatures_text(plan: WhitelistPlan) -> str:
@@ -176,18 +180,52 @@ def signatures_text(plan: WhitelistPlan) -> str:
 # --- Markdown ----------------------------------------------------------------------------------------------
 
 
-def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
+def plan_to_markdown(plan: WhitelistPlan) -> str:
     """
-    Return a plan as Markdown, for an approval form or a pull request.
+    Return a plan as Markdown, for a pull request.
 
-    The rows come first, so that who approves need not scroll; then how many there are of each state. Addresses and
-    memos are shown whole. A value that is cut says so.
+    All operations come first, and none of them is shortened, whatever size that takes. The plan's hash stands behind
+    them, so that a report that was cut has none. The rest comes last: up to 100 rows about which nothing is done, with
+    long values cut, as far as the report keeps :data:`MAX_REPORT_BYTES`; and how many rows there are of each state.
 
     :param plan: the plan.
-    :param limit: maximum number of rows: deletions first, then what does not verify, creations, other changes, and what
-        is pending. Unchanged rows are only counted. Default 100. A report that would be larger than 90 kB has fewer.
     """
-    rows = _ordered(plan)
+    operations = _table([_line(row) for row in _ordered(plan) if row.action])
+    return _report(plan, [*operations, f"Plan hash: {_code(plan.plan_hash, None)}", ""])
+
+
+def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
+    """
+    Return a plan as Markdown to be approved, and why it must not be; empty if it may be.
+
+    The report shows all operations. If that is too large for an approval, it shows none of them, says so, and has no
+    hash, without which :class:`~airflow_custody.operators.whitelist_plan_approval.CustodyApproveWhitelistPlanOperator`
+    asks nobody.
+
+    :param plan: the plan.
+    :return: the report, of up to :data:`MAX_REPORT_BYTES`, and why it does not show the operations.
+    """
+    report = plan_to_markdown(plan)
+    size = len(report.encode())
+    if size <= MAX_REPORT_BYTES:
+        return report, ""
+    number = len(plan.operations)
+    fault = (
+        f"it has {count(number, 'operation')}, too many to show for approval (about {number * MAX_REPORT_BYTES // size}"
+        " of them fit): change fewer rows of the file at a time, or give each chain, customer or visibility group a "
+        "file and an 'only' of its own"
+    )
+    return _report(plan, [f"**This plan cannot be approved: {fault}.**", ""], with_others=False), fault
+
+
+def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool = True) -> str:
+    """
+    Return a report.
+
+    :param plan: the plan.
+    :param operations: the lines about the operations, which are never shortened.
+    :param with_others: whether to show rows about which nothing is done.
+    """
     head = [
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
         "",
@@ -197,25 +235,40 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
         "",
         signatures_text(plan),
         "",
-        *([f"{_IGNORED}: {_code(', '.join(plan.ignored), _MAX_EXACT)}", ""] if plan.ignored else []),
-        f"Plan hash: {_code(plan.plan_hash, _MAX_VALUE)}",
-        "",
     ]
     states = [f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in STATES if plan.counts[state]]
-    tail = ["| State | Rows | Meaning |", "|---|---:|---|", *states, ""] if states else []
-    size = sum(len(line.encode()) + 1 for line in [*head, *tail])
-    lines: list[str] = []
-    for row in rows[: max(0, limit)]:
-        line = "| " + " | ".join(_cells(row)) + " |"
-        size += len(line.encode()) + 1
-        if size > MAX_REPORT_BYTES:
-            break
-        lines.append(line)
-    if lines:
-        head += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS), *lines, ""]
-    if left := len(rows) - len(lines):
-        head += [f"{'And ' if lines else ''}{left:,} more: see `custody whitelist plan`.", ""]
-    return "\n".join([*head, *tail])
+    tail = [
+        *([f"{_IGNORED}: {_code(', '.join(plan.ignored), _MAX_EXACT)}", ""] if plan.ignored else []),
+        *(["| State | Rows | Meaning |", "|---|---:|---|", *states, ""] if states else []),
+    ]
+    room = MAX_REPORT_BYTES - _size([*head, *operations, *tail])
+    others = _others(plan, room) if with_others else []
+    return "\n".join([*head, *operations, *others, *tail])
+
+
+def _others(plan: WhitelistPlan, room: int) -> list[str]:
+    """Return the lines about rows about which nothing is done, as many as there is room for in bytes."""
+    rows = [row for row in _ordered(plan) if not row.action]
+    # For the lines around them.
+    room -= 300
+    if not rows or room < 0:
+        return []
+    lines = [_line(row) for row in rows[:_MAX_OTHER_ROWS]]
+    shown = sum(size <= room for size in accumulate(_size([line]) for line in lines))
+    more = f"{'And ' if shown else ''}{len(rows) - shown:,} more: see `custody whitelist plan`."
+    return ["Nothing is done about these rows:", "", *_table(lines[:shown]), *([more, ""] if len(rows) > shown else [])]
+
+
+def _line(row: PlanRow) -> str:
+    return "| " + " | ".join(_cells(row)) + " |"
+
+
+def _table(lines: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS), *lines, ""] if lines else []
+
+
+def _size(lines: Iterable[str]) -> int:
+    return sum(len(line.encode()) + 1 for line in lines)
 
 
 def _sentence(plan: WhitelistPlan) -> str:
@@ -246,45 +299,48 @@ def _warning(plan: WhitelistPlan) -> str:
 
 
 def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
-    """Return the rows that matter: deletions and unverified rows first, so that creates do not hide them."""
+    """Return the rows that matter: operations first, then what does not verify."""
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
-    actions = {"delete": 0, "create": 2, None: 3}
+    actions = {"delete": 0, "create": 1, None: 2}
     rows = [row for row in plan.rows if row.action or row.state in order]
-    return sorted(rows, key=lambda row: (1 if row.state == "unverified" else actions[row.action], order[row.state]))
+    return sorted(rows, key=lambda row: (actions[row.action], order[row.state]))
 
 
 def _cells(row: PlanRow) -> Iterator[str]:
+    """Yield the cells of a row, whole if something is done about it."""
+    exact, long, prose = (None, None, None) if row.action else (_MAX_EXACT, _MAX_VALUE, _MAX_NOTE)
     yield f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**"
     where = (_chain(row), _value(row, "address"), _value(row, "memo"))
-    chain, address, memo = (_code(each, _MAX_EXACT, _ADDRESS_PIECE, exact=True) for each in where)
+    chain, address, memo = (_code(each, exact, _ADDRESS_PIECE, exact=True) for each in where)
     yield f"{chain} {address}{memo and f' memo: {memo}'}"
-    yield _code(_value(row, "label"), _MAX_VALUE, _PIECE)
-    details = [f"request {_code(row.request_id, _MAX_VALUE, _PIECE, exact=True)}"] if row.request_id else []
+    yield _code(_value(row, "label"), long, _PIECE)
+    details = [f"request {_code(row.request_id, long, _PIECE, exact=True)}"] if row.request_id else []
     for name, value in _details(row):
-        limit = _MAX_EXACT if name.startswith(("address", "memo")) else _MAX_VALUE
-        details.append(f"{_prose(name)}: {_code(value, limit, _PIECE)}")
-    details += [_prose(text) for text in (row.note, row.where) if text]
+        limit = exact if name.startswith(("address", "memo")) else long
+        details.append(f"{_prose(name, prose)}: {_code(value, limit, _PIECE)}")
+    details += [_prose(text, prose) for text in (row.note, row.where) if text]
     yield "; ".join(details)
 
 
 _PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
 
 
-def _prose(text: str) -> str:
+def _prose(text: str, limit: int | None) -> str:
     """Return a sentence as it is if nothing in it means something in Markdown; otherwise as code."""
-    return text if len(text) <= _MAX_NOTE and _PROSE.fullmatch(text) else _code(text, _MAX_NOTE)
+    is_whole = limit is None or len(text) <= limit
+    return text if is_whole and _PROSE.fullmatch(text) else _code(text, limit)
 
 
 # Characters that could end a code span or a cell, or begin a template or a formula.
 _SPECIAL = re.compile(r"([|`{}<>$])")
 
 
-def _code(text: str, limit: int, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
+def _code(text: str, limit: int | None, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
     """
     Return any text as code spans that nothing in it can end.
 
     :param text: the text.
-    :param limit: maximum length in characters; a cut is marked.
+    :param limit: maximum length in characters; a cut is marked. None: the text is whole.
     :param piece: maximum length of a word in one code span: a browser breaks lines only between two of them.
     :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
     """
@@ -295,7 +351,7 @@ def _code(text: str, limit: int, piece: int = _MAX_EXACT, *, exact: bool = False
         for index, part in enumerate(_SPECIAL.split(_visible(text[:limit], exact=exact)))
         if part
     )
-    return found if len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"
+    return found if limit is None or len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"
 
 
 def _span(text: str) -> str:

@@ -20,8 +20,15 @@ from whitelist_plans import plan as make
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist.plan import STATES, PlanLimits, PlanRow, WhitelistPlan
-from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text, subject_of
+from airflow_custody.client.whitelist.plan import STATES, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plan_report import (
+    MAX_REPORT_BYTES,
+    approval_report,
+    plan_to_json,
+    plan_to_markdown,
+    plan_to_text,
+    subject_of,
+)
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
@@ -97,7 +104,9 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     states = [text_of(row[0]) for row in counts[1:]]
     assert states == [state for state in STATES if state in states]
     assert all(len(row) == 3 and text_of(row[1]) != "0" for row in counts)
-    assert [len(table) for table in others] == ([rows + 1] if rows else [])
+    # One of the operations, and one of the other rows, each with a header.
+    assert len(others) <= 2
+    assert sum(len(table) - 1 for table in others) == rows
     assert all(len(row) == 4 for table in others for row in table)
     return [[text_of(cell) for cell in row] for table in others for row in table[1:]]
 
@@ -207,8 +216,12 @@ def test_reads_well() -> None:
         "**Create 1, delete 1.**\n\n"
         "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is only what "
         "the service says.\n\n"
-        f"Plan hash: `{found.plan_hash}`\n\n| State | Destination | Label |"
+        "| State | Destination | Label | Details |\n|---|---|---|---|\n| **undeclared: delete** | "
     )
+    assert (
+        f"; line 3 |\n\nPlan hash: `{found.plan_hash}`\n\nNothing is done about these rows:\n\n"
+        "| State | Destination | Label | Details |\n|---|---|---|---|\n| **differs** | "
+    ) in report.replace("| line 3", "| ; line 3")
     states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
     assert [line.split(" | ")[:2] for line in states] == [
         [f"| {state}", "1"] for state in STATES if found.counts[state]
@@ -240,7 +253,7 @@ ALL_THE_SAME = "from the service all the same."
     [
         ([CREATE] * 1234 + [DELETE] * 2, "Create 1,234, delete 2.", "2 to delete, 1,234 to create"),
         ([REPLACE, CREATE, DELETE], "Create 1, replace 1, delete 1.", "1 to delete, 1 to create, 1 to replace"),
-        ([CREATE, PlanRow("unverified")], "Create 1, delete 0. 1 row is not verified.", "1 unverified, 1 to create"),
+        ([CREATE, PlanRow("unverified")], "Create 1, delete 0. 1 row is not verified.", "1 to create, 1 unverified"),
         ([], "There is nothing to do.", "nothing to delete or create"),
         ([PlanRow("pending")], "There is nothing to do.", "nothing to delete or create; 1 pending"),
         (
@@ -297,37 +310,134 @@ def test_each_row_is_shown(given_rows: list[tuple[Any, Any, str]]) -> None:
     assert plan_to_text(plan(*rows), all_rows=True).count(ADDRESS) == len(rows)
 
 
-def test_what_may_be_approved_by_default_is_what_a_report_shows() -> None:
-    for number in (100, 101):
-        found = plan(*[CREATE] * number)
-        assert bool(PlanLimits().faults(found)) == ("more: see" in plan_to_markdown(found)) == (number > 100)
-    report = plan_to_markdown(plan(*[CREATE] * 5000, *[DELETE] * 3))
-    cells = assert_harmless(report, 100)
-    assert [row[0] for row in cells] == ["undeclared: delete"] * 3 + ["create"] * 97
-    assert "|\n\nAnd 4,903 more: see `custody whitelist plan`.\n\n| State | Rows |" in report
-    assert "\n1 more: see" in plan_to_markdown(plan(CREATE), limit=0)
+def undeclared(number: int, label: str = "Treasury") -> PlanRow:
+    return replace(DELETE, request_id=str(number), request=REQUEST.model_copy(update={"label": label}))
+
+
+def creation(number: int, **fields: str) -> PlanRow:
+    address = f"0x{number:040x}"
+    return replace(CREATE, request=REQUEST.model_copy(update={"address": address, "label": f"L{number}", **fields}))
+
+
+UNVERIFIED = PlanRow("unverified", None, REQUEST, request_id="4711", note="nobody signed it " * 20)
+PADDED = "|" * 300
+
+
+@pytest.mark.parametrize(
+    ("rows", "others"),
+    [
+        ([creation(number) for number in range(100)] + [undeclared(number) for number in range(10)], 0),
+        ([UNVERIFIED] * 100 + [creation(7)], 100),
+        ([UNVERIFIED] * 5_000 + [undeclared(1)], 100),
+        ([replace(UNVERIFIED, note="|" * 400)] * 100 + [creation(number) for number in range(100)], 20),
+        ([], 0),
+    ],
+    ids=["limits", "unverified", "many", "padded", "empty"],
+)
+def test_what_is_approved_shows_all_operations_whole_and_first(rows: list[PlanRow], others: int) -> None:
+    found = plan(*rows)
+    report, fault = approval_report(found)
+    assert fault == ""
+    assert report == plan_to_markdown(found)
+    assert len(report.encode()) <= MAX_REPORT_BYTES
+    operations = found.with_action("delete") + found.with_action("create")
+    cells = assert_harmless(report, len(operations) + others)
+    for row, shown in zip(operations, cells, strict=False):
+        assert row.request is not None
+        assert shown[1:3] == [f"ETH {row.request.address}", row.request.label]
+        assert row.request_id in shown[3]
+    assert all(row[0] == "unverified" for row in cells[len(operations) :])
+    left = len(rows) - len(cells)
+    assert (f"\nAnd {left:,} more: see `custody whitelist plan`.\n" in report) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fit"),
+    [
+        ([creation(number, label=PADDED) for number in range(60)], 31),
+        ([creation(number) for number in range(1_000)], 694),
+        ([undeclared(number) for number in range(1_000)], 548),
+        ([creation(1, label="l" * 100_000)], 0),
+        ([UNVERIFIED] * 100 + [creation(number, label=PADDED) for number in range(60)], 31),
+    ],
+    ids=["padded", "creations", "deletions", "long", "unverified"],
+)
+def test_a_plan_of_which_not_all_operations_can_be_shown_cannot_be_approved(rows: list[PlanRow], fit: int) -> None:
+    found = plan(*rows)
+    report, fault = approval_report(found)
+    number = len(found.operations)
+    noun = "operation" if number == 1 else "operations"
+    assert fault.startswith(f"it has {number} {noun}, too many to show for approval (about {fit} of them fit): change ")
+    assert f"\n**This plan cannot be approved: {fault}.**\n" in report
+    assert_harmless(report, 0)
+    assert found.plan_hash not in report
+    # What is not for an approval, but for a pull request, shows them all.
+    assert found.plan_hash in plan_to_markdown(found)
+    assert plan_to_markdown(found).count("\n| **create** |") == len(found.with_action("create"))
+    assert plan_to_markdown(found).count("\n| **undeclared: delete** |") == len(found.with_action("delete"))
+
+
+OPERATION = st.builds(
+    lambda text, number, deletes: undeclared(number, text) if deletes else creation(number, label=text, memo=text),
+    st.text(max_size=60)
+    | st.sampled_from(["|", "`", "\u202e", "\U000e0041", "|`", "x", "<"]).map(lambda each: each * 900),
+    st.integers(0, 99),
+    st.booleans(),
+)
+
+
+@given(st.lists(OPERATION, max_size=25), st.lists(st.sampled_from(HOSTILE).map(hostile_row), max_size=120), st.data())
+def test_who_reads_the_hash_has_read_all_operations(
+    operations: list[PlanRow], others: list[PlanRow], data: st.DataObject
+) -> None:
+    found = plan(*data.draw(st.permutations([*operations, *others])))
+    report, fault = approval_report(found)
+    assert len(report.encode()) <= MAX_REPORT_BYTES
+    assert (fault == "") == (found.plan_hash in report)
+    # However it is cut at its end, and however little of it is left.
+    shown, _, rest = report.partition(found.plan_hash)
+    tables_shown = tables(parse(shown)) if not fault else []
+    assert sum(len(table) - 1 for table in tables_shown) == (0 if fault else len(operations))
+    assert fault == "" or rest == ""
+    assert "(cut: it has" not in (shown if not fault else "").partition("| State")[2]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
-def test_a_report_of_any_size_is_bounded(text: str) -> None:
-    report = plan_to_markdown(plan(*[hostile_row(text)] * 10_000), limit=10_000)
-    assert 50_000 < len(report.encode()) < 100_000
+def test_what_nothing_is_done_about_is_shortened(text: str) -> None:
+    report, fault = approval_report(plan(*[hostile_row(text)] * 10_000, CREATE))
+    assert fault == ""
     shown = report.count("\n| **differs")
+    assert 0 < shown <= 100
+    assert len(report.encode()) <= MAX_REPORT_BYTES
     assert f"\nAnd {10_000 - shown:,} more: see" in report
-    assert_harmless(report, shown)
+    assert_harmless(report, shown + 1)
 
 
 def test_what_is_cut_says_so() -> None:
     request = REQUEST.model_copy(update={"address": "a" * 512, "memo": "1" * 513, "label": "l" * 200})
-    report = plan_to_markdown(plan(replace(CREATE, request=request)))
+    row = replace(CREATE, state="differs", action=None, request=request)
+    report = plan_to_markdown(plan(row))
     (cells,) = assert_harmless(report, 1)
     assert cells[1].replace(" ", "") == f"ETH{'a' * 512}memo:{'1' * 512}(cut:ithas513characters)"
     assert cells[2].replace(" ", "") == f"{'l' * 120}(cut:ithas200characters)"
     # A browser breaks lines between code spans only, and a table is as wide as its longest one.
     assert max(map(len, report[report.index("| State") :].split("`")[1::2])) == 44
-    text = plan_to_text(plan(replace(CREATE, request=request)))
+    text = plan_to_text(plan(row))
     assert f" {'a' * 512}\n" in text
     assert f" {'1' * 512}… (513 characters)\n" in text
+
+
+def test_nothing_is_cut_from_an_operation() -> None:
+    wallets = [str(number) for number in range(10_000, 10_300)]
+    request = REQUEST.model_copy(update={"memo": "1" * 900, "label": "l" * 900, "linked_wallet_ids": wallets})
+    for row in (replace(CREATE, request=request), replace(DELETE, request=request, note="n" * 900)):
+        (cells,) = assert_harmless(plan_to_markdown(plan(row)), 1)
+        shown = "".join(cells).replace(" ", "")
+        for each in ("1" * 900, "l" * 900, "linked_wallet_ids:" + ",".join(wallets), row.note):
+            assert each in shown
+        text = plan_to_text(plan(row))
+        for each in ("1" * 900, "l" * 900, ", ".join(wallets), row.note):
+            assert each in text
 
 
 @pytest.mark.parametrize(

@@ -190,14 +190,17 @@ def test_forged_requests_make_no_room_for_deletions() -> None:
     )
 
 
-def test_a_report_names_them_before_anything_that_is_created() -> None:
+def test_a_report_names_them_right_after_all_that_is_done() -> None:
     rows = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(1, 200)]
-    found = plan(rows, [listed(1, label="a"), listed(2, address=OTHER)], TellingVerifier([1, 2]))
+    rows.append(ask(address=XRP, blockchain="XRP", label="Ripple"))
+    differs = listed(3, address=XRP, currency="XRP", label="Other")
+    found = plan(rows, [differs, listed(1, label="a"), listed(2, address=OTHER)], TellingVerifier([1, 2]))
     report = plan_to_markdown(found)
     assert "**Create 199, delete 0. 2 rows are not verified.**" in report
     lines = [line for line in report.splitlines() if line.startswith("| **")]
-    assert [line.split(" | ")[0] for line in lines[:3]] == ["| **unverified**", "| **unverified**", "| **create**"]
-    assert WHY.format(1) in lines[0]
+    states = [line.split(" | ")[0].strip("| *") for line in lines]
+    assert states == ["create"] * 199 + ["unverified"] * 2 + ["differs"]
+    assert WHY.format(1) in lines[199]
     assert WHY.format(2) in plan_to_text(found)
     notes = [each["note"] for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
     assert notes == [WHY.format(1), WHY.format(2)]
