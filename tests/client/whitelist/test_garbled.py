@@ -48,16 +48,14 @@ IN_IDS = [
 
 def faults_of_each(row: Mapping[str, object]) -> list[str]:
     """Return the fault of a row in CSV, where members of a list are joined, and among rows."""
-    found = []
     cells = [";".join(value) if isinstance(value, list) else str(value) for value in row.values()]
     quoted = ",".join('"' + each.replace('"', '""') + '"' for each in cells)
     with pytest.raises(WhitelistFileError) as caught:
         parse_whitelist(f"{','.join(row)}\n{quoted}\n".encode(), "csv", check_addresses=False)
-    found += caught.value.faults
+    in_csv = caught.value.faults
     with pytest.raises(WhitelistFileError) as caught:
         read_whitelist_rows([row], check_addresses=False)
-    found += caught.value.faults
-    return found
+    return [*in_csv, *caught.value.faults]
 
 
 def check_in_quotes(row: Mapping[str, object]) -> None:
