@@ -178,6 +178,24 @@ def test_a_forked_process_has_connections_of_its_own(service: Service, client: C
     assert len(service.connections) == 2
 
 
+def test_closing_a_client_leaves_the_calls_of_other_threads_alone(service: Service, client: CustodyClient) -> None:
+    has_headers, is_closed = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    def wait(stream: socket.socket) -> bool:
+        has_headers.set()
+        return is_closed.wait(60)
+
+    service.on_headers = wait
+    thread = threading.Thread(target=lambda: found.extend(groups_of(client)))
+    thread.start()
+    assert has_headers.wait(60)
+    client.close()
+    is_closed.set()
+    thread.join(60)
+    assert found == ["own"]
+
+
 # --- what ends a connection --------------------------------------------------------------------------------
 
 
