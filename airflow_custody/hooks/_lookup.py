@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.text import without_line_end
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -78,6 +76,8 @@ def read_password(connection: Connection) -> str | None:
     :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number
         may have lost leading zeros.
     """
+    from airflow_custody.client.text import without_line_end
+
     password: Any = connection.password
     if password is None:
         return ""
