@@ -12,10 +12,11 @@ MAX_SETTING_BYTES = 1024 * 1024
 
 
 class UnsuitableFileError(OSError):
-    """Raised for a file that is too large or not a regular file; its ``strerror`` explains why."""
+    """Raised for a file that is too large or not a regular file; ``why`` and ``strerror`` explain the reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)
+        self.why = why
 
 
 def open_regular_file(path: str | os.PathLike[str]) -> BinaryIO:

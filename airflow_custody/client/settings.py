@@ -107,13 +107,7 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     """Return the paths of the client's certificate and key; refuse files that cannot be used."""
     if value is None:
         return None
-    parts: Any = os.fspath(value).split(",") if isinstance(value, (str, os.PathLike)) else value
-    is_right = isinstance(parts, (list, tuple)) and len(parts) in (1, 2)
-    if not is_right or not all(isinstance(part, (str, os.PathLike)) and str(part).strip() for part in parts):
-        raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
-    paths = [os.fspath(part).strip() for part in parts]
-    if any(map(is_pem, paths)):
-        raise _wrong("client_cert", "must be a path, and not the certificate or the key itself")
+    paths = _certificate_paths(value)
     try:
         for path in paths:
             read_file(path)
@@ -123,6 +117,17 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
     raise _wrong("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
+
+
+def _certificate_paths(value: object) -> list[str]:
+    parts: Any = os.fspath(value).split(",") if isinstance(value, (str, os.PathLike)) else value
+    is_right = isinstance(parts, (list, tuple)) and len(parts) in (1, 2)
+    if not is_right or not all(isinstance(part, (str, os.PathLike)) and str(part).strip() for part in parts):
+        raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
+    paths = [os.fspath(part).strip() for part in parts]
+    if any(map(is_pem, paths)):
+        raise _wrong("client_cert", "must be a path, and not the certificate or the key itself")
+    return paths
 
 
 # --- the proxy -----------------------------------------------------------------------------------------------

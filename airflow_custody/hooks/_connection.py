@@ -163,8 +163,9 @@ class ConnectionReader:
             host = f"{schema or 'https'}://{host}"
         elif schema and not host.lower().startswith(f"{schema}://"):
             raise self._wrong("names another protocol than the base URL", "Schema")
-        if not port:
-            return host
+        return host if port is None else self._add_port(host, port)
+
+    def _add_port(self, host: str, port: int) -> str:
         parts, named = None, None
         with suppress(ValueError):
             named = urlsplit(host).port

@@ -215,8 +215,8 @@ def issue(
             builder = builder.add_extension(extension, critical=is_critical)
         pems.append(builder.sign(keys[0], SHA256()).public_bytes(Encoding.PEM))
     (folder / "ca.pem").write_bytes(pems[0])
-    key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "server.pem").write_bytes(pems[1] + key)
+    private_key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "server.pem").write_bytes(pems[1] + private_key)
     return folder / "ca.pem"
 
 

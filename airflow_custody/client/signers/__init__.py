@@ -127,7 +127,7 @@ class PemSigner:
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
             reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
             if isinstance(error, UnsuitableFileError):
-                reason = error.strerror
+                reason = error.why
             why = f"it cannot be read: {reason}"
             if isinstance(error, _LASTING):
                 raise self._unusable(why) from None

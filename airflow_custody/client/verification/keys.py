@@ -131,6 +131,21 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
     :param text: PEM.
     :raises KeyTextError: if there is none, one of them cannot be used, or there is something else.
     """
+    bodies = _find_bodies(text)
+    for number, body in enumerate(bodies, 1):
+        place = f"key {number}: " if len(bodies) > 1 else ""
+        try:
+            der = decode_base64("".join(body.split()))
+        except ValueError:
+            raise KeyTextError(f"{place}what stands in the PEM is not base64, or not all of it") from None
+        try:
+            yield PublicKey.from_der(der)
+        except KeyTextError as error:
+            raise KeyTextError(f"{place}{error}") from None
+
+
+def _find_bodies(text: str) -> list[str]:
+    """Return the base64 of each key; raise if there is none, or something else."""
     if "PRIVATE KEY" in text:
         raise KeyTextError("there is a private key: only public keys belong there, and that one is no secret any more")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
@@ -144,16 +159,7 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
         raise KeyTextError(f"{empty}there is no public key in PEM ({_BEGIN})")
     if len(bodies) > MAX_KEYS:
         raise KeyTextError(f"there are {len(bodies)} keys, and at most {MAX_KEYS} are read")
-    for number, body in enumerate(bodies, 1):
-        place = f"key {number}: " if len(bodies) > 1 else ""
-        try:
-            der = decode_base64("".join(body.split()))
-        except ValueError:
-            raise KeyTextError(f"{place}what stands in the PEM is not base64, or not all of it") from None
-        try:
-            yield PublicKey.from_der(der)
-        except KeyTextError as error:
-            raise KeyTextError(f"{place}{error}") from None
+    return bodies
 
 
 def _fault_of(text: str) -> str:
