@@ -93,8 +93,8 @@ lint: $(VENV)/.ready
 	@echo "--- ruff, mypy"
 	@$(VENV)/bin/ruff format --check --quiet . || (echo "ruff format would change files: run $(VENV)/bin/ruff format"; exit 1)
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/mypy
-	@$(VENV)/bin/mypy tests/faults/run.py
+	@$(VENV)/bin/mypy --no-error-summary
+	@$(VENV)/bin/mypy --no-error-summary tests/faults/run.py
 
 test-airflow3: $(VENV)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_3)"
