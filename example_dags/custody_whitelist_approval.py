@@ -105,6 +105,7 @@ with DAG(
                 "```\n"
             ),
             # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "carol"}].
+            # Whoever may edit its task instances (Airflow's role User) can still mark this task as successful.
             response_timeout=timedelta(hours=8),
         )
         approval = approve.output

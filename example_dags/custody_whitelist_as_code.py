@@ -51,7 +51,8 @@ except AirflowOptionalProviderFeatureException:
 FILE = "custody_whitelist.yaml"
 #: The users who may approve a plan: put yours here. With Airflow's simple auth manager an id is a user name (a fresh
 #: ``airflow standalone`` has one user, admin), with that of the FAB provider a number. To anybody else Airflow says
-#: "Access Denied". A task that waits already keeps the names that it began with.
+#: "Access Denied". A task that waits already keeps the names that it began with. This covers the question only: whoever
+#: may edit the DAG's task instances (Airflow's role User) can write XCom, mark the task as successful, and so approve.
 MAY_APPROVE = [{"id": "carol", "name": "carol"}, {"id": "dave", "name": "dave"}]
 
 params = {}

@@ -43,7 +43,7 @@ def effective(sandbox: Sandbox, number: int, **fields: Any) -> str:
     return made
 
 
-def write_rows(path: Path, numbers: Iterable[int], **fields: str) -> str:
+def write_rows(path: Path, numbers: Iterable[int], **fields: str | list[str]) -> str:
     """Write a whitelist file with a row for each number, and return its path."""
     more = "".join(f", {name}: {value!r}" for name, value in fields.items())
     rows = "".join(

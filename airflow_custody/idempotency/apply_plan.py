@@ -161,6 +161,7 @@ class ApplyPlan:
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
             self.log.info("An earlier try has done %d rows of this plan: going on.", len(done))
+        self._check_recorded(done, creation, listing)
         plan = self._plan_rest(listing, done, service)
         planned = {_key_of(row): row for row in plan.rows if row.action}
         new = {key: row for key, row in planned.items() if _is_to_do(row, done.get(key))}
@@ -232,6 +233,31 @@ class ApplyPlan:
         for key in store.open_rows(self.plan_hash):
             if key in requests:
                 search.follow_override(key)
+
+    def _check_recorded(self, done: Mapping[str, Row], creation: WhitelistCreation, listing: Listing) -> None:
+        """
+        Check that the recorded ids are what their rows ask for: Airflow's users can edit the record.
+
+        A service may shorten a label or fill in a field, which signing compares. An id that is not listed is dealt with
+        later, and so is a request that does not verify any more.
+
+        :raises CustodyOutcomeUnknownError: if one is something else.
+        """
+        listed = {each.id: each for each in listing.envelopes}
+        recorded = {key: row.detail for key, row in done.items() if row.state in ("created", "found")}
+        for key, request_id in recorded.items():
+            if key not in self._requests or request_id not in listed:
+                continue
+            differs = creation.compare(key, listed[request_id]).differs
+            given = self._requests[key].model_dump(exclude_none=True, exclude={"label"})
+            if wrong := [name for name in differs if name in _DESTINATION or name in given]:
+                raise CustodyOutcomeUnknownError(
+                    f"the task's record says that request {sanitize(request_id, 40)} is the one for "
+                    f"{creation.which(key)}, but it differs in {', '.join(wrong)}; nothing was sent",
+                    code="outcome-unknown",
+                    advice="Find out who has edited the task's state, or what has changed the request. Then start a "
+                    "new run.",
+                )
 
     def _plan_rest(self, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
         """Plan again, and return the plan without the rows whose request this task has created or found."""

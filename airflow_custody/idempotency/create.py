@@ -276,33 +276,48 @@ class CreateOnce:
             raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
         if row.state != "created":
             self.log.info("%s", self._history())
-        elif not is_cleared:
-            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
-        elif self._may_exist(row.detail):
+        elif not self._check_recorded(row.detail, may_be_gone=is_cleared):
+            self.log.warning("This task created %s, which no longer exists: creating another.", what)
+            self._keep(state="void", detail="")
+        elif is_cleared:
             self.log.info(
                 "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
                 "on_clear='create'.",
                 what,
             )
         else:
-            self.log.warning("This task created %s, which no longer exists: creating another.", what)
-            self._keep(state="void", detail="")
+            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
 
-    def _may_exist(self, identifier: str) -> bool:
-        """Tell whether what was created may still exist; the service has some time to show it."""
+    def _check_recorded(self, identifier: str, *, may_be_gone: bool) -> bool:
+        """
+        Check at the service that a recorded id is what this task asks for: Airflow's users can edit the record.
+
+        :param identifier: the id.
+        :param may_be_gone: whether another is created if the service certainly does not have it.
+        :return: whether it exists.
+        :raises CustodyOutcomeUnknownError: if it is something else, or that cannot be checked.
+        """
+        found, hidden = None, None
         try:
+            # The service has some time to show it.
             for _ in lookups(self.lookup_wait):
                 if found := self.creation.get(ONE, identifier):
                     break
             else:
-                if why := self.creation.find([ONE], thorough=True)[ONE].inconclusive:
-                    self.log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
-                return bool(why)
+                hidden = self.creation.find([ONE], thorough=True)[ONE].inconclusive
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            self.log.warning("Whether %s still exists cannot be checked: %s", identifier, error)
-            return True
+            raise self._unknown(f"Whether that is what this task asks for cannot be checked: {error.text}") from None
+        if found is None and may_be_gone and not hidden:
+            return False
+        if found is None:
+            raise self._unknown(f"The service does not show it{f', which proves nothing: {hidden}' if hidden else ''}.")
+        if found.mismatch:
+            raise self._unknown(
+                f"But {identifier} is not what this task asks for: {found.mismatch}. Find out who has edited the "
+                "task's state, or what has changed the request."
+            )
         if found.is_rejected and self.existing:
             raise CustodyConflictError(
                 f"{self.creation.what} {identifier}, which this task created, was rejected; nothing was sent",

@@ -46,10 +46,14 @@ class Candidate:
     is_rejected: bool = False
 
     @property
+    def mismatch(self) -> str:
+        """Why its content is not what was asked for; empty if it is."""
+        return self.unclear or (f"it differs in: {', '.join(self.differs)}" if self.differs else "")
+
+    @property
     def difference(self) -> str:
         """Why it is not what was asked for; empty if it is."""
-        differs = f"it differs in: {', '.join(self.differs)}" if self.differs else ""
-        return self.unclear or differs or ("another user created it" if self.by_other else "")
+        return self.mismatch or ("another user created it" if self.by_other else "")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +11,6 @@ from airflow_custody.client.error_codes import known_code
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
-    CustodyNotFoundError,
     CustodyResponseError,
 )
 from airflow_custody.client.text import sanitize
@@ -37,6 +36,7 @@ from airflow_custody.client.whitelist.matching import (
 )
 from airflow_custody.client.whitelist.plan import FileRow
 from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -237,13 +237,21 @@ class WhitelistCreation:
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         try:
-            return self._candidate(self.requests[key], self.client.get_whitelist_request(identifier))
-        except CustodyNotFoundError as error:
-            if not error.from_service:
+            return self.compare(key, self.client.get_whitelist_request(identifier))
+        except CustodyError as error:
+            if not (error.not_offered and error.from_service):
                 raise
-        # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
+        # There is none with this id, or the service does not offer to get one by its id. Its listing knows.
         listed = self.client.find_whitelist_requests(ids=[identifier])
-        return next((self._candidate(self.requests[key], each) for each in listed), None)
+        return next((self.compare(key, each) for each in listed), None)
+
+    def compare(self, key: str, envelope: WhitelistEnvelope) -> Candidate:
+        """Compare a request at the service with a row, its envelope included."""
+        found = self._candidate(self.requests[key], envelope)
+        if found.unclear:
+            return found
+        faults = envelope_faults(envelope, envelope.payload(), self.requests[key], accepted=(ENVELOPE_ACTION,))
+        return replace(found, unclear="; ".join(faults))
 
     @cached_property
     def _known(self) -> Collection[Names]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, check_all, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
 from clocks import SkippingTime
 from task_log import TaskLog
-from task_tries import CREATE, KEY, LISTING, RowsStore, variable_in
+from task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
 
 from airflow_custody.client import CustodyClient, CustodyConflictError
 from airflow_custody.client.http import transport
@@ -156,6 +156,44 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
     made = {each["id"]: each["address"] for each in sandbox.control.whitelist_requests()}
     assert len(made) == 13
     assert all(made[each["id"]] == each["address"] for each in stored.requests)
+
+
+# --- a record that somebody has edited --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["created", "found"])
+@pytest.mark.parametrize(
+    "fields",
+    [{"address": "0x" + "cd" * 20}, {"memo": "1"}, {"linked_wallet_ids": ["7"]}, {"customer_id": "9"}],
+    ids=str,
+)
+def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
+    sandbox: Sandbox, path: str, fields: dict[str, Any], state: str
+) -> None:
+    if AIRFLOW < (3, 3):
+        pytest.skip("the task state store of Airflow 3.3")
+    write_rows(Path(path), ROWS, customer_id="8", linked_wallet_ids=["1"])
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    task.dies_at(2, before=False)
+    other = somebody_creates(sandbox, **{"label": "Label 1", "address": address(1), **fields})
+    task.store.forge(other, next(iter(task.store.batch[1]["rows"])), state=state)
+    sandbox.control.clear_request_log()
+    error = task.fails()
+    assert (
+        f"the task's record says that request {other} is the one for 0x000000…000001 on ETH, but it differs in"
+        in str(error)
+    )
+    assert not error.retryable
+    assert sandbox.control.request_log("POST") == []
+
+
+def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, stored: ApplyTask) -> None:
+    stored.dies_at(2, before=False)
+    stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])))
+    error = stored.fails()
+    assert "request 9999, which this task has created, is not listed" in str(error)
+    assert "9999" not in [each["id"] for each in stored.requests]
+    assert address(1) not in [each["address"] for each in sandbox.control.whitelist_requests()]
 
 
 # --- superseded and stopped -------------------------------------------------------------------------------------

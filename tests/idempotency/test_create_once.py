@@ -68,11 +68,14 @@ def test_first_try_records_its_intent_and_then_the_id(sandbox: Sandbox, stored: 
     assert "Created whitelisting request 3711 for 0xababab…ababab on ETH" in task_log.text
 
 
-def test_a_later_try_returns_the_recorded_id_without_a_call(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+def test_a_later_try_returns_the_recorded_id_after_a_look_at_it(
+    sandbox: Sandbox, stored: Task, task_log: TaskLog
+) -> None:
     stored.attempt()
     sandbox.control.clear_request_log()
     assert stored.attempt() == "3711"
-    assert sandbox.control.request_log() == []
+    paths = [call["path"].removeprefix("/api/rest/v1") for call in sandbox.control.request_log()]
+    assert paths == ["/whitelists/addresses/3711", "/users/me"]
     assert "created whitelisting request 3711: using it" in task_log.text
 
 
@@ -403,6 +406,65 @@ def test_a_record_of_another_version_is_refused(sandbox: Sandbox, stored: Task) 
     stored.refused("another version")
 
 
+# --- a record that somebody has edited ----------------------------------------------------------------------
+
+
+OTHER = "0x" + "cd" * 20
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"address": OTHER}, "differs in: address"),
+        ({"label": "Mallory"}, "differs in: label"),
+        ({"linked_wallet_ids": ["7"]}, "differs in: linked_wallet_ids"),
+        ({"memo": "1"}, "differs in: memo"),
+        ({"network": "sepolia", "customer_id": "8"}, "differs in: .*customer_id"),
+        ({"visibility_group_id": "board"}, "visibilityGroupID"),
+        (None, "The service does not show it"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sent", [True, False])
+def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
+    sandbox: Sandbox, stored: Task, fields: dict[str, Any] | None, why: str, sent: bool, cleared: bool
+) -> None:
+    if fields == {"visibility_group_id": "board"}:
+        stored.arguments["visibility_group_id"] = "staff"
+    if sent:
+        stored.attempt()
+    else:
+        stored.die_at("closed")
+    other = "9999" if fields is None else somebody_creates(sandbox, **fields)
+    stored.store.forge(other)
+    sandbox.control.clear_request_log()
+    if cleared and fields is not None:
+        stored.clear()
+    message = stored.refused(rf"An earlier try created {other}\. .*{why}")
+    assert "airflow variables set custody_create_" in message
+    assert sandbox.control.request_log("POST") == []
+
+
+def test_a_record_that_cannot_be_checked_is_a_persons_decision(
+    sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.attempt()
+    # Only one of the ways to read it: the listing by ids is the other.
+    sandbox.control.add_fault("status", **LISTING, status=405)
+    assert stored.attempt() == "3711"
+    sandbox.control.add_fault("status", **LISTING, status=403, times=None)
+    message = stored.refused("An earlier try created 3711. Whether that is what this task asks for cannot be checked: ")
+    # Whoever may set variables decides; that is not the role that may edit the record.
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "3711")
+    assert stored.attempt() == "3711"
+    sandbox.control.clear_faults()
+    sandbox.control.add_fault("status", **LISTING, status=500)
+    with pytest.raises(CustodyServerError):
+        stored.attempt()
+    assert made(sandbox) == ["3711"]
+
+
 # --- cleared by a user -------------------------------------------------------------------------------------
 
 
@@ -411,15 +473,12 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
     stored.clear()
     assert stored.attempt() == "3711"
     assert "on_clear='create'" in task_log.text
-    sandbox.control.add_fault("status", **LISTING, status=405)
-    assert stored.attempt() == "3711"
-    assert "cannot be checked" in task_log.text
     sandbox.control.add_fault("status", **LISTING, status=500)
     with pytest.raises(CustodyServerError):
         stored.attempt()
     sandbox.control.set_whitelist_status("3711", "removed")
     # That it is not shown proves nothing, as long as no other request of this user is.
-    assert stored.attempt() == "3711"
+    stored.refused("An earlier try created 3711. The service does not show it, which proves nothing: ")
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     assert stored.attempt() == "3713"
     assert "no longer exists: creating another" in task_log.text
