@@ -108,7 +108,7 @@ test-airflow3: $(VENV)/.ready
 # What differs by the version of Airflow. The rest knows none.
 TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempotency tests/e2e \
 	$(addprefix tests/cli/test_, airflow.py connection.py examples.py) $(addprefix tests/plugin/test_, links.py plugin.py) \
-	$(addprefix tests/test_, assets.py failure_logs.py given.py metrics.py retry_policy.py signers.py)
+	$(addprefix tests/test_, assets.py failure_logs.py given.py mapped_rows.py metrics.py retry_policy.py signers.py)
 
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_2)"
