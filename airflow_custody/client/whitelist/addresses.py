@@ -76,8 +76,8 @@ _CHAINS = (
 )
 #: The name of a chain that is used here, by each of its names.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
-# The public networks of each chain, beside what all chains call their main network, and without punctuation and case.
-# A network that has several names has its first one here. "testnet" is listed only where one network is called that.
+# The public networks of each chain, without punctuation and case. The first name of a network is used here. The usual
+# names of the main network are left out, and "testnet" is listed only where one certain network has that name.
 _NETWORKS: Mapping[str, tuple[str, ...]] = {
     "btc": ("testnet3 testnet test", "testnet4", "signet", "regtest"),
     "bch": ("testnet3 testnet test", "testnet4", "chipnet", "scalenet", "regtest"),

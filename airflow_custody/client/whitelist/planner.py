@@ -234,18 +234,7 @@ class _Planner:
 
     def declared(self, row: FileRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
-        same = [
-            each
-            for each in self._index.same(destination)
-            if each.envelope.id not in self.ignored or each.is_certainly_on_network_of(destination)
-        ]
-        may_be = [
-            each
-            for each in self._index.may_be(destination, row.request.address)
-            if each.state != "rejected" and each.envelope.id not in self.ignored
-        ]
-        for each in (*same, *may_be):
-            each.rows.append(row.where)
+        same, may_be = self._candidates(row, destination)
         claims = [each for each in (*same, *may_be) if each.state == "unverified"]
         same = [each for each in same if each.state != "unverified"]
         uncertain = [each for each in may_be if each.state not in ("unverified", "unreadable")]
@@ -277,6 +266,25 @@ class _Planner:
             note = f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one"
             return PlanRow("unreadable", request=row.request, where=row.where, note=f"{note}: nothing is created")
         return PlanRow("create", "create", row.request, row.where)
+
+    def _candidates(self, row: FileRow, destination: Destination) -> tuple[list[_Listed], list[_Listed]]:
+        """
+        Return the requests for a row's destination, and those that may be for it. What a person has had ignored counts
+        only if it certainly is for this destination.
+        """
+        same = [
+            each
+            for each in self._index.same(destination)
+            if each.envelope.id not in self.ignored or each.is_certainly_on_network_of(destination)
+        ]
+        may_be = [
+            each
+            for each in self._index.may_be(destination, row.request.address)
+            if each.state != "rejected" and each.envelope.id not in self.ignored
+        ]
+        for each in (*same, *may_be):
+            each.rows.append(row.where)
+        return same, may_be
 
     def _replaced(
         self, found: PlanRow, destination: Destination, options: Iterable[tuple[PlanRow, _Listed]], is_sole: bool
