@@ -55,14 +55,14 @@ def test_nobody_is_asked_about_a_plan_of_which_not_all_operations_are_shown(
     numbers, memo = (range(1, 61), "|" * 300) if body == "all" else (range(1, 3), "7")
     dag = new_dag()
     with dag:
-        plan = CustodyPlanWhitelistOperator(
+        plan: Any = CustodyPlanWhitelistOperator(
             task_id="plan", path=write_rows(tmp_path / "rows.yaml", numbers, memo=memo), max_creates=None
         )
         plan_hash, report = plan.output["plan_hash"], plan.output["report"]
         if body == "cut":
             # Right before the operations' end.
             report = "{{ ti.xcom_pull('plan', key='report').partition('Plan hash')[0] }}"
-        approve = CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=report)
+        approve: Any = CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=report)
         apply = CustodyApplyWhitelistPlanOperator(
             task_id="apply", path=plan.path, plan_hash=approve.output["plan_hash"]
         )
