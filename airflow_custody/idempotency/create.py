@@ -17,7 +17,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.idempotency.records import Row, State, digest
-from airflow_custody.idempotency.search import Creation, Search, lookups
+from airflow_custody.idempotency.search import Candidate, Creation, Search, lookups
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 
@@ -297,22 +297,16 @@ class CreateOnce:
         :return: whether it exists.
         :raises CustodyOutcomeUnknownError: if it is something else, or that cannot be checked.
         """
-        found, hidden = None, None
         try:
-            # The service has some time to show it.
-            for _ in lookups(self.lookup_wait):
-                if found := self.creation.get(ONE, identifier):
-                    break
-            else:
-                hidden = self.creation.find([ONE], thorough=True)[ONE].inconclusive
+            found, hidden = self._look_for(identifier)
         except CustodyError as error:
             if not error.not_offered:
                 raise
             raise self._unknown(f"Whether that is what this task asks for cannot be checked: {error.text}") from None
-        if found is None and may_be_gone and not hidden:
-            return False
         if found is None:
-            raise self._unknown(f"The service does not show it{f', which proves nothing: {hidden}' if hidden else ''}.")
+            if may_be_gone and not hidden:
+                return False
+            raise self._unknown(f"The service does not show it{hidden and f', which proves nothing: {hidden}'}.")
         if found.mismatch:
             raise self._unknown(
                 f"But {identifier} is not what this task asks for: {found.mismatch}. Find out who has edited the "
@@ -325,6 +319,14 @@ class CreateOnce:
                 advice="If it is still wanted, if_exists='create' in a new run asks for it once more.",
             )
         return True
+
+    def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
+        """Return what has an id, and if there is nothing, why that proves nothing; empty if it does."""
+        # The service has some time to show it.
+        for _ in lookups(self.lookup_wait):
+            if found := self.creation.get(ONE, identifier):
+                return found, ""
+        return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
         """Return the row with the ids of what exists before the send; no row if one of these is used in its place."""

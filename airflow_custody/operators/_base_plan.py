@@ -151,6 +151,17 @@ class WhitelistFileTask(CustodyOperator):
         replace = check_flag("replace", self.replace)
         return PlanSettings(prune=self.prune, replace=replace, only=only, effective_statuses=effective, **names)
 
+    def _folder_and_root(self, context: Context) -> tuple[Path, Path]:
+        """Return the folder of the DAG's file, and the bundle, or on Airflow 2 the DAGs folder, that it is in."""
+        dag_file = self.dag.fileloc if self.has_dag() else None  # type: ignore[no-untyped-call]
+        folder = Path(dag_file).parent if dag_file else Path.cwd()
+        bundle: Any = getattr(context["ti"], "bundle_instance", None)
+        if bundle is not None:
+            return folder, Path(bundle.path)
+        root = Path(conf.get("core", "dags_folder"))
+        # A test's DAG, or one in a script, is in neither.
+        return folder, root if _is_in(root, folder) else folder
+
     def _resolve_path(self, path: str, context: Context) -> Path:
         """
         Return the file that a path means.
@@ -161,13 +172,7 @@ class WhitelistFileTask(CustodyOperator):
         from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.text import sanitize
 
-        dag_file = self.dag.fileloc if self.has_dag() else None  # type: ignore[no-untyped-call]
-        folder = Path(dag_file).parent if dag_file else Path.cwd()
-        bundle: Any = getattr(context["ti"], "bundle_instance", None)
-        root = Path(conf.get("core", "dags_folder") if bundle is None else bundle.path)
-        if bundle is None and not folder.resolve().is_relative_to(root.resolve()):
-            # The DAG is in neither: a test's, or one in a script.
-            root = folder
+        folder, root = self._folder_and_root(context)
         is_relative = not Path(path).is_absolute()
         archive = next((each for each in (folder, *folder.parents) if each.is_file()), None)
         if is_relative and archive is not None:
