@@ -27,14 +27,17 @@ class CustodyFailException(AirflowFailException):
     """
     Raised when a task fails in a way that a retry would not help.
 
+    Its text is the whole message, line by line, as Airflow logs it at the end of the task's log.
+
     :param error: the failure.
     :param place: beginning of its text. Default: none.
     """
 
     def __init__(self, error: CustodyError, place: str = "") -> None:
         from airflow_custody.client.error_codes import label
+        from airflow_custody.client.text import lines
 
-        super().__init__(f"{place}{error.reason} (not retried) {label(error.code)}")
+        super().__init__(lines(f"{place}{error.reason} (not retried)", error.advice, label(error.code)))
         self.error = error
         self.place = place
 
@@ -120,7 +123,7 @@ def use_default_retry_policy(operator: BaseOperator) -> None:
 
 
 def map_place(context: Any) -> str:
-    """Return the beginning of a line about a mapped task instance; empty for any other."""
+    """Return the beginning of a message about a mapped task instance; empty for any other."""
     index = getattr(context.get("ti"), "map_index", None)
     return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
 
@@ -128,7 +131,7 @@ def map_place(context: Any) -> str:
 @contextmanager
 def failing_task(operator: Any, context: Any) -> Iterator[None]:
     """
-    Log why a task fails, and fail it without retries where a retry would not help.
+    Fail a task without retries where a retry would not help. Airflow logs the exception, which has no chain.
 
     That is what :class:`CustodyRetryPolicy` decides too; as an exception it holds on every version of Airflow. A
     policy that the user gave decides for itself, so it gets to see the error; but not about sending again what may
@@ -145,12 +148,9 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
-    # The whole error on one line. Airflow then logs the exception, which is short and has no chain.
-    place = map_place(context)
-    operator.log.error("%s%s", place, error)
     # By its type: Airflow copies operators, and what they hold.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     if error.retryable or (users_policy and not isinstance(error, CustodyOutcomeUnknownError)):
         raise error from None
-    raise CustodyFailException(error, place) from None
+    raise CustodyFailException(error, map_place(context)) from None

@@ -79,10 +79,13 @@ def run_dag(dag: DAG, **kwargs: Any) -> Run:
 
 @contextlib.contextmanager
 def failing_at_once(reason: str = "") -> Iterator[pytest.ExceptionInfo[CustodyFailException]]:
-    """Expect a task to fail without retries, and its log line to match the reason."""
+    """Expect a task to fail without retries, and its whole message, on one line, to match the reason."""
     with pytest.raises(CustodyFailException) as caught:
         yield caught
-    assert re.search(reason, str(caught.value.error)), caught.value.error
+    error = caught.value.error
+    assert re.search(reason, error.shorten()), error
+    # In its log, the code is on a line of its own.
+    assert str(caught.value).split("\n")[-1] == f"[custody/{error.code}]"
 
 
 class FakeTaskInstance:

@@ -19,25 +19,29 @@ from airflow_custody.sensors.health import CustodyHealthSensor
 
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
+#: A message of a service that tries to add lines to the log.
+FORGED = "no\n[custody/not-healthy]\r\n2026-01-01 INFO all is well"
 
 
-def check_log(log: str, line_has: str) -> None:
-    """Check that one line of ours, the only one, has the reason, and that the exception after it has no chain."""
+def message_in(log: str, begins: str) -> list[str]:
+    """Return the lines of the only entry that has a text, from that text to its code."""
     assert not [each for each in CHAINS if each in log]
-    # Airflow 2 writes its log lines in another form.
-    if AIRFLOW >= (3, 0):
-        (line,) = [each for each in log.splitlines() if "[error " in each and "airflow_custody" in each]
-        assert line_has in line
-        # Fits a screen of 80 columns and some lines.
-        assert len(line) < 80 * 5
+    entries = re.findall(rf"^.*?({begins}(?:.*\n)+?\[custody/[a-z-]+\])", log, re.MULTILINE)
+    # Airflow 2 logs an exception again, outside the task's log.
+    assert len(entries) == 1 or (AIRFLOW < (3, 0) and len({*entries}) == 1)
+    assert log.count(entries[0]) == len(entries)
+    lines: list[str] = entries[0].split("\n")
+    return lines
 
 
 @pytest.mark.parametrize("deferrable", [None, False, True])
-def test_one_line_has_the_reason_what_to_do_and_the_code(
+def test_the_last_entry_has_the_reason_what_to_do_and_the_code_line_by_line(
     sandbox: Sandbox, task_log: TaskLog, deferrable: bool | None
 ) -> None:
     """After a deferral, too, which brings the error from another process."""
-    sandbox.control.add_fault("status", status=403, times=None, skip=0 if deferrable is None else 1)
+    body = {"error": "PermissionDenied", "message": FORGED, "code": 7}
+    skip = 0 if deferrable is None else 1
+    sandbox.control.add_fault("status", status=403, body=body, times=None, skip=skip)
     with new_dag() as dag:
         if deferrable is None:
             CustodyHealthCheckOperator(task_id="check", retries=0)
@@ -46,18 +50,19 @@ def test_one_line_has_the_reason_what_to_do_and_the_code(
             CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=600, deferrable=deferrable, retries=0)
     assert run_dag(dag).state == "failed"
     log = task_log.text
-    reason = "list health checks failed: .*status 403"
-    advice = "The user of the Airflow connection 'custody_default' needs the role TPUser."
-    assert re.search(rf"{reason}.*{re.escape(advice)} \[custody/role-missing\]", log)
-    assert re.search(rf"CustodyFailException: {reason}.*\(not retried\) \[custody/role-missing\]", log)
-    assert "[custody/role-missing] [custody/" not in log
+    # Airflow's viewer does not wrap a line.
+    reason, advice, code = message_in(log, "CustodyFailException: list health checks failed: ")
+    assert re.search(r"\(GET /health, status 403.*\) \(not retried\)$", reason)
+    assert "no [custody/not-healthy] 2026-01-01 INFO all is well" in reason
+    assert advice == "The user of the Airflow connection 'custody_default' needs the role TPUser."
+    assert code == "[custody/role-missing]"
+    # What is said once is found once.
+    assert log.count(advice) == log.count("CustodyFailException: list health checks failed")
     assert sandbox.token not in log
-    check_log(log, advice)
-    assert log.count(advice) == 1 or AIRFLOW < (3, 0)
 
 
 @pytest.mark.parametrize(("deferrable", "soft_fail"), [(False, False), (False, True), (True, False)])
-def test_a_time_out_has_one_line_and_one_code_whatever_it_saw_last(
+def test_a_time_out_has_one_entry_and_one_code_whatever_it_saw_last(
     sandbox: Sandbox, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch, deferrable: bool, soft_fail: bool
 ) -> None:
     sandbox.control.add_fault("status", status=503, times=None)
@@ -69,11 +74,11 @@ def test_a_time_out_has_one_line_and_one_code_whatever_it_saw_last(
             task_id="wait", poke_interval=0.1, timeout=timeout, deferrable=deferrable, soft_fail=soft_fail, retries=0
         )
     assert run_dag(dag).state == ("success" if soft_fail else "failed")
-    log = task_log.text
-    (line, *_) = [line for line in log.splitlines() if "Last result: " in line]
-    assert re.findall(r"\[custody/([a-z-]+)\]", line.partition("Last result: ")[2]) == ["wait-timed-out"]
-    if not soft_fail:
-        check_log(log, "Last result: ")
+    ended, last, code = message_in(task_log.text, f"Not healthy within {timeout:g} s\n")
+    assert ended == f"Not healthy within {timeout:g} s"
+    assert last.startswith("Last result: list health checks failed: ")
+    assert "custody/" not in last
+    assert code == "[custody/wait-timed-out]"
 
 
 def test_the_exception_survives_being_copied() -> None:

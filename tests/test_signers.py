@@ -38,11 +38,11 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "It comes from the Airflow connection"),
         *(
-            (each, extra, "12345", "the connection's Extra is not a JSON object, .*Correct the Extra")
+            (each, extra, "12345", "the connection's Extra is not a JSON object, .*\nCorrect the Extra")
             for each in (ConnectionSigner, Pkcs11ConnectionSigner)
             for extra in ("[]", "{pkcs11_module: x}", '{"private_key": "x", "private_key": "y"}')
         ),
-        (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\. Correct"),
+        (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\nCorrect"),
     ],
 )
 def test_an_unusable_connection_says_what_is_wrong(
@@ -52,7 +52,7 @@ def test_an_unusable_connection_says_what_is_wrong(
     with pytest.raises(CustodyConfigurationError, match=why):
         signer("signer").check()
     monkeypatch.delenv("AIRFLOW_CONN_SIGNER")
-    with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\. Make a connection with this id"):
+    with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\nMake a connection with this id"):
         signer("signer").check()
 
 

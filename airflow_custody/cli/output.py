@@ -115,7 +115,7 @@ def not_writable(why: str | None) -> CustodyError:
 
 def message(text: object) -> None:
     """Print a message on standard error, on one line."""
-    line = text.shorten(_MAX_MESSAGE) if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
+    line = text.shorten() if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
     # Without a file, print would take standard output.
     print(f"custody: {line}", file=sys.stderr or io.StringIO())
 

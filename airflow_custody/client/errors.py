@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_custody.client.error_codes import ErrorCode, known_code, label
-from airflow_custody.client.text import sanitize, sentences
+from airflow_custody.client.text import lines, sanitize, sentences
 
 #: Statuses of an operation that is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
@@ -38,8 +38,9 @@ class CustodyError(Exception):
     """
     The base of all errors of this package.
 
-    ``str(error)`` is for people: the operation, what went wrong, what to do about it, and last ``[custody/CODE]``. A
-    program decides by the type and the attributes, never by the text. Neither ever holds a secret.
+    ``str(error)`` is for people, line by line: the operation and what went wrong, what to do about it, and
+    ``[custody/CODE]``. A program decides by the type and the attributes, never by the text. Neither ever holds a
+    secret.
 
     :param message: description of the failure, in the service's own words where it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
@@ -134,19 +135,19 @@ class CustodyError(Exception):
 
     @property
     def text(self) -> str:
-        """The failure, its cause and the advice, without the code: for use within another text."""
-        return sentences(self.reason, self.advice)
+        """The failure, its cause and the advice on one line, without the code: for use within another text."""
+        return " ".join(sentences(self.reason, self.advice).split())
 
-    def shorten(self, limit: int) -> str:
+    def shorten(self, limit: int = 4000) -> str:
         """
-        Return the text and the code on one line.
+        Return the text and the code on one line: for a terminal, or a page.
 
-        :param limit: maximum length of the text in characters; the code is not cut.
+        :param limit: maximum length of the text in characters; the code is not cut. Default 4000.
         """
         return f"{sanitize(self.text, limit)} {label(self.code)}"
 
     def __str__(self) -> str:
-        return f"{self.text} {label(self.code)}"
+        return lines(self.reason, self.advice, label(self.code))
 
     def to_json(self) -> dict[str, Any]:
         """

@@ -176,6 +176,17 @@ def sentences(*texts: str | None) -> str:
     return " ".join([*(each if each.endswith("?") else f"{each.rstrip('.')}." for each in first), last])
 
 
+def lines(*texts: str | None) -> str:
+    """
+    Join texts to a message of several lines: what happened, what to do about it, details.
+
+    For errors and log entries: Airflow's log viewer does not wrap a line, so the end of a long one is off the screen.
+
+    :param texts: the lines; those that are None or empty are left out. Text from elsewhere must be sanitized before.
+    """
+    return "\n".join(each for each in texts if each)
+
+
 def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.

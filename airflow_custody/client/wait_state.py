@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import sentences
+from airflow_custody.client.text import lines
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class PollHistory:
 
     @property
     def timed_out(self) -> str:
-        """The last result and its advice, for a wait that has timed out."""
-        return sentences(self.last, self.advice)
+        """The last result and its advice, line by line, for a wait that has timed out."""
+        return lines(self.last, self.advice)
 
     def ends(self, error: CustodyError) -> bool:
         """
@@ -63,9 +63,9 @@ class PollHistory:
 
     def note(self, found: WaitState | CustodyError) -> str:
         """
-        Note the result of a poll that did not end the wait, and return it as a line for the log.
+        Note the result of a poll that did not end the wait, and return it as an entry for the log.
 
-        :param found: the state, or an error; the line says for how long there have been nothing but errors.
+        :param found: the state, or an error; the entry says for how long there have been nothing but errors.
         """
         self.is_first = False
         if not isinstance(found, CustodyError):

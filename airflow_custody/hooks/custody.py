@@ -110,7 +110,7 @@ class CustodyHook(BaseHook):
         try:
             return try_client(self.get_conn())
         except CustodyError as error:
-            return False, str(error)
+            return False, error.shorten()
         finally:
             self.close()
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
@@ -17,7 +18,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import lines, sanitize
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, service_name, status_word
 from airflow_custody.client.whitelist.matching import differing_fields
@@ -218,12 +219,16 @@ class ApplyPlan:
         search.judge(creation.found_in(listing.envelopes, known, thorough=True))
         if search.unknown:
             self.report(creation.what, "unknown", len(search.unknown))
-            lines = "; ".join(
-                f"{creation.which(key)}: {why} {search.advice(key)}" for key, why in search.unknown.items()
-            )
+            rows = [
+                f"  {creation.which(key)}: {lines(why, indent(search.advice(key), '    '))}"
+                for key, why in search.unknown.items()
+            ]
             raise CustodyOutcomeUnknownError(
-                "it cannot be known what became of rows of another plan that this task was carrying out before; "
-                f"nothing was sent: {lines}",
+                lines(
+                    "it cannot be known what became of rows of another plan that this task was carrying out before; "
+                    "nothing was sent:",
+                    *rows,
+                ),
                 code="outcome-unknown",
             )
         own = [key for key in store.open_rows(self.plan_hash) if key in requests]
@@ -371,8 +376,8 @@ class ApplyPlan:
             if not missing or (failure is not None and not failure.retryable):
                 break
         if missing:
-            why = f": {failure}" if failure else ""
-            self.log.warning("The service does not list yet: %s%s.", _names(missing), why)
+            why = str(failure) if failure else None
+            self.log.warning("%s", lines(f"The service does not list yet: {_names(missing)}.", why))
         return listed, failure
 
     # --- deletions -----------------------------------------------------------------------------------------

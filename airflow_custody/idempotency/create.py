@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from textwrap import indent
 from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.errors import (
@@ -15,6 +16,7 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyResponseError,
 )
+from airflow_custody.client.text import lines
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.idempotency.records import Row, State, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Search, lookups
@@ -136,7 +138,9 @@ class CreateRows:
         outcome = Outcome()
         outcome.add(self.store, keys, self.plan)
         outcome.unknown |= {
-            key: f"{why} {self.search.advice(key)}" for key, why in self.search.unknown.items() if key in keys
+            key: lines(why, indent(self.search.advice(key), "  "))
+            for key, why in self.search.unknown.items()
+            if key in keys
         }
         outcome.stopped = self.sender.stopped or self.search.failure
         return outcome
@@ -236,7 +240,7 @@ class CreateOnce:
                     return self._reused
             raise self._unknown(search.unknown[ONE])
         if search.failure is not None:
-            search.failure.advice = f"{self._history()} The next try searches again; nothing is sent until then."
+            search.failure.advice = lines(self._history(), "The next try searches again; nothing is sent until then.")
         error = outcome.stopped or self._rows.sender.errors[ONE]
         if ONE in outcome.left and outcome.stopped is None:
             error.retryable = True
@@ -281,9 +285,11 @@ class CreateOnce:
             self._keep(state="void", detail="")
         elif is_cleared:
             self.log.info(
-                "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
-                "on_clear='create'.",
-                what,
+                "%s",
+                lines(
+                    f"This task created {what} and was cleared: using it again.",
+                    "For a new one at each clear, give the operator on_clear='create'.",
+                ),
             )
         else:
             self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
@@ -349,12 +355,15 @@ class CreateOnce:
                         " With look_before_create=False the task creates without looking first, and may not find "
                         "out what became of a lost response."
                     )
-                error.advice = f"{error.advice} {hint}" if error.advice else hint
+                error.advice = lines(error.advice, hint)
                 raise
+            more = ", nor whether the same was asked for before" if self.existing else ""
             self.log.warning(
-                "If the response to the create is lost, this task cannot find out what became of it%s: %s",
-                ", nor whether the same was asked for before" if self.existing else "",
-                error,
+                "%s",
+                lines(
+                    f"If the response to the create is lost, this task cannot find out what became of it{more}:",
+                    str(error),
+                ),
             )
         if known:
             self.log.info(
@@ -367,8 +376,12 @@ class CreateOnce:
     def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
         self.report(self.creation.what, "unknown", 1)
         return CustodyOutcomeUnknownError(
-            f"it cannot be known whether the {self.creation.what} that this task asks for exists, so it is not sent "
-            f"again. {self._history()} {why}",
+            lines(
+                f"it cannot be known whether the {self.creation.what} that this task asks for exists, so it is not "
+                "sent again.",
+                self._history(),
+                why,
+            ),
             code="outcome-unknown",
             advice=self._rows.search.advice(ONE),
         )

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
@@ -249,15 +249,16 @@ class Search:
     # --- manual overrides ----------------------------------------------------------------------------------
 
     def advice(self, key: str) -> str:
-        """Return how a person decides about a row."""
+        """Return how a person decides about a row, line by line."""
         batch, _ = self.store.rows[key]
         if batch.plan and not self.store.is_kept:
             return "Look at the service, and start a new run: this Airflow keeps no record for a later try."
         variable = self.store.override_variable(key, next_try=True)
-        return (
-            f"Look in the service for a {self.creation.what} for {self.creation.which(key)}, pending ones included. "
-            f"If it exists: airflow variables set {variable} ID, with its id. If it does not: airflow variables set "
-            f"{variable} none. Then clear this task."
+        return lines(
+            f"Look in the service for a {self.creation.what} for {self.creation.which(key)}, pending ones included.",
+            f"If it exists: airflow variables set {variable} ID, with its id.",
+            f"If it does not: airflow variables set {variable} none.",
+            "Then clear this task.",
         )
 
     def follow_override(self, key: str) -> bool:

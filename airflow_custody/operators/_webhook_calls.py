@@ -248,6 +248,7 @@ class _CallPlace:
 
     def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
         from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+        from airflow_custody.client.text import lines
 
         stores = context.get("asset_state_store")
         self._store: Any = None if stores is None else stores[asset]
@@ -286,10 +287,13 @@ class _CallPlace:
             return
         if facts.get("task") != task:
             log.warning(
-                "The last event of the asset %r was emitted by task %s, and this task goes on from there. If both run, "
-                "each reads only what the other has not: give one of them an asset of its own (asset=...).",
-                asset.uri,
-                facts.get("task"),
+                "%s",
+                lines(
+                    f"The last event of the asset {asset.uri!r} was emitted by task {facts.get('task')}, and this task "
+                    "goes on from there.",
+                    "If both run, each reads only what the other has not: give one of them an asset of its own "
+                    "(asset=...).",
+                ),
             )
             if facts.get("filters") != filters:
                 self.gap = (

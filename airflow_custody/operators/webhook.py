@@ -217,15 +217,20 @@ class _WebhookCreation:
         return f"{self.webhook_type} to {self.url}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
+        from airflow_custody.client.text import lines
+
         webhook_id, secret = self.client.create_webhook(
             self.webhook_type, self.url, secret=self.secret, before_send=before_send
         )
         mask(secret)
         if self.secret not in (None, secret):
             log.warning(
-                "The service signs the deliveries of webhook %s with another secret than that of the connection: "
-                "receivers will refuse them. Delete the webhook.",
-                webhook_id,
+                "%s",
+                lines(
+                    f"The service signs the deliveries of webhook {webhook_id} with another secret than that of the "
+                    "connection: receivers will refuse them.",
+                    "Delete the webhook.",
+                ),
             )
         failure = ""
         if self.store_secret is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
 _NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
 _MAX_NAMED = 10
-_MAX_LINES = 100
+_MAX_ROWS = 100
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -181,7 +182,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
         """Log what a person should know of a plan that may be applied, and return what to do about it."""
-        from airflow_custody.client.text import count
+        from airflow_custody.client.text import count, lines
         from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.plan import advice_on_differences
 
@@ -192,31 +193,36 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         unverified = what_to_do(ids) if ids else ""
         if unverified:
             self.log.warning(
-                "Signatures do not prove what the service shows: %s. Nothing is done about these rows. %s",
-                changes_text(plan, _UNVERIFIED),
-                unverified,
+                "%s",
+                lines(
+                    f"Signatures do not prove what the service shows: {changes_text(plan, _UNVERIFIED)}.",
+                    "Nothing is done about these rows.",
+                    unverified,
+                ),
             )
         pending = plan.counts["pending"]
         if pending:
+            rows = f"{count(pending, 'row')} of the file {'is' if pending == 1 else 'are'} pending"
             self.log.warning(
-                "%s of the file %s pending: applying asks for none of them again, and does not hand them to whoever "
-                "signs. If an earlier run has created them, clear its failed tasks, or sign at the service.",
-                count(pending, "row"),
-                "is" if pending == 1 else "are",
+                "%s",
+                lines(
+                    f"{rows}: applying asks for none of them again, and does not hand them to whoever signs.",
+                    "If an earlier run has created them, clear its failed tasks, or sign at the service.",
+                ),
             )
-        return " ".join(filter(None, [unverified, differs]))
+        return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
         """Return the error for a plan that has what must not be there."""
         from airflow_custody.client.errors import CustodyConflictError
-        from airflow_custody.client.text import sanitize
+        from airflow_custody.client.text import lines, sanitize
         from airflow_custody.client.whitelist.plan import CHANGES
 
         changes = CHANGES if self.fail_on_changes else ()
         states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
         return CustodyConflictError(
             f"the service does not have what {sanitize(name, 200)} says: {changes_text(plan, states)}",
-            advice=" ".join(filter(None, [advice, "The log has the whole plan."])),
+            advice=lines(advice, "The log has the whole plan."),
             code="plan-has-changes",
         )
 
@@ -290,6 +296,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.text import lines
         from airflow_custody.client.whitelist.plan_report import plan_to_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
         from airflow_custody.metrics import create_counted
@@ -314,10 +321,12 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         except PlanChangedError as error:
             self.log.info("%s", plan_to_text(error.plan))
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
-            error.advice = (
-                "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'replace', "
-                "'only', 'ignore', 'accept_fields', the status words). If they have them, the file "
-                "or the service has changed: start a new run, which plans again and has the new plan approved."
+            error.advice = lines(
+                "The log has the whole plan as it is now.",
+                "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status "
+                "words).",
+                "If they have them, the file or the service has changed: start a new run, which plans again and has "
+                "the new plan approved.",
             )
             self._push_outcome(context, requests, error.outcome)
             raise
@@ -413,25 +422,25 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
     :param can_go_on: whether a later try finds a record of this one.
     """
     from airflow_custody.client.errors import CustodyConflictError, CustodyOutcomeUnknownError, CustodyRequestError
-    from airflow_custody.client.text import sanitize
+    from airflow_custody.client.text import lines, sanitize
     from airflow_custody.idempotency.apply_plan import DELETE, MARKED, row_key
 
     stopped = outcome.stopped
     places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
-    lines = []
+    rows = []
     for state, reasons in (("unknown", outcome.unknown), ("refused", outcome.refused)):
         for key, why in reasons.items():
             place = places.get(key) or f"request {key.removeprefix(DELETE)}"
             is_kept = key.startswith(DELETE) and state == "refused"
-            lines.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
+            rows.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
     # Deletions that are held back wait for the rows that are named, not for another try.
-    is_left = bool(outcome.left) and not (lines and all(key.startswith(DELETE) for key in outcome.left))
+    is_left = bool(outcome.left) and not (rows and all(key.startswith(DELETE) for key in outcome.left))
     # A deletion may be sent once more.
     is_create_unknown = any(not key.startswith(DELETE) for key in outcome.unknown)
-    if not lines and not is_left and stopped is None:
+    if not rows and not is_left and stopped is None:
         return None
-    if len(lines) > _MAX_LINES:
-        lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
+    if len(rows) > _MAX_ROWS:
+        rows[_MAX_ROWS:] = [f"and {len(rows) - _MAX_ROWS} more, which the log has"]
     # Without a record, a later try would find that the plan has changed.
     can_go_on = can_go_on or not (outcome.created or is_create_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
@@ -457,10 +466,10 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
     elif stopped is None and not is_left:
         error_type = CustodyRequestError
     return error_type(
-        f"not all of the plan was carried out ({counts}){reason}" + "".join(f"\n  {each}" for each in lines),
+        lines(f"not all of the plan was carried out ({counts}){reason}", *(indent(each, "  ") for each in rows)),
         code="outcome-unknown" if is_unknown else stopped.code if stopped else "plan-incomplete",
         retryable=retryable,
         status=stopped.status if stopped else None,
         retry_after=stopped.retry_after if stopped else None,
-        advice=" ".join(filter(None, advice)) or None,
+        advice=lines(*advice),
     )

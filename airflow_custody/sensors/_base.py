@@ -185,7 +185,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             from airflow_custody.client.error_codes import label
-            from airflow_custody.client.text import sentences
+            from airflow_custody.client.text import lines
 
             if isinstance(timeout, AirflowSensorTimeout):
                 ended = f"Not {self.target_state} within {self.timeout:g} s"
@@ -194,10 +194,12 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 # The advice of a poll is about the sensor's own time-out.
                 ended = f"'execution_timeout' has ended the task ({timeout})"
                 last, advice = self._polls.last, "Raise it, or leave it out: 'timeout' limits the wait."
-            message = f"{sentences(ended, f'Last result: {last}', advice)} {label('wait-timed-out')}"
+            ended = f"{map_place(context)}{ended}"
+            message = lines(ended, f"Last result: {last}", advice, label("wait-timed-out"))
             if soft_fail:
-                raise AirflowSkipException(message) from None
-            self.log.error("%s%s", map_place(context), message)
+                # Airflow 3 logs the text of this exception on one line.
+                self.log.warning("%s", message)
+                raise AirflowSkipException(ended) from None
             raise type(timeout)(message) from None
         finally:
             self.soft_fail = soft_fail

@@ -17,6 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_custody.client.arguments import check_seconds, check_text, check_time
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks.custody import CustodyHook
 
@@ -159,7 +160,7 @@ def as_custody_error(exception: Exception, operation: str) -> CustodyError:
     """Return the exception if it is an error of ours, or else one for it; a retry of the task may help then."""
     if isinstance(exception, CustodyError):
         return exception
-    text = f"{type(exception).__name__}: {exception}"
+    text = f"{type(exception).__name__}: {sanitize(exception, 500)}"
     return CustodyError(text, operation=operation, code="unexpected", retryable=True)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody._call_cursors import from_stored, to_stored
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import lines, sanitize
 from airflow_custody.triggers._base import _Connection, as_custody_error, ask_store, in_thread, next_delay, within
 
 try:
@@ -39,6 +40,7 @@ STORE_TIMEOUT = 30.0
 SAVE_DELAY = 2.0
 # Size of an event without its calls.
 _ENVELOPE_BYTES = 1024
+_OWN_NAME = "Give each a cursor_name of its own."
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +73,9 @@ class CursorStore:
             return from_stored(self._value)[0]
         except CustodyError as error:
             raise CustodyError(
-                f"{error.text} Nothing is read until the key {self.key!r} in the asset's state store is repaired, or "
-                "deleted, which starts over as 'start' says",
+                error.text,
+                advice=f"Nothing is read until the key {self.key!r} in the asset's state store is repaired, or "
+                "deleted, which starts over as 'start' says.",
                 code="record-unreadable",
             ) from error
 
@@ -162,10 +165,12 @@ class JournalProducer(SharedStreamProducer):
                     for each in errors:
                         log.log(
                             logging.WARNING if each.transient else logging.ERROR,
-                            "Webhook calls of connection %r cannot be read; it is tried again, and no watcher's cursor "
-                            "moves: %s",
-                            self._custody_conn_id,
-                            each,
+                            "%s",
+                            lines(
+                                f"Webhook calls of connection {self._custody_conn_id!r} cannot be read; it is tried "
+                                "again, and no watcher's cursor moves:",
+                                str(each),
+                            ),
                         )
                     self._number += 1
                     reading = SharedReading(self._number, self, found)
@@ -353,22 +358,25 @@ class CallWatcher:
         """Load the cursor, and tell whether this watcher may go on from it."""
         if not self.store.is_there:
             self._complain(
-                "Airflow gives this trigger no state store. It keeps one for the trigger of an AssetWatcher, from "
-                "Airflow 3.3 on"
+                "Airflow gives this trigger no state store",
+                "It keeps one for the trigger of an AssetWatcher, from Airflow 3.3 on.",
             )
             return False
         if self._running.setdefault(repr(self.store), self) is not self:
-            self._complain("another watcher of this asset is using its cursor: give each a cursor_name of its own")
+            self._complain("another watcher of this asset is using its cursor", _OWN_NAME)
             return False
         try:
             self._cursor = self._saved = await within(STORE_TIMEOUT, self.store.load_async())
         except ValueError as error:
             self._complain(
-                "Airflow keeps state for a trigger of exactly one asset: give each asset's watcher a trigger with a "
-                f"cursor_name of its own ({error})"
+                f"Airflow keeps state for a trigger of exactly one asset ({sanitize(error)})",
+                "Give each asset's watcher a trigger with a cursor_name of its own.",
             )
+        except CustodyError as error:
+            self._complain("the cursor cannot be loaded; it is tried again:", str(error))
         except Exception as error:
-            self._complain(f"the cursor cannot be loaded; it is tried again: {error if str(error) else repr(error)}")
+            why = sanitize(error, 500) or repr(error)
+            self._complain(f"the cursor cannot be loaded; it is tried again: {why}")
         else:
             self._complaint = ""
             return True
@@ -386,12 +394,13 @@ class CallWatcher:
         self._saved = cursor
         if not is_own:
             self._complain(
-                "somebody else has written this watcher's cursor. If it is another watcher, calls may be lost when "
-                "they restart: give each a cursor_name of its own"
+                "somebody else has written this watcher's cursor",
+                f"If it is another watcher, calls may be lost when they restart. {_OWN_NAME}",
             )
 
-    def _complain(self, text: str) -> None:
-        """Log what is wrong, once."""
+    def _complain(self, *texts: str) -> None:
+        """Log what is wrong, and in further lines what to do; once."""
+        text = lines(f"Connection {self.custody_conn_id!r}, webhook calls: {texts[0]}", *texts[1:])
         if text != self._complaint:
             self._complaint = text
-            self.log.error("Connection %r, webhook calls: %s", self.custody_conn_id, text)
+            self.log.error("%s", text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import lines, sanitize
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import (
     SharedPoll,
@@ -164,7 +165,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
                 while (state := await results.get()) is not None:
                     is_healthy, result = False, None
                     if isinstance(state, CustodyError):
-                        reason = f"the service cannot be judged: {state}"
+                        reason = f"the service cannot be judged: {state.shorten()}"
                     else:
                         is_healthy, result, reason = state.is_done, dict(state.result), state.summary
                     now = "healthy" if is_healthy else "unhealthy"
@@ -191,7 +192,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
                 state = await ask_store(store, "get", self._state_key(), "healthy")
                 return state if state in _STATES else "healthy"
         except Exception as exception:
-            self.log.warning("The state cannot be loaded; an old one may be reported again: %s", _why(exception))
+            self._warn("The state cannot be loaded; an old one may be reported again", exception)
         return "healthy"
 
     async def _save_state(self, state: str) -> None:
@@ -199,16 +200,17 @@ class CustodyHealthTrigger(BaseEventTrigger):
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
-            self.log.warning("The state cannot be saved; a restart may report it again: %s", _why(exception))
+            self._warn("The state cannot be saved; a restart may report it again", exception)
 
-
-def _why(exception: Exception) -> str:
-    if isinstance(exception, ValueError):
-        return (
-            "Airflow keeps state for a trigger of exactly one asset. Give each asset's watcher a trigger with its own "
-            f"arguments, for example another poke_interval. ({exception})"
-        )
-    return f"{type(exception).__name__}: {exception}"
+    def _warn(self, text: str, exception: Exception) -> None:
+        advice = None
+        if isinstance(exception, ValueError):
+            advice = (
+                "Airflow keeps state for a trigger of exactly one asset. Give each asset's watcher a trigger with its "
+                "own arguments, for example another poke_interval."
+            )
+        why = sanitize(exception, 500)
+        self.log.warning("%s", lines(f"{text}: {type(exception).__name__}: {why}", advice))
 
 
 def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:

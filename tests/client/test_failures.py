@@ -117,7 +117,7 @@ def test_a_failure(sandbox: Sandbox, name: str) -> None:
             except CustodyError as error:
                 words = [type(error).__name__.removeprefix("Custody").removesuffix("Error"), error.code]
                 words += ["retryable"] * error.retryable + ["own"] * error.from_service
-                assert str(error).endswith(f" [custody/{error.code}]")  # noqa: PT017
+                assert str(error).endswith(f"\n[custody/{error.code}]")  # noqa: PT017
             words.append(f"x{len(sandbox.control.request_log(method=method))}")
             outcomes.append(" ".join(words))
     assert outcomes == expected

@@ -144,9 +144,9 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
     assert {*json.loads(stored.store.values[f"{KEY}_0000"])["rows"]} == {*first}
     variables = {}
     for row in sandbox.control.whitelist_requests():
-        for line in str(error).splitlines():
-            if f"{row['id']} is new" in line:
-                variables[row["id"]] = f"AIRFLOW_VAR_{variable_in(line).upper()}"
+        _, is_found, advice = str(error).partition(f"{row['id']} is new")
+        if is_found:
+            variables[row["id"]] = f"AIRFLOW_VAR_{variable_in(advice).upper()}"
     # Somebody else's is refused, the row's own is not.
     monkeypatch.setenv(next(iter(variables.values())), stored.requests[0]["id"])
     assert "it is another row's" in str(stored.fails())

@@ -70,11 +70,12 @@ def test_every_criterion_counts(criteria: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_a_name_that_does_not_exist_is_a_wrong_parameter(
-    sandbox: Sandbox, criteria: dict[str, Any], reason: str, fail_when_unhealthy: bool, task_log: TaskLog
+    sandbox: Sandbox, criteria: dict[str, Any], reason: str, fail_when_unhealthy: bool
 ) -> None:
-    with failing_at_once(reason):
+    with failing_at_once(reason) as caught:
         check(**criteria, fail_when_unhealthy=fail_when_unhealthy)
-    assert f"Correct '{next(iter(criteria))}': names are compared exactly. [custody/parameter-wrong]" in task_log.text
+    advice = f"Correct '{next(iter(criteria))}': names are compared exactly."
+    assert str(caught.value).endswith(f"\n{advice}\n[custody/parameter-wrong]")
     assert len(sandbox.control.request_log()) == 2
 
 

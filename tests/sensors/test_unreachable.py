@@ -57,7 +57,7 @@ def test_a_host_that_does_not_exist_fails_the_first_try(away: Any, task_log: Tas
             sensor(**how(mode))
     assert run_dag(dag).state_of("wait") == "failed"
     remedy = "correct it in the base URL of the Airflow connection 'away'."
-    assert f"This machine finds no host of this name: {remedy} [custody/unknown-host]" in task_log.text
+    assert f"This machine finds no host of this name: {remedy}\n[custody/unknown-host]" in task_log.text
     assert "Not yet" not in task_log.text
 
 
@@ -119,7 +119,7 @@ def test_a_refused_connection_is_waited_for_and_the_log_says_how_long(
             sensor(timeout=4, poke_interval=1.2, deferrable=deferrable)
         assert run_dag(dag).state_of("wait") == "failed"
     hint = "Check the base URL of the Airflow connection 'away', and that the service is up"
-    found = re.findall(rf"Not yet(.*?): list health checks failed: .*{hint}", task_log.text)
+    found = re.findall(rf"Not yet(.*?): list health checks failed: .*\n{hint}", task_log.text)
     assert found[0] == ""
     assert re.fullmatch(r", failing for \d+ s", found[-1])
-    assert "Not healthy within 4 s. Last result: list health checks failed: 127.0.0.1:" in task_log.text
+    assert "Not healthy within 4 s\nLast result: list health checks failed: 127.0.0.1:" in task_log.text

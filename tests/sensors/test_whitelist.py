@@ -109,8 +109,8 @@ def test_a_time_out_says_what_is_pending_whose_turn_it_is_and_what_to_do(
     with CustodyClient(sandbox.url, sandbox.token) as client:
         number = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "b" * 40, blockchain="ETH"))
     assert run(mode, request_id=number, timeout=0.5).state_of("wait") == "failed"
-    assert f"Not effective within 0.5 s. Last result: whitelisting request {number} is pending" in task_log.text
-    assert f"it is the turn of the group 'treasury'. `custody whitelist show {number}` shows" in task_log.text
+    assert f"Not effective within 0.5 s\nLast result: whitelisting request {number} is pending" in task_log.text
+    assert f"it is the turn of the group 'treasury'\n`custody whitelist show {number}` shows" in task_log.text
 
 
 @pytest.mark.usefixtures("airflow_db")

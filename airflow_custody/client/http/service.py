@@ -15,6 +15,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply, Response
 from airflow_custody.client.http.transport import Transport
+from airflow_custody.client.text import lines
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def _confirm(
             code="outcome-unknown",
             status=doubt.status,
             retryable=retryable,
-            advice=f"{doubt.advice} {advice}" if doubt.advice and doubt.status != 200 else advice,
+            advice=lines(None if doubt.status == 200 else doubt.advice, advice),
         )
     if is_absent:
         raise doubt

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import count, count_of
+from airflow_custody.client.text import count, count_of, lines
 
 #: Maximum number of ids in a message.
 MAX_NAMED_IDS = 10
@@ -76,5 +76,5 @@ class BatchProgress:
                 )
                 if self.done:
                     words += " A later try leaves these as they are, and goes on with the others."
-                error.advice = f"{words} {error.advice}" if error.advice else words
+                error.advice = lines(words, error.advice)
             raise

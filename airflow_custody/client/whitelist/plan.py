@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_custody.client.arguments import check_names, describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.text import as_list, count, lines, sanitize
 from airflow_custody.client.whitelist.addresses import chain_name
 
 if TYPE_CHECKING:
@@ -267,27 +267,27 @@ def describe_only(only: Mapping[str, Iterable[str]]) -> str:
 
 
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
-    """Return what to do about rows that differ, with ``replace`` or without, and about duplicates."""
+    """Return what to do about rows that differ, with ``replace`` or without, and about duplicates, line by line."""
     found = []
     doubtful = sum(row.is_doubtful for row in plan.rows)
     if doubtful:
-        found.append(
-            f"Nothing is done about rows whose destination is not certain ({doubtful}). Write chain, network and "
-            "address as the service does, or name the network that you mean. If the request at the service is for "
-            "another destination, put its id into 'ignore' (--ignore)."
-        )
+        found += [
+            f"Nothing is done about rows whose destination is not certain ({doubtful}).",
+            "Write chain, network and address as the service does, or name the network that you mean.",
+            "If the request at the service is for another destination, put its id into 'ignore' (--ignore).",
+        ]
     if differing := plan.counts["differs"] - doubtful:
         way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
-        found.append(
-            f"Nothing is done about rows that differ ({differing}). Change the file to what the service "
-            f"has; {'' if replace else way}or delete the request at the service (custody whitelist delete), which "
-            "leaves the address without effect until a new one is signed."
-        )
+        found += [
+            f"Nothing is done about rows that differ ({differing}).",
+            f"Change the file to what the service has; {'' if replace else way}or delete the request at the service "
+            "(custody whitelist delete), which leaves the address without effect until a new one is signed.",
+        ]
     if any(row.state == "duplicate" and not row.action for row in plan.rows):
         found.append("Duplicates are deleted by a plan with prune=True, and those that were replaced by replace=True.")
     elif plan.counts["duplicate"]:
         found.append("Applying this plan deletes the duplicates: what replaced them is in effect.")
-    return " ".join(found)
+    return lines(*found)
 
 
 def hash_operations(operations: Iterable[str], service: str) -> str:

@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
-from airflow_custody.client.text import as_list, count, sanitize, sentences
+from airflow_custody.client.text import as_list, count, lines, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
@@ -157,9 +157,12 @@ class RequestSigner:
             if not error.not_offered:
                 raise
             self._log.warning(
-                "The requests' tenant cannot be compared with this user's, and a signature whose response is lost is "
-                "found again only by the signer's public key: %s",
-                error,
+                "%s",
+                lines(
+                    "The requests' tenant cannot be compared with this user's, and a signature whose response is lost "
+                    "is found again only by the signer's public key:",
+                    str(error),
+                ),
             )
             return {}
 
@@ -221,7 +224,7 @@ class RequestSigner:
             time.sleep(min(_POLL_INTERVAL, left))
         if failure is not None:
             refusal.retryable = failure.retryable
-            refusal.advice = sentences(refusal.advice, f"When they were read again: {failure.message.rstrip('.')}.")
+            refusal.advice = lines(refusal.advice, f"When they were read again: {failure.message.rstrip('.')}.")
         return False
 
     # --- what is pending ---------------------------------------------------------------------------------------
@@ -331,7 +334,7 @@ class RequestSigner:
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """
-        self._log.warning("%s", sentences(f"The outcome is unknown: {error.message}", "Asking the service."))
+        self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Asking the service."))
         deadline, is_late = time.monotonic() + self._lookup_wait, False
         while not is_late:
             is_late, is_safe = time.monotonic() >= deadline, False
@@ -355,8 +358,7 @@ class RequestSigner:
         # A redirect comes again.
         error.retryable = is_safe and not 300 <= (error.status or 0) < 400
         # A gateway's page may be about a role, or a version, all the same; that nobody knows what was done is said.
-        hint = "" if isinstance(error, CustodyOutcomeUnknownError) else error.advice
-        error.advice = f"{words} {hint}" if hint else words
+        error.advice = lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice)
         raise error
 
     def _unsigned(self, hashes: Mapping[str, str]) -> dict[str, str]:

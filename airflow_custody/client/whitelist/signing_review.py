@@ -13,7 +13,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyVerificationError,
 )
-from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.text import escape, lines, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
 from airflow_custody.client.verification.signature_count import read_entries
@@ -68,7 +68,7 @@ class SigningReview:
 
     def check(self, envelope: WhitelistEnvelope) -> str:
         """
-        Return a line for the log with all of what is signed, once all that is behind it is accounted for.
+        Return an entry for the log with all of what is signed, once everything behind it is accounted for.
 
         :param envelope: the request, as it was read.
         :raises CustodyVerificationError: if its rules are not signed as pinned, or a signature that it has is invalid.
@@ -86,13 +86,7 @@ class SigningReview:
             ) from None
         signatures = self._trust(envelope, "pending").signatures
         self._check_key(envelope)
-        line = f"To be signed, whitelisting request {envelope.id}, hash {envelope.hash}: {escape(str(envelope.text))}"
-        if request is None:
-            line += ". Compared with nothing: expected=None"
-        if filled_in := comparison.filled_in(self.accepted):
-            line += f". Filled in by the service: {escape(', '.join(filled_in))}"
-        if comparison.outside:
-            line += f". Compared, but not covered by the signature: {', '.join(comparison.outside)}"
+        filled_in = comparison.filled_in(self.accepted)
         unsigned = {
             "network": None if "network" in payload else envelope.network,
             "visibilityGroupID": envelope.visibility_group_id,
@@ -100,8 +94,17 @@ class SigningReview:
             "tenantId": envelope.tenant_id,
         }
         shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
-        line += f". Only in the envelope, which is not signed: {shown or 'nothing'}."
-        return line if signatures is None else f"{line} {_verified(signatures)}"
+        return lines(
+            f"To be signed, whitelisting request {envelope.id}, hash {envelope.hash}:",
+            escape(str(envelope.text)),
+            "expected=None: the content is not checked before signing." if request is None else None,
+            f"Filled in by the service: {escape(', '.join(filled_in))}" if filled_in else None,
+            f"Compared, but not covered by the signature: {', '.join(comparison.outside)}"
+            if comparison.outside
+            else None,
+            f"Only in the envelope, which is not signed: {shown or 'nothing'}",
+            None if signatures is None else _verified(signatures),
+        )
 
     def check_status(self, envelope: WhitelistEnvelope) -> None:
         """

@@ -46,7 +46,8 @@ def test_verdict(name: str) -> None:
     first, again = map(str, reasons)
     assert first == again
     assert len(first) < 500
-    assert first.isprintable()
+    assert all(line.isprintable() for line in first.split("\n"))
+    assert len(first.split("\n")) == (3 if reasons[0].advice else 2)
     assert (reasons[0].code, reasons[0].retryable) == (code, False)
     assert re.match(rf"whitelisting request \d+ is not verified: ({says})", first)
     # A pending request needs as good a text, and as good rules.

@@ -107,7 +107,7 @@ def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any]
     service.sandbox.control.clear_request_log()
     service.sandbox.control.add_fault("status", **RULES, times=None, **fault)
     service.ann.signer = NoSigner()
-    match = rf"{number} is not verified: it is shown without rules, and .*{why}.*; nothing was signed[.] Without rules"
+    match = rf"{number} is not verified: it is shown without rules, and .*{why}.*; nothing was signed\nWithout rules"
     with pytest.raises(CustodyVerificationError, match=match) as caught:
         service.ann.approve()
     assert not caught.value.retryable

@@ -271,7 +271,7 @@ def test_an_approval_of_which_the_service_took_less_is_no_success(approver: Sign
     numbers = [approver.create("a"), approver.create("b")]
     approver.sandbox.control.configure(max_signatures=1)
     with pytest.raises(
-        CustodyOutcomeUnknownError, match=rf"1 signature for 2 requests.*{numbers[1]} \(no sig"
+        CustodyOutcomeUnknownError, match=rf"(?s)1 signature for 2 requests.*{numbers[1]} \(no sig"
     ) as caught:
         approver.approve()
     assert numbers[0] not in str(caught.value.advice)
@@ -487,7 +487,7 @@ def change(approver: SignedInApprover, number: str) -> None:
 
 
 NEEDED: list[tuple[Callable[[SignedInApprover, str], object], str]] = [
-    (set_status("rejected"), "not pending this user's signature.*sign the others without it"),
+    (set_status("rejected"), "(?s)not pending this user's signature.*sign the others without it"),
     (set_status("frozen"), "not pending this user's signature"),
     (change, r"label \(.*\);.* nothing was signed"),
 ]

@@ -257,7 +257,7 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
     one = RequestWait("7").update({"7": LISTED["unverified"]}).error
     assert str(one) == (
         "whitelisting request 7 is not verified: the service says that it is in effect (status approved, "
-        f"0 signatures), but no signature. Pin 'networks'. {what_to_do(['7'])} [custody/not-verified]"
+        f"0 signatures), but no signature\nPin 'networks'. {what_to_do(['7'])}\n[custody/not-verified]"
     )
     # A command has no odd id.
     for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
