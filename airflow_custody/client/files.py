@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO
 
 #: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
 MAX_SETTING_BYTES = 1024 * 1024
@@ -19,20 +18,6 @@ class UnsuitableFileError(OSError):
         self.why = why
 
 
-def open_regular_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """
-    Open a regular file for reading, without waiting for anything.
-
-    :param path: the file's path.
-    :return: the open file.
-    :raises OSError: if it cannot be opened, or is a directory, a device, a pipe or a socket.
-    """
-    # Check before opening, because opening a device may have an effect; and again afterwards, because the path may
-    # name another file by then.
-    _check_kind(os.stat(path).st_mode)
-    return open(path, "rb", opener=_open_without_waiting)
-
-
 def read_file(path: str | os.PathLike[str], limit: int = MAX_SETTING_BYTES) -> bytes:
     """
     Return the content of a regular file.
@@ -41,10 +26,28 @@ def read_file(path: str | os.PathLike[str], limit: int = MAX_SETTING_BYTES) -> b
     :param limit: maximum size in bytes; a multiple of 1 MiB. Default 1 MiB.
     :raises OSError: if it cannot be read, is not a regular file, or is larger.
     """
-    with open_regular_file(path) as file:
-        data = file.read(limit + 1)
+    data = read_start(path, limit + 1)
     if len(data) > limit:
         raise UnsuitableFileError(f"it is larger than {limit // 2**20} MiB")
+    return data
+
+
+def read_start(path: str | os.PathLike[str], size: int) -> bytes:
+    """
+    Return the first bytes of a regular file.
+
+    :param path: the file's path.
+    :param size: maximum number of bytes.
+    :raises OSError: if it cannot be read, or is not a regular file.
+    """
+    # Check before opening, because opening a device may have an effect; and again afterwards, because the path may
+    # name another file by then.
+    _check_kind(os.stat(path).st_mode)
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        data: bytes | None = file.read(size)
+    if data is None:
+        # A file of the system that has nothing to read yet.
+        raise UnsuitableFileError("it is not a regular file")
     return data
 
 

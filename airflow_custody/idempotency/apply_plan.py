@@ -243,26 +243,33 @@ class ApplyPlan:
         """
         Check that the recorded ids are what their rows ask for: Airflow's users can edit the record.
 
-        A service may shorten a label or fill in a field, which signing compares. An id that is not listed is dealt with
-        later, and so is a request that does not verify any more.
+        A service may shorten a label or fill in a field, which signing compares. A created request that is not listed
+        is dealt with later, and so is a request that no longer verifies.
 
         :raises CustodyOutcomeUnknownError: if one is something else.
         """
         listed = {each.id: each for each in listing.envelopes}
         recorded = {key: row.detail for key, row in done.items() if row.state in ("created", "found")}
         for key, request_id in recorded.items():
-            if key not in self._requests or request_id not in listed:
+            if key not in self._requests:
+                continue
+            if request_id not in listed:
+                if done[key].state == "found":
+                    raise self._wrong_record(key, request_id, creation, "the service does not list it")
                 continue
             differs = creation.compare(key, listed[request_id]).differs
             given = self._requests[key].model_dump(exclude_none=True, exclude={"label"})
             if wrong := [name for name in differs if name in _DESTINATION or name in given]:
-                raise CustodyOutcomeUnknownError(
-                    f"the task's record says that request {sanitize(request_id, 40)} is the one for "
-                    f"{creation.which(key)}, but it differs in {', '.join(wrong)}; nothing was sent",
-                    code="outcome-unknown",
-                    advice="Find out who has edited the task's state, or what has changed the request. Then start a "
-                    "new run.",
-                )
+                raise self._wrong_record(key, request_id, creation, f"it differs in {', '.join(wrong)}")
+
+    @staticmethod
+    def _wrong_record(key: str, request_id: str, creation: WhitelistCreation, why: str) -> CustodyOutcomeUnknownError:
+        return CustodyOutcomeUnknownError(
+            f"the task's record names request {sanitize(request_id, 40)} for {creation.which(key)}, but {why}; nothing "
+            "was sent",
+            code="outcome-unknown",
+            advice="Find out who has edited the task's state, or what has changed the request. Then start a new run.",
+        )
 
     def _plan_rest(self, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
         """Plan again, and return the plan without the rows whose request this task has created or found."""

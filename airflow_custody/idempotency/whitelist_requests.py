@@ -215,8 +215,8 @@ class WhitelistCreation:
             "rejected_statuses": self.trust.rejected_statuses,
         }
         listing = listing_of(self.client, [*found.values()], **words)
-        plan = partial(make_plan, [asked], accept_fields=self.accepted, **words)
-        while (row := plan(listing).rows[0]).state == "rejected" and row.fields:
+        settings = {"accept_fields": self.accepted, **words}
+        while (row := make_plan([asked], listing, **settings).rows[0]).state == "rejected" and row.fields:
             # It asked for something else, and hides nothing.
             listing = listing.without([row.request_id])
         if row.state == "create":

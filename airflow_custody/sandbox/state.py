@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from airflow_custody.sandbox.errors import SandboxError
@@ -18,9 +19,29 @@ _APPLICATION_ID = 0x43755362
 # The rows of these tables that are deleted; the main token and the keys, which connections use, stay.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
+# Of a file of SQLite: its header, and the application id in it.
+_HEADER_SIZE, _APPLICATION_ID_AT = 100, slice(68, 72)
 _IN_MEMORY = ":memory:"
 
 _TABLES = "CREATE TABLE IF NOT EXISTS saved (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
+
+
+def _make_private(name: str) -> None:
+    """
+    Create the file of a state, or make an existing one private, before SQLite gives its permissions to a journal.
+
+    A file of another program is left as it is: it is refused later.
+    """
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        header = os.pread(descriptor, _HEADER_SIZE, 0)
+        if not header or int.from_bytes(header[_APPLICATION_ID_AT], "big") == _APPLICATION_ID:
+            os.fchmod(descriptor, 0o600)
+            for ending in ("-journal", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.chmod(f"{os.path.realpath(name)}{ending}", 0o600)
+    finally:
+        os.close(descriptor)
 
 
 class State:
@@ -38,8 +59,7 @@ class State:
         name = _IN_MEMORY if path is None else os.path.abspath(path)
         try:
             if path is not None:
-                # SQLite would let others read it.
-                os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+                _make_private(name)
             self._database = sqlite3.connect(name, timeout=0.1, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise SandboxError(f"cannot use the state file {name}: {error}") from error
@@ -65,9 +85,6 @@ class State:
         (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and owner != _APPLICATION_ID:
             raise SandboxError(f"cannot use the state file {name}: it belongs to another program")
-        if name != _IN_MEMORY:
-            # Before the first write, which creates the journal with the same permissions.
-            os.chmod(name, 0o600)
         self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         self._database.execute("COMMIT")
         self.create_tables(_TABLES)

@@ -15,7 +15,7 @@ from pinned_keys import private_key, public_pem
 
 from airflow_custody.cli.evidence import read_evidence
 from airflow_custody.client import ClientSettings, CustodyConfigurationError, CustodyError
-from airflow_custody.client.files import MAX_SETTING_BYTES, open_regular_file, read_file
+from airflow_custody.client.files import MAX_SETTING_BYTES, read_file, read_start
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.file import read_whitelist_file
 
@@ -151,7 +151,7 @@ def test_a_path_that_names_another_file_after_it_was_checked(
     path = pipe(b"content")
     monkeypatch.setattr(os, "stat", lambda *arguments, **options: regular)
     with pytest.raises(OSError, match=NOT_REGULAR):
-        open_regular_file(path)
+        read_start(path, 1)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/pagemap"), reason="a file of Linux")

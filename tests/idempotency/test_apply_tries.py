@@ -179,10 +179,7 @@ def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
     task.store.forge(other, next(iter(task.store.batch[1]["rows"])), state=state)
     sandbox.control.clear_request_log()
     error = task.fails()
-    assert (
-        f"the task's record says that request {other} is the one for 0x000000…000001 on ETH, but it differs in"
-        in str(error)
-    )
+    assert f"the task's record names request {other} for 0x000000…000001 on ETH, but it differs in" in str(error)
     assert not error.retryable
     assert sandbox.control.request_log("POST") == []
 
@@ -194,6 +191,16 @@ def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, st
     assert "request 9999, which this task has created, is not listed" in str(error)
     assert "9999" not in [each["id"] for each in stored.requests]
     assert address(1) not in [each["address"] for each in sandbox.control.whitelist_requests()]
+
+
+def test_a_row_is_not_found_under_an_id_that_is_not_listed(sandbox: Sandbox, stored: ApplyTask) -> None:
+    stored.dies_at(2, before=False)
+    stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])), state="found")
+    sandbox.control.clear_request_log()
+    error = stored.fails()
+    assert "the task's record names request 9999 for" in str(error)
+    assert "but the service does not list it; nothing was sent" in str(error)
+    assert sandbox.control.request_log("POST") == []
 
 
 # --- superseded and stopped -------------------------------------------------------------------------------------

@@ -64,9 +64,7 @@ def test_only_calls_that_match_are_emitted(sandbox: Sandbox, webhook: str) -> No
 
 
 @pytest.mark.parametrize("has_store", [True, False])
-def test_a_journal_that_was_cut_off_fails_or_is_named(
-    sandbox: Sandbox, webhook: str, task_log: TaskLog, has_store: bool
-) -> None:
+def test_a_journal_that_was_cut_off_fails_or_is_named(sandbox: Sandbox, webhook: str, has_store: bool) -> None:
     reader = Reader(StateStore() if has_store else None, start="beginning")
     write_calls(sandbox, webhook, -9999, 1)
     reader.run()

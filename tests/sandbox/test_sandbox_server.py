@@ -108,6 +108,21 @@ def test_others_cannot_read_the_state(tmp_path: Path) -> None:
         file.chmod(0o644)
 
 
+@pytest.mark.parametrize("journal_mode", ["DELETE", "WAL"])
+def test_a_file_that_existed_becomes_private_before_anything_is_written(tmp_path: Path, journal_mode: str) -> None:
+    file = tmp_path / "state"
+    file.touch(mode=0o644)
+    for _ in range(2):
+        with Sandbox(state=file) as sandbox:
+            sandbox.control.add_webhook()
+            files = list(tmp_path.iterdir())
+            assert {each.stat().st_mode & 0o777 for each in files} == {0o600}, files
+        with sqlite3.connect(file) as connection:
+            connection.execute(f"PRAGMA journal_mode = {journal_mode}")
+        connection.close()
+        file.chmod(0o644)
+
+
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     text, database = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("my notes, which are long enough to be read" * 20)

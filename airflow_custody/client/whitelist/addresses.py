@@ -43,7 +43,9 @@ class AddressCheck:
 
 # --- chains and networks -----------------------------------------------------------------------------------
 
-# Names of the main network, without punctuation and case; they may also follow the name of its chain.
+# What separates the words of a name. Nothing else is left out: it could make a name another one.
+_WITHOUT_SEPARATORS = str.maketrans("", "", " -_.:/()")
+# Names of the main network, without separators and case; they may also follow the name of its chain.
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
 # Names that mean a test network, and not which one if the chain has several.
 _TEST_NETWORKS = ("test", "testnet")
@@ -149,7 +151,7 @@ def are_two_networks(one: str, other: str, chain: str) -> bool:
 
 
 def _letters(name: str) -> str:
-    return "".join(filter(str.isalnum, ascii_lower(name)))
+    return ascii_lower(name).translate(_WITHOUT_SEPARATORS)
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any
 
 from airflow_custody.client.arguments import describe, is_missing
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.files import open_regular_file
+from airflow_custody.client.files import read_start
 from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist import addresses
 from airflow_custody.client.whitelist.batches import name_some
@@ -117,8 +117,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     name = os.fsdecode(path)
     format = format_of(name)
     try:
-        with open_regular_file(name) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = read_start(name, MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise file_error(name, [f"{sanitize(os.path.abspath(name), 1000)}: {sanitize(reason)}"]) from None

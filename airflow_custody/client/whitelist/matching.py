@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Place = TypeVar("Place")
-#: A chain, and the name of one of its networks; or the empty text for the chain as a whole.
-Names = tuple[str, str]
+#: A chain, and the name of one of its networks, or the empty text for the chain as a whole; and the address, without
+#: case, and the memo that they are used for.
+Names = tuple[str, str, str, str]
 
 _KEYS = {key.field: name for name, key in PAYLOAD_KEYS.items() if key.field}
 _MAX_SHOWN = 1_000
@@ -100,7 +101,7 @@ class Destinations(Generic[Place]):
     """
 
     def __init__(self, known: Collection[Names] = ()) -> None:
-        self._known = known
+        self._known = frozenset(known)
         # By what all texts have in common that may be the same.
         self._found: dict[tuple[str, str], list[tuple[Destination, Place]]] = {}
         #: What cannot be read, and may be for any destination.
@@ -133,21 +134,27 @@ class Destinations(Generic[Place]):
 
     def _may_be(self, each: Destination, destination: Destination) -> bool:
         if each.chain != destination.chain:
-            return each.chain not in CHAIN_NAMES and (each.chain, "") not in self._known
+            return each.chain not in CHAIN_NAMES and _names(each)[0] not in self._known
         is_other_text = each.address != destination.address
         if is_other_text and destination.is_case_known:
             return False
         if _may_share(each, destination):
             return is_other_text
-        # What the rows call by two names are two networks.
-        if {(each.chain, each.network), (destination.chain, destination.network)}.issubset(self._known):
+        # Rows for one address that name two networks mean two networks.
+        if {_names(each)[1], _names(destination)[1]} <= self._known:
             return False
         return not are_two_networks(each.network, destination.network, each.chain)
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
-    """Return the chains, with the empty text, and the networks of destinations: each name means another one."""
-    return frozenset((each.chain, network) for each in destinations for network in ("", each.network))
+    """Return the names of chains and networks that are used for each address: each means another chain or network."""
+    return frozenset(name for each in destinations for name in _names(each))
+
+
+def _names(destination: Destination) -> tuple[Names, Names]:
+    """Return the names of the chain and of the network, each with the address and memo that it is used for."""
+    place = destination.address.casefold(), destination.memo
+    return (destination.chain, "", *place), (destination.chain, destination.network, *place)
 
 
 def _may_share(one: Destination, other: Destination) -> bool:

@@ -258,3 +258,9 @@ HASH = bytes(range(28))
 )
 def test_forms_that_no_vector_covers(address: str, chain: str, expected: str) -> None:
     assert check_address(address, chain).verdict == expected, address
+
+
+@pytest.mark.parametrize("name", ["≠mainnet", "~mainnet", "mainnet?", "mainnet\u0301", "mainnet+", "no mainnet!"])
+def test_only_separators_are_left_out_of_a_networks_name(name: str) -> None:
+    assert network_name(name, "ETH") == name
+    assert network_name("Main-Net (Beta)", "SOL") == "mainnet"

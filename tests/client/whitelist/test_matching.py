@@ -126,12 +126,12 @@ def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> Non
         assert index.candidates(each) == [envelope]
 
 
-def test_names_that_rows_use_are_known() -> None:
+def test_names_that_rows_use_for_one_address_are_known() -> None:
     base = {"blockchain": "BASE", "network": "one"}
     second = {**base, "network": "two"}
     envelopes = [listed(currency="BASE", network="one")]
     assert RequestsByDestination(envelopes).candidates(ask())
-    rows = [ask(**base, address=OTHER), ask(**second)]
+    rows = [ask(**base), ask(**second)]
     index = RequestsByDestination(envelopes, names_in(map(destination_of, rows)))
     assert not index.candidates(ask())
     assert not index.candidates(ask(**second))
@@ -139,6 +139,11 @@ def test_names_that_rows_use_are_known() -> None:
     # The name of one of the two may be another one for that of the other.
     for known in rows:
         index = RequestsByDestination(envelopes, names_in([destination_of(known)]))
+        assert index.candidates(ask(**second)) == envelopes
+    # A row for another address, or with another memo, says nothing about this one.
+    for other in ({"address": OTHER}, {"memo": "7"}):
+        unrelated = [ask(**{**base, **other}), ask(**second)]
+        index = RequestsByDestination(envelopes, names_in(map(destination_of, unrelated)))
         assert index.candidates(ask(**second)) == envelopes
 
 

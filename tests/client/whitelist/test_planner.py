@@ -493,9 +493,12 @@ def test_a_name_that_nobody_knows_may_be_any(
     # Another memo, or another address, is another destination.
     for other in ({"memo": "8"}, {"address": OTHER}):
         assert plan(ask(**{**asked, **other}), there).rows[0].state == "create"
-    # A row of that name makes it known.
+    # A row of that name makes it known, if it is for the same address.
     named = {**asked, field: shown.get("currency") if field == "blockchain" else there.network or shown["network"]}
     assert plan([ask(**asked), ask(**named, label="x")], there).rows[0].state == "create"
+    unrelated = plan([ask(**asked), ask(**{**named, "address": OTHER}, label="x")], there, **BOTH)
+    assert unrelated.rows[0].state == "differs"
+    assert not unrelated.with_action("delete")
     # What was rejected is nothing, and what a person has looked at stops nothing.
     assert plan(ask(**asked), listed(**{**shown, "wire": {**shown.get("wire", {}), "status": "rejected"}})).operations
     ignored = plan(ask(**asked), there, ignore="3711", prune=True)
@@ -529,7 +532,7 @@ def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
             assert word not in advice
     # Another row that differs has its own advice.
     both = plan([ask(**asked), ask(address=OTHER)], [listed(**shown), listed(5, address=OTHER, **OLD)])
-    assert "Nothing is done about rows that differ (1). Change the file" in advice_on_differences(both, replace=False)
+    assert "Nothing is done about rows that differ (1).\nChange the file" in advice_on_differences(both, replace=False)
 
 
 # --- deleting ----------------------------------------------------------------------------------------------
