@@ -171,7 +171,9 @@ class ConnectionReader:
             named = urlsplit(host).port
             parts = urlsplit(host)
         if parts is None:
-            raise self._wrong("the base URL cannot be read as a URL", "base_url")
+            raise self._wrong(
+                "the base URL cannot be read as a URL (an example: https://custody.example.com:8443)", "base_url"
+            )
         if named not in (None, port):
             raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
         return host if named else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()

@@ -34,7 +34,10 @@ def find_connection(
     what, variable = "is not defined", f"AIRFLOW_CONN_{conn_id.upper()}"
     if variable in os.environ:
         what = f"cannot be read from the environment variable {variable}"
-        advice = "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a string."
+        advice = (
+            "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a string and port "
+            "a number."
+        )
     raise CustodyConfigurationError(
         f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
     )

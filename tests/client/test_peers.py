@@ -143,6 +143,13 @@ def test_a_proxy(proxy: Any, call: Any) -> None:
         assert len(received) == 1
 
 
+# Nothing listens on this loopback address.
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_the_port_that_was_tried_is_named_although_the_base_url_has_none(scheme: str, port: int) -> None:
+    error = error_of(read, f"{scheme}://127.9.9.9", max_retries=0)
+    assert error.message.startswith(f"127.9.9.9:{port} cannot be reached: ")
+
+
 @pytest.mark.parametrize("call", [create, read])
 def test_nobody_listens(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")

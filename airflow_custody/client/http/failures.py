@@ -138,7 +138,8 @@ class Failures:
             advice = f"This machine finds no host of this name: correct it in {place}."
             return "unknown-host", f"{name} cannot be reached: {cause}", advice, True
         if not sent:
-            return "unreachable", f"{name} cannot be reached: {cause}", check, True
+            tried = name if proxy else _with_port(self._settings.base_url)
+            return "unreachable", f"{tried} cannot be reached: {cause}", check, True
         if is_timeout(chain):
             message = f"no complete response from {host} within {self._settings.timeout:g} s"
             hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
@@ -201,3 +202,11 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
     if advice is _UNKNOWN_CA and settings.verify is True:
         advice = _NO_BUNDLE
     return advice.format(place=place, bundle=settings.name("verify"))
+
+
+def _with_port(base_url: str) -> str:
+    """Return host and port of a URL, also a port that the URL leaves out."""
+    parts = urlsplit(base_url)
+    if parts.port is not None:
+        return parts.netloc
+    return f"{parts.netloc}:{443 if parts.scheme == 'https' else 80}"
