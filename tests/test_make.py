@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+# The variables that a make above this test sets, such as the one that CI runs.
+OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON", "PYTHON_AIRFLOW_2", "REQUIRE_AIRFLOW_2")
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 
@@ -34,8 +36,7 @@ WHOLE = "import pytest\npytest.skip('Airflow 3 only', allow_module_level=True)"
 
 
 def run(*command: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    # Not what a make above this test says.
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON_AIRFLOW_2")}
+    kept = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
         command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=600, check=False
     )
