@@ -102,7 +102,7 @@ class WhitelistCreation:
     :param client: the client.
     :param requests: the requests, by the row's key.
     :param trust: tells what does not verify.
-    :param accepted: keys of a payload that may have a value although nobody asked for it, and ``envelope.action``.
+    :param accepted: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param listed: all that the service listed when the rows were planned: what is new is known from that, whatever the
         service's own filter finds. None (default): they were not planned.
     """

@@ -206,7 +206,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"{rows}: applying asks for none of them again, and does not hand them to whoever signs.",
+                    f"{rows}: applying asks for none of them again, and does not pass them on for signing.",
                     "If an earlier run has created them, clear its failed tasks, or sign at the service.",
                 ),
             )

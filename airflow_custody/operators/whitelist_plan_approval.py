@@ -41,7 +41,7 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
     :param body: the text to show, in Markdown: the plan's report, ``plan.output["report"]``. It has the hash behind all
-        operations of the plan, and without the hash nobody is asked. (templated)
+        operations of the plan, and without the hash no approval is requested. (templated)
     :param subject: the headline. Default: the question, with the counts of the report: ``Apply the whitelist plan:
         create 4, delete 0?`` (templated)
     :param defaults: meaning of no response in time, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
@@ -86,21 +86,21 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
                 # The hash stands behind all operations. A report that does not show them has none.
                 raise CustodyRequestError(
                     "body does not show all operations of the plan that plan_hash names: it is another text, was cut, "
-                    "or says that the plan is too large; nobody was asked",
+                    "or says that the plan is too large; no approval was requested",
                     advice='Write body=plan.output["report"]. Split a plan that is too large, as its log says.',
                     code="plan-changed",
                 )
             if context["ti"].map_index not in (None, -1):
                 raise CustodyRequestError(
-                    "a plan cannot be approved in a mapped task: a rejection would not skip what follows; nobody was "
-                    "asked",
+                    "a plan cannot be approved in a mapped task: a rejection would not skip what follows; no approval "
+                    "was requested",
                     advice="Use a DAG, or a task, for each file.",
                     code="parameter-wrong",
                 )
             if context["ti"].try_number > 1:
                 raise CustodyConflictError(
                     "an earlier try may have asked, and Airflow would show that question again, whatever is planned "
-                    "now; nobody was asked",
+                    "now; no approval was requested",
                     advice="Start a new run of the DAG.",
                     code="plan-changed",
                 )

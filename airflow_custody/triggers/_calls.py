@@ -394,7 +394,7 @@ class CallWatcher:
         self._saved = cursor
         if not is_own:
             self._complain(
-                "somebody else has written this watcher's cursor",
+                "another process has written this watcher's cursor",
                 f"If it is another watcher, calls may be lost when they restart. {_OWN_NAME}",
             )
 

@@ -42,7 +42,9 @@ def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
 @pytest.mark.parametrize("body", [None, "", "Plan hash: " + "b" * 64])
 def test_what_is_shown_is_about_this_plan(body: str | None) -> None:
     instance = FakeTaskInstance()
-    with failing_at_once("body does not show all operations of the plan that plan_hash names: .*; nobody was asked"):
+    with failing_at_once(
+        "body does not show all operations of the plan that plan_hash names: .*; no approval was requested"
+    ):
         execute(lambda: operator(body=body), ti=instance)
     assert instance.pushed == {}
 
@@ -78,7 +80,7 @@ def test_nobody_is_asked_about_a_plan_of_which_not_all_operations_are_shown(
 def test_nobody_is_asked_in_a_mapped_task() -> None:
     instance = FakeTaskInstance()
     instance.map_index = 0
-    with failing_at_once("a plan cannot be approved in a mapped task: .*nobody was asked"):
+    with failing_at_once("a plan cannot be approved in a mapped task: .*no approval was requested"):
         execute(operator, ti=instance)
     assert instance.pushed == {}
 

@@ -212,7 +212,7 @@ async def test_one_that_somebody_else_writes_is_reported(sandbox: Sandbox, task_
     ((key, _),) = store.values.items()
     store.values[key] = json.dumps({"cursor": {**store.cursor, "at": "2026-01-01T00:00:00Z"}})
     add_call(sandbox, "a")
-    await until(lambda: "somebody else has written" in task_log.text)
+    await until(lambda: "another process has written" in task_log.text)
 
 
 @in_triggerers

@@ -289,7 +289,7 @@ def differing_fields(
 
     :param request: the request that was asked for.
     :param envelope: the request at the service.
-    :param accepted: keys that may have a value although nobody asked for it. Default: none.
+    :param accepted: keys that may have a value although the request does not ask for one. Default: none.
     :return: the fields; empty: it is what was asked for.
     :raises CustodyResponseError: if its payload cannot be read.
     """

@@ -200,7 +200,7 @@ def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
 
     The report shows all operations. If that is too large for an approval, it shows none of them, says so, and has no
     hash, without which :class:`~airflow_custody.operators.whitelist_plan_approval.CustodyApproveWhitelistPlanOperator`
-    asks nobody.
+    requests no approval.
 
     :param plan: the plan.
     :return: the report, of up to :data:`MAX_REPORT_BYTES`, and why it does not show the operations.

@@ -99,7 +99,7 @@ def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, net
     :param request: the request that was asked for; None: whatever the known keys of the payload ask for.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
-        many services do; one that nobody asked for must be the main one. Default None: nothing is known of it.
+        many services do; one that was not requested must be the main one. Default None: it is not known.
     :return: a finding for each field, and for each key that no field covers.
     """
     return Comparison(tuple(_findings(request, payload, network)))
@@ -307,7 +307,7 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
 
 def _network_finding(request: WhitelistRequest, shown: object, outside: str | None) -> Finding:
     """
-    Compare the network. Of those that nobody asked for, the service may fill in the main one only.
+    Compare the network. If none was requested, the service may fill in the main one only.
 
     :param request: the request that was asked for.
     :param shown: the network in the payload.
