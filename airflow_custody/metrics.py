@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.health.verdict import HealthCriteria
     from airflow_custody.client.http.responses import Observation
-    from airflow_custody.idempotency.create import CreateOutcome
+    from airflow_custody.idempotency.search import CreateOutcome
 
 log = logging.getLogger(__name__)
 

@@ -66,24 +66,26 @@ def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
 def plan_hash(client: CustodyClient, path: Path) -> str:
     """Plan a file, and return the plan's hash."""
     from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.listing import service_name
-    from airflow_custody.idempotency.plan_settings import PlanSettings
+    from airflow_custody.client.whitelist.planner import make_plan
+    from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
-    settings = PlanSettings(prune=False, replace=False)
-    return settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client)).plan_hash
+    rows = read_whitelist_file(path).rows
+    return make_plan(rows, read_snapshot(client), service=service_name(client)).plan_hash
 
 
 def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parallel: int) -> Outcome:
     """Read the file, plan again, and carry the plan out, as the operator does."""
     from airflow_custody.client.whitelist.file import read_whitelist_file
+    from airflow_custody.client.whitelist.planner import PlanSettings
+    from airflow_custody.client.whitelist.request import DEFAULT_WORDS
     from airflow_custody.idempotency.apply_plan import ApplyPlan
-    from airflow_custody.idempotency.plan_settings import PlanSettings
 
     return ApplyPlan(
         {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
         client,
         log,
-        PlanSettings(prune=False, replace=False),
+        PlanSettings(),
+        DEFAULT_WORDS,
         read_whitelist_file(path),
         hash_,
         comment="benchmark",
@@ -284,9 +286,9 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
-    from airflow_custody.idempotency.plan_settings import PlanSettings
+    from airflow_custody.client.whitelist.planner import make_plan
+    from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     gc.collect()
     memory, started, own = _resident(), time.perf_counter(), time.process_time()
@@ -295,10 +297,9 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
             apply(client, Path(path), hash_, Path(store), 4)
             print(json.dumps({"seconds": time.perf_counter() - started}))
             return
-        settings = PlanSettings(prune=False, replace=False)
-        rows = read_whitelist_file(path)
+        whitelist = read_whitelist_file(path)
         file = time.process_time() - own
-        plan = settings.plan(rows, settings.fetch(client), service_name(client))
+        plan = make_plan(whitelist.rows, read_snapshot(client), service=service_name(client))
         texts = plan.plan_hash, plan_to_markdown(plan), plan_to_text(plan)
         assert all(texts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

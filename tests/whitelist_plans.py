@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.plan import FileRow, WhitelistPlan
-from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored, make_plan
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, StatusWords, make_request
+from airflow_custody.client.whitelist.snapshot import Snapshot
 
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "cd" * 20
@@ -42,14 +45,47 @@ def unreadable(text: str | None, **wire: Any) -> WhitelistEnvelope:
     return listed(3799, wire={"metadata": {"payloadAsString": text, "hash": "0" * 64}, **wire})
 
 
+def snapshot_of(
+    envelopes: Iterable[WhitelistEnvelope],
+    *,
+    words: StatusWords = DEFAULT_WORDS,
+    verifier: Verifier | None = None,
+    pending: Collection[str] = (),
+    settled: Collection[str] = (),
+    deletions: Iterable[WhitelistEnvelope] = (),
+) -> Snapshot:
+    """
+    Return requests as if the service had listed them.
+
+    :param pending: ids of those that are listed as pending.
+    :param settled: ids of those that are listed as settled. The others are where their status says.
+    :param deletions: those whose deletion is listed for approval.
+    """
+    for_approval = {each.id: each for each in deletions}
+    found = {}
+    for each in envelopes:
+        is_decided = words.effective is None or words.meaning(each.status) != "unknown"
+        is_settled = each.id in settled or (is_decided and each.id not in pending)
+        listed = Listed(each.id, each, is_settled, for_approval.get(each.id))
+        found[each.id] = make_request(listed, words, verifier)
+    return Snapshot(found, words, verifier)
+
+
 def plan(
     requests: WhitelistRequest | Sequence[WhitelistRequest],
     envelopes: WhitelistEnvelope | Sequence[WhitelistEnvelope],
     **options: Any,
 ) -> WhitelistPlan:
+    """Plan; the options are those of a snapshot and of a plan, and the operators' status words."""
     requests = [requests] if isinstance(requests, WhitelistRequest) else requests
     envelopes = [envelopes] if isinstance(envelopes, WhitelistEnvelope) else envelopes
-    return make_plan(rows_of(*requests), Listing(envelopes), **options)
+    given = {name: options.pop(name) for name in ("effective_statuses", "rejected_statuses") if name in options}
+    words = StatusWords.read(**{name.removesuffix("_statuses"): value for name, value in given.items()})
+    settings = {each.name: options.pop(each.name) for each in fields(PlanSettings) if each.name in options}
+    settings["ignore"] = check_ignored(settings.get("ignore", ()))
+    names = {name: options.pop(name) for name in ("service", "name") if name in options}
+    snapshot = snapshot_of(envelopes, words=words, **options)
+    return make_plan(rows_of(*requests), snapshot, PlanSettings(**settings), **names)
 
 
 def states(found: WhitelistPlan) -> list[tuple[str, str | None, str]]:

@@ -20,7 +20,6 @@ from airflow_custody.cli.pins import (
     NOTHING_PINNED,
     describe_pins,
     describe_rules,
-    how_to_pin,
     shorten_hashes,
 )
 from airflow_custody.client.connection_test import (
@@ -253,7 +252,7 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
     """Say what is pinned, and whether the rules in force are signed so."""
     pins, finding = client.settings.pins, found.signatures
     if pins is None:
-        return _row("signatures", finding, NOTHING_PINNED, how_to_pin(client.settings.source))
+        return _row("signatures", finding, NOTHING_PINNED, client.settings.how_to_pin)
     if finding.state == "not checked":
         return _row("signatures", finding)
     advice = ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_custody.cli.connection import OPTIONS
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import format_unix_time
@@ -22,20 +21,6 @@ _MAX_SHOWN = 10
 _HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{48}\b")
 
 
-def how_to_pin(source: str | None) -> str:
-    """
-    Say how keys are pinned.
-
-    :param source: where the settings come from, as the client has it: ``--base-url`` or an Airflow connection.
-    """
-    how = (
-        "Give --superadmin-keys and --superadmin-minimum"
-        if source == OPTIONS
-        else f"Set superadmin_keys and superadmin_minimum in {source or 'the connection'}"
-    )
-    return f"{how}. Get the keys from the people who hold them, not from the service."
-
-
 def name_texts(texts: Iterable[str], limit: int = 80) -> str:
     """Return texts in words, each of them short and not all of many: what comes after them stays in sight."""
     shown = [sanitize(each, limit) for each in texts]
@@ -46,19 +31,6 @@ def name_texts(texts: Iterable[str], limit: int = 80) -> str:
 def shorten_hashes(text: str) -> str:
     """Return a text for people, with the first 16 digits of each SHA-256: JSON has all 64."""
     return _HASH.sub(r"\1…", text)
-
-
-def pins_to_json(pins: VerificationPins) -> dict[str, Any]:
-    """Return pins as plain JSON data, by the names that a connection has for them, in an order of their own."""
-    keys = sorted(zip(pins.fingerprints, pins.superadmin_keys, strict=True))
-    return {
-        "superadmin_keys": [key for _, key in keys],
-        "fingerprints": [fingerprint for fingerprint, _ in keys],
-        "superadmin_minimum": pins.superadmin_minimum,
-        "networks": None if pins.networks is None else sorted(pins.networks),
-        "allow_legacy_signatures": pins.allow_legacy_signatures,
-        "rules_not_before": pins.rules_not_before,
-    }
 
 
 def describe_pins(pins: VerificationPins) -> str:
@@ -72,16 +44,6 @@ def describe_pins(pins: VerificationPins) -> str:
     return f"{pins.superadmin_minimum} of {number} must sign ({keys}); {networks}, {legacy}, {floor}"
 
 
-def rules_to_json(rules: VerifiedRules) -> dict[str, Any]:
-    """Return verified rules as plain JSON data."""
-    return {
-        "sha256": rules.sha256,
-        "timestamp": rules.timestamp,
-        "date": format_unix_time(rules.timestamp) if rules.timestamp else None,
-        "signed_by": sorted(rules.signed_by),
-    }
-
-
 def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
     """
     Return in words what is proved of the rules that the service says are in force.
@@ -90,7 +52,7 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     :param verified: what is proved.
     :param rules: the rules as they came.
     """
-    since = rules_to_json(verified)["date"]
+    since = verified.date
     signers = _signers(pins, rules)
     text = (
         f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "

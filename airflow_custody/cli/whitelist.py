@@ -30,7 +30,8 @@ from airflow_custody.client.text import escape, sanitize
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.client.whitelist.listing import Listing
+    from airflow_custody.client.whitelist.request import StatusWords
+    from airflow_custody.client.whitelist.snapshot import Snapshot
 
 #: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -139,9 +140,9 @@ def plan(args: Namespace, output: Output) -> int:
     from airflow_custody.client.whitelist.file import count_faults
     from airflow_custody.client.whitelist.plan import PlanLimits, advice_on_differences, check_only
     from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
-    from airflow_custody.client.whitelist.planner import make_plan
+    from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored, make_plan
 
-    how = _how_to_judge(args)
+    words = _words(args)
     only: dict[str, list[str]] = {}
     for name, _, value in (each.partition("=") for each in args.only or ()):
         only.setdefault(name, []).append(value)
@@ -158,18 +159,15 @@ def plan(args: Namespace, output: Output) -> int:
         message(file.unchecked_text)
     # What is not given has the limits' own defaults.
     limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
-    service, listing = _fetch(args, how)
-    found = make_plan(
-        file.rows,
-        listing,
-        service=service,
-        name=file.name,
+    settings = PlanSettings(
         prune=args.prune,
         replace=args.replace,
         only=only,
-        ignore=args.ignore or (),
-        **how,
+        accept_fields=args.accept_fields or (),
+        ignore=check_ignored(args.ignore or ()),
     )
+    service, snapshot = _fetch(args, words)
+    found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
     faults = limits.faults(found)
     if output.form == "json":
         output.data({**plan_to_json(found), "over_limits": list(faults)})
@@ -186,26 +184,23 @@ def plan(args: Namespace, output: Output) -> int:
     return CHANGES if found.has_changes else NOTHING_TO_DO
 
 
-def _how_to_judge(args: Namespace) -> dict[str, Any]:
-    """Return how requests are judged, as ``make_plan`` and ``dump_listing`` take it."""
+def _words(args: Namespace) -> StatusWords:
+    """Return the status words of the options."""
     from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+    from airflow_custody.client.whitelist.request import StatusWords
 
     if args.any_status and args.effective_statuses:
         raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
-    return {
-        "effective_statuses": None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES,
-        "rejected_statuses": args.rejected_statuses or REJECTED_STATUSES,
-        "accept_fields": args.accept_fields or (),
-    }
+    effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
+    return StatusWords.read(effective, args.rejected_statuses or REJECTED_STATUSES)
 
 
-def _fetch(args: Namespace, how: dict[str, Any]) -> tuple[str, Listing]:
+def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
     """Return the service's name in a plan, and all that it lists."""
-    from airflow_custody.client.whitelist.listing import fetch_listing, service_name
+    from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
-    words = {name: how[name] for name in ("effective_statuses", "rejected_statuses")}
     with open_client(args) as client:
-        return service_name(client), fetch_listing(client, **words)
+        return service_name(client), read_snapshot(client, words)
 
 
 # --- what the service has -----------------------------------------------------------------------------------
@@ -222,11 +217,10 @@ def dump(args: Namespace, output: Output) -> int:
     written exactly: it is named on standard error and at the top of the file. Do not plan with
     --prune from such a file: what is missing in it would be deleted.
     """
-    from airflow_custody.client.whitelist.file_writing import dump_listing
+    from airflow_custody.client.whitelist.file_writing import dump_snapshot
 
-    how = _how_to_judge(args)
-    service, listing = _fetch(args, how)
-    dumped = dump_listing(listing, service, how)
+    service, snapshot = _fetch(args, _words(args))
+    dumped = dump_snapshot(snapshot, service, args.accept_fields or ())
     output.text(dumped.text)
     for each in (*dumped.notes, *dumped.faults):
         message(each)

@@ -16,14 +16,9 @@ from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, Cu
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    decide_trust,
-    has_status,
-)
 from airflow_custody.client.whitelist.envelopes import user_ids
-from airflow_custody.client.whitelist.listing import Listing, listing_of
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -85,7 +80,7 @@ class _Found:
     user: WireUser | None = None
     rules: WireRules | None = None
     listed: list[WhitelistEnvelope] = field(default_factory=list)
-    listing: Listing | None = None
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot({}))
     calls: list[WebhookCall] = field(default_factory=list)
 
     def read(self, name: str, call: Callable[[], T], default: T) -> T:
@@ -98,14 +93,13 @@ class _Found:
 
     @property
     def pending(self) -> list[WhitelistEnvelope]:
-        """The requests that are pending approval, as plans judge it."""
-        return self.listing.pending(EFFECTIVE_STATUSES, REJECTED_STATUSES) if self.listing else []
+        """The requests that are pending approval."""
+        return [each.shown for each in self.snapshot if each.reported == "pending" and each.state != "missing"]
 
     @property
     def decided(self) -> list[WhitelistEnvelope]:
         """The others."""
-        pending = {each.id for each in self.pending}
-        return [each for each in self.listed if each.id not in pending]
+        return [each.shown for each in self.snapshot if each.reported != "pending" and each.state != "missing"]
 
     @property
     def own_ids(self) -> UserIds:
@@ -130,7 +124,7 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     found.user = read("get current user", client.get_current_user, None)
     found.listed = read(_FIND, lambda: list(islice(client.find_whitelist_requests(), MAX_REQUESTS)), [])
     ids = [each.id for each in found.listed]
-    found.listing = read(_FIND, lambda: listing_of(client, found.listed), None)
+    found.snapshot = read(_FIND, lambda: read_snapshot(client, ids=ids), found.snapshot)
     for_approval = client.find_whitelist_requests_for_approval(include_already_signed=True)
     read("find whitelisting requests for approval", lambda: next(for_approval, None), None)
     if ids:
@@ -197,13 +191,14 @@ def _statuses(found: _Found) -> _Verdict:
         "action, not pending": _words(each.action for each in found.decided),
         "action, pending": _words(each.action for each in found.pending),
     }
-    if not all(has_status(each, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES)) for each in words):
+    meanings = [DEFAULT_WORDS.meaning(each) for each in words]
+    if "unknown" in meanings:
         return (
             "does not hold",
             seen,
             "Give the words of requests in effect as effective_statuses, those of rejected ones as rejected_statuses.",
         )
-    if any(has_status(each, EFFECTIVE_STATUSES) for each in words):
+    if "effective" in meanings:
         return "holds", seen, ""
     return "cannot tell", seen, "Nothing in effect is listed."
 
@@ -280,17 +275,15 @@ def _texts(found: _Found) -> _Verdict:
 
 
 def _signatures(found: _Found) -> _Verdict:
-    listing, rules = found.listing, found.rules
-    verifier = listing.verifier if listing else None
-    if listing is None or verifier is None:
+    verifier, rules = found.snapshot.verifier, found.rules
+    if verifier is None:
         return "cannot tell", {"pinned keys": 0}, "Pin the super-administrators' keys."
     _, error = attempt(lambda: verifier.verify_rules(rules)) if rules else (None, None)
     proved: dict[str, Counter[str]] = {"in effect": Counter(), "pending": Counter()}
-    for each in listing.envelopes:
-        state = listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)
-        if state != "rejected":
-            name = "pending" if state == "pending" else "in effect"
-            proved[name][decide_trust(each.wire, state, verifier).state] += 1
+    for each in found.snapshot:
+        if each.envelope is not None and each.reported != "rejected":
+            name = "pending" if each.reported == "pending" else "in effect"
+            proved[name][each.trust.state] += 1
     in_force = found.errors.get("get rules") or error
     seen = {"rules in force": in_force.code if in_force else "verified", **{k: dict(v) for k, v in proved.items()}}
     if error is not None or any(each["unverified"] for each in proved.values()):

@@ -270,9 +270,17 @@ class CustodyResponseError(CustodyError):
 
 
 class CustodyVerificationError(CustodyError):
-    """Raised when signatures do not prove what the service says: by the pinned keys, nobody has signed it."""
+    """
+    Raised when signatures do not prove what the service says: by the pinned keys, nobody has signed it.
+
+    :param why: the reason without the request's name, for texts that name it themselves. Default: the message.
+    """
 
     code: ErrorCode = "not-verified"
+
+    def __init__(self, message: str, *, why: str = "", **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.why = why or message
 
 
 class CustodyUnhealthyError(CustodyError):

@@ -1,65 +1,67 @@
-"""One try of a task that carries out a plan: each row at most once."""
+"""
+One try of a task that applies an approved plan.
+
+The first try plans, and goes on only if the plan's hash is the approved one. It records the plan: the keys of the rows
+to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a later
+try does, where an earlier one has ended:
+
+- Before the plan was recorded: nothing was sent. The later try is a first one.
+- Between that record and a batch, or between two batches: it sends the rows that are left. A row is sent only if no
+  request exists that may be for its destination, except those that the row replaces.
+- Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
+  again only if it provably had no effect. A row that cannot be found out is left to a person.
+- Between creating and deleting, or between two deletions: it deletes what is left, each request only if that request,
+  and those that are kept beside it, are as they were approved. A deletion may be sent twice.
+- With a row that was refused: it tries that row again. Nothing is deleted while a row is refused, unknown or left.
+- With all rows done (a retry, or cleared after success): it sends nothing, once the service lists what was created.
+
+In other cases:
+
+- The file has changed since the first try: it sends nothing more. Another order of the rows is no change.
+- Service, tenant or the record have changed: it sends nothing more.
+- A new plan was approved for the same task instance: the rows that were sent under the old plan are found out first, by
+  the one search. If one cannot be, nothing is sent. Then this is a first try of the new plan.
+- There is no store, or it forgets (Airflow before 3.3, ``clear_on_success``): each try is a first one. It waits until
+  the service must show what an earlier try has sent, and then finds another plan than the approved one if anything was.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.errors import (
-    CustodyConflictError,
-    CustodyError,
-    CustodyNotFoundError,
-    CustodyOutcomeUnknownError,
-    CustodyResponseError,
-)
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE
+from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, sanitize
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listing import Listing, service_name, status_word
 from airflow_custody.client.whitelist.matching import differing_fields
-from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import (
-    PlanRow,
     WhitelistPlan,
     advice_on_differences,
     create_operation,
     hash_operations,
+    ignored_text,
 )
-from airflow_custody.idempotency.create import CreateRows, Outcome, Report
-from airflow_custody.idempotency.plan_settings import PlanSettings
-from airflow_custody.idempotency.records import Row, digest
-from airflow_custody.idempotency.search import Search, lookups, seconds_under_way
+from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.idempotency.create import CreateRows, Outcome
+from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
+from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
+from airflow_custody.idempotency.search import Report, Search, lookups, seconds_under_way
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
-from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
+from airflow_custody.idempotency.whitelist_requests import WhitelistCreation, why_not_trusted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.file import WhitelistFile
 
-
-#: Prefix of the key of a row to delete; the request's id follows.
-DELETE = "delete:"
-#: Reason for stopping when a service lists what was deleted.
-MARKED = (
-    "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
-    "this task and of the one that plans"
-)
-_UNCLEAR = (
-    "an earlier try began to delete it, and whether it did cannot be told: look at the service, and start a new run"
-)
-_STILL_LISTED = (
-    "an earlier try of this task was told that it is deleted, and the service lists it as not deleted: if it is late, "
-    f"clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
-)
-_CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
 _NOT_REPLACED = (
     "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "
     "ways are left: change the file to what the service has, or delete the request at the service"
@@ -72,16 +74,18 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param plan: the plan as it is now.
     :param outcome: the creates and deletions of earlier tries of the task.
+    :param plan: the plan as it is now; None: this try did not plan.
+    :param why: what has changed, if this try did not plan. Default empty.
     """
 
-    def __init__(self, plan: WhitelistPlan, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, plan: WhitelistPlan | None = None, why: str = "") -> None:
         created, deleted = len(outcome.created), len(outcome.deleted)
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
-        said = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
-        super().__init__(f"the plan is not the one that was approved; {said}", code="plan-changed")
+        sent = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
+        reason = f": {why}" if why else ""
+        super().__init__(f"the plan is not the one that was approved{reason}; {sent}", code="plan-changed")
         self.plan = plan
         self.outcome = outcome
 
@@ -89,24 +93,26 @@ class PlanChangedError(CustodyConflictError):
 @dataclass(eq=False, repr=False)
 class ApplyPlan:
     """
-    Carries out a plan.
+    One try of a task that applies a plan.
 
     :param context: the task's context.
     :param client: the client.
     :param log: the task's log.
     :param settings: the settings of the plan.
+    :param words: the status words.
     :param file: the file.
     :param plan_hash: the hash of the plan that was approved.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once.
     :param lookup_wait: seconds that the service may take to show what it created.
-    :param report: called with what is created, what became of it, and how many.
+    :param report: called with what became of creates, and how many.
     """
 
     context: Context
     client: CustodyClient
     log: logging.Logger
     settings: PlanSettings
+    words: StatusWords
     file: WhitelistFile
     plan_hash: str
     _: KW_ONLY
@@ -117,79 +123,50 @@ class ApplyPlan:
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
-        self._trust = TrustChecker(self.client, self.settings.effective_statuses, self.settings.rejected_statuses)
         self._requests = {row_key(row.request): row.request for row in self.file.rows}
-        # What is deleted, and the request that is kept beside it, as they were planned, by the deletion's key.
-        self._deletions: dict[str, list[PlanRow]] = {}
         self._senders: list[Sender] = []
         self._is_stopped = False
 
     def run(self) -> Outcome:
         """
-        Plan again, and do what the plan says, if it is what was approved.
+        Execute what is left of the plan.
 
-        :return: the outcome of the rows to create, and of the deletions, whose keys begin with :data:`DELETE`.
-        :raises PlanChangedError: if what is to be done has changed.
+        :return: the outcome of the rows to create, and of the deletions.
+        :raises PlanChangedError: if what is to be done is not what was approved.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
-        store, requests, plan_hash = self._store, self._requests, self.plan_hash
+        is_forgotten = self._store.read()
+        record = self._store.read_plan(self.plan_hash)
+        self._wait_for_earlier_sends(is_forgotten=is_forgotten)
+        searched_at, snapshot = time.monotonic(), read_snapshot(self.client, self.words)
+        self._settle_other_plans(snapshot)
         service = service_name(self.client)
-        is_forgotten = store.read()
-        others = [
-            key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
-        ]
-        is_replanned = any(batch.plan != plan_hash and row.state == "created" for batch, row in store.rows.values())
-        if is_forgotten or others or is_replanned:
-            seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
-            what = "before: this Airflow has no record of it" if is_forgotten else "under another plan"
-            self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
-            time.sleep(seconds)
-        searched_at, listing = time.monotonic(), self.settings.fetch(self.client)
-        accepted = self.settings.accept_fields
-        creation = WhitelistCreation(self.client, requests, self._trust, accepted, listing.envelopes)
+        if record is None:
+            record = self._begin(snapshot, service)
+        else:
+            self._check_record(record, snapshot, service)
+        creation = self._creation(snapshot, record)
+        self._check_recorded_ids(creation, snapshot)
         creator = CreateRows(
-            store,
+            self._store,
             creation,
             self.log,
             look_up=creation.look_up,
-            plan=plan_hash,
+            plan=self.plan_hash,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=self.report,
         )
         self._add_sender(creator.sender)
-        self._settle(creator.search, creation, listing, others)
-        done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
-        if done:
-            self.log.info("An earlier try has done %d rows of this plan: going on.", len(done))
-        self._check_recorded(done, creation, listing)
-        plan = self._plan_rest(listing, done, service)
-        planned = {_key_of(row): row for row in plan.rows if row.action}
-        new = {key: row for key, row in planned.items() if _is_to_do(row, done.get(key))}
-        deleted = _deleted(done, plan)
-        operations = {*(row.operation for row in new.values()), *_created(done, requests), *deleted.values()}
-        if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-            created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
-            raise PlanChangedError(plan, Outcome(created, deleted))
-        earlier = self._earlier_deletions(deleted, done, planned)
-        creation.replaced = {key: [*row.others] for key, row in planned.items() if row.others}
-        outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
+        self._settle_own(creator.search, creation, snapshot)
+        outcome = creator.run([key for key in self._requests if key in record.creations], searched_at=searched_at)
         for key in outcome.refused.keys() & creation.replaced.keys():
             ids = ", ".join(creation.replaced[key])
             outcome.refused[key] = _NOT_REPLACED.format(why=outcome.refused[key], ids=ids)
         self._check_created(outcome)
-        self.report(creation.what, "unknown", len(outcome.unknown))
-        self._add_earlier_plans(outcome, plan)
-        by_id = {row.request_id: row for row in plan.rows}
-        self._deletions = {
-            key: [row, *(by_id[each] for each in row.others)] for key, row in new.items() if row.action == "delete"
-        }
-        self._delete(outcome)
-        outcome.deleted |= earlier.deleted
-        outcome.unknown |= earlier.unknown
-        outcome.stopped = outcome.stopped or earlier.stopped
-        if advice := advice_on_differences(plan, replace=self.settings.replace):
-            self.log.warning("%s", advice)
+        self.report("unknown", len(outcome.unknown))
+        self._add_earlier_plans(outcome, creation, snapshot)
+        self._delete(record, snapshot, outcome)
         return outcome
 
     def stop(self) -> None:
@@ -204,21 +181,109 @@ class ApplyPlan:
             sender.stop()
         return sender
 
+    # --- the record ----------------------------------------------------------------------------------------
+
+    def _begin(self, snapshot: Snapshot, service: str) -> PlanRecord:
+        """
+        Plan, and record the plan.
+
+        :raises PlanChangedError: if it is not the approved one.
+        """
+        plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
+        if plan.plan_hash != self.plan_hash:
+            raise PlanChangedError(self._done(snapshot), plan)
+        advice = advice_on_differences(plan, replace=self.settings.replace)
+        if advice:
+            self.log.warning("%s", advice)
+        deletions = [
+            PlannedDeletion(
+                id=row.request_id,
+                operation=row.operation,
+                expected=observe(snapshot, [row.request_id, *row.others]),
+            )
+            for row in plan.with_action("delete")
+        ]
+        record = PlanRecord(
+            plan=plan.plan_hash,
+            rows=self._rows_digest(),
+            creations={row_key(row.request): [*row.others] for row in plan.with_action("create") if row.request},
+            deletions=deletions,
+            observed=[*plan.observed],
+        )
+        self._store.record_plan(record)
+        return record
+
+    def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
+        """
+        Check that the record, with the file, is the approved plan: Airflow's users can edit it.
+
+        :raises PlanChangedError: if it is not.
+        """
+        if record.rows != self._rows_digest():
+            raise PlanChangedError(self._done(snapshot), why="the rows of the file have changed since the first try")
+        known = record.creations.keys() & self._requests.keys()
+        operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
+        operations += [each.operation for each in record.deletions]
+        if hash_operations([*operations, *record.observed], service) != self.plan_hash:
+            raise PlanChangedError(
+                self._done(snapshot), why="the service, its tenant or the task's record have changed"
+            )
+        self.log.info("Continuing the approved plan that an earlier try has begun.")
+
+    def _rows_digest(self) -> str:
+        return digest(sorted(self._requests))
+
+    def _done(self, snapshot: Snapshot) -> Outcome:
+        """Return what earlier tries have created and deleted, as far as that can be seen."""
+        outcome = Outcome()
+        for key, row in self._rows_of_plan().items():
+            if row.state == "created" and key in self._requests:
+                outcome.created[key] = row.detail
+            elif is_deletion_key(key) and row.state in ("sent", "deleted") and deleted_id(key) not in snapshot.requests:
+                outcome.deleted[key] = row.detail
+        return outcome
+
+    def _creation(self, snapshot: Snapshot, record: PlanRecord | None = None) -> WhitelistCreation:
+        observed = () if record is None else record.observed
+        return WhitelistCreation(
+            self.client,
+            self._requests,
+            self.words,
+            self.settings.accept_fields,
+            before=snapshot,
+            replaced={} if record is None else {key: ids for key, ids in record.creations.items() if ids},
+            ignored=[each for each in self.settings.ignore if ignored_text(each) in observed],
+            own_ids=self._store.ids,
+        )
+
     # --- what earlier tries did ----------------------------------------------------------------------------
 
-    def _settle(self, search: Search, creation: WhitelistCreation, listing: Listing, others: Collection[str]) -> None:
-        """
-        Find out what became of rows that an earlier try has sent, as far as the listing shows it.
+    def _wait_for_earlier_sends(self, *, is_forgotten: bool) -> None:
+        """Wait until the service must show what was sent before, if the record of this plan does not say what it is."""
+        others = [row for batch, row in self._store.rows.values() if batch.plan != self.plan_hash]
+        if is_forgotten or any(row.state in ("sent", "created") for row in others):
+            seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
+            what = "before: this Airflow has no record of it" if is_forgotten else "under another plan"
+            self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
+            time.sleep(seconds)
 
-        :param others: the keys of rows of another plan: it must be known what became of each.
+    def _settle_other_plans(self, snapshot: Snapshot) -> None:
         """
-        store, requests = self._store, self._requests
-        # The file does not have the others any more, and the plan of now has seen what became of them.
-        store.record((key, store.rows[key][1].become("void")) for key in others if key not in requests)
-        known = [key for key in others if key in requests and not search.follow_override(key)]
-        search.judge(creation.found_in(listing.envelopes, known, thorough=True))
+        Find out what became of rows that were sent under another plan.
+
+        :raises CustodyOutcomeUnknownError: if that cannot be known of a row that the file still has.
+        """
+        store, creation = self._store, self._creation(snapshot)
+        others = [
+            key for key in store.open_rows() if store.rows[key][0].plan != self.plan_hash and not is_deletion_key(key)
+        ]
+        # The file no longer has the others, and a plan that is made now sees what became of them.
+        store.record((key, store.rows[key][1].become("void")) for key in others if key not in self._requests)
+        search = Search(store, creation, self.log, self.lookup_wait, self.report)
+        known = [key for key in others if key in self._requests and not search.follow_override(key)]
+        search.judge(creation.found_in(snapshot, known, thorough=True))
         if search.unknown:
-            self.report(creation.what, "unknown", len(search.unknown))
+            self.report("unknown", len(search.unknown))
             rows = [
                 f"  {creation.which(key)}: {lines(why, indent(search.advice(key), '    '))}"
                 for key, why in search.unknown.items()
@@ -231,36 +296,47 @@ class ApplyPlan:
                 ),
                 code="outcome-unknown",
             )
-        own = [key for key in store.open_rows(self.plan_hash) if key in requests]
-        search.judge(creation.found_in(listing.envelopes, own, thorough=False))
+
+    def _settle_own(self, search: Search, creation: WhitelistCreation, snapshot: Snapshot) -> None:
+        """Find out what became of rows that an earlier try has sent, as far as the snapshot shows it."""
+        own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
+        search.judge(creation.found_in(snapshot, own, thorough=False))
         # More becomes known by searching thoroughly.
         search.unknown.clear()
-        for key in store.open_rows(self.plan_hash):
-            if key in requests:
+        for key in own:
+            if self._store.rows[key][1].state == "sent":
                 search.follow_override(key)
 
-    def _check_recorded(self, done: Mapping[str, Row], creation: WhitelistCreation, listing: Listing) -> None:
+    def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
         Check that the recorded ids are what their rows ask for: Airflow's users can edit the record.
 
         A service may shorten a label or fill in a field, which signing compares. A created request that is not listed
-        is dealt with later, and so is a request that no longer verifies.
+        is dealt with later, and so is one that no longer verifies.
 
         :raises CustodyOutcomeUnknownError: if one is something else.
         """
-        listed = {each.id: each for each in listing.envelopes}
-        recorded = {key: row.detail for key, row in done.items() if row.state in ("created", "found")}
-        for key, request_id in recorded.items():
-            if key not in self._requests:
+        for key, (batch, row) in [*self._store.rows.items()]:
+            is_recorded = batch.plan == self.plan_hash and row.state in ("created", "found")
+            if not is_recorded or key not in self._requests:
                 continue
-            if request_id not in listed:
-                if done[key].state == "found":
-                    raise self._wrong_record(key, request_id, creation, "the service does not list it")
+            request = snapshot.requests.get(row.detail)
+            if request is None and row.state == "found":
+                raise self._wrong_record(key, row.detail, creation, "the service does not list it")
+            if request is None:
                 continue
-            differs = creation.compare(key, listed[request_id]).differs
-            given = self._requests[key].model_dump(exclude_none=True, exclude={"label"})
-            if wrong := [name for name in differs if name in _DESTINATION or name in given]:
-                raise self._wrong_record(key, request_id, creation, f"it differs in {', '.join(wrong)}")
+            if request.state == "unverified" and row.state == "found":
+                # A request of somebody else that does not verify any more is not this row's.
+                self._store.record([(key, row.become("void"))])
+                continue
+            wrong = self._wrong_fields(key, request, creation)
+            if wrong:
+                raise self._wrong_record(key, row.detail, creation, f"it differs in {', '.join(wrong)}")
+
+    def _wrong_fields(self, key: str, request: Request, creation: WhitelistCreation) -> list[str]:
+        given = self._requests[key].model_dump(exclude_none=True, exclude={"label"})
+        differs = creation.compare(key, request).differs
+        return [name for name in differs if name in _DESTINATION or name in given]
 
     @staticmethod
     def _wrong_record(key: str, request_id: str, creation: WhitelistCreation, why: str) -> CustodyOutcomeUnknownError:
@@ -271,53 +347,14 @@ class ApplyPlan:
             advice="Find out who has edited the task's state, or what has changed the request. Then start a new run.",
         )
 
-    def _plan_rest(self, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
-        """Plan again, and return the plan without the rows whose request this task has created or found."""
-        found = {row.detail for row in done.values() if row.state == "found"}
-        # A request of somebody else that does not verify any more is not this row's.
-        unverified = {each.id for each in listing.envelopes if each.id in found and self._trust.why_unverified(each)}
-        # A request for a row whose outcome is unknown, or that was refused, still belongs to that row.
-        settled = {
-            key: row.detail
-            for key, row in done.items()
-            if row.state == "created" or (row.state == "found" and row.detail not in unverified)
-        }
-        # Also of the rows that are done, as what they replace is theirs.
-        plan = self.settings.plan(self.file, listing.without(settled.values()), service)
-        rows = [row for row in plan.rows if not (row.where and row.request and row_key(row.request) in settled)]
-        return replace(plan, rows=rows)
-
-    def _earlier_deletions(
-        self, deleted: Mapping[str, str], done: Mapping[str, Row], planned: Collection[str]
-    ) -> Outcome:
-        """
-        Return the outcome of the deletions that earlier tries have carried out, as far as could be seen.
-
-        :param planned: the keys of what the plan of now does.
-        """
-        outcome = Outcome()
-        for key, operation in deleted.items():
-            if key in planned:
-                why = "the service lists what was deleted"
-                outcome.unknown[key] = _STILL_LISTED
-                outcome.stopped = CustodyConflictError(why, code="outcome-unknown", retryable=True)
-                continue
-            try:
-                if done[key].state == "deleted" or status_if_exists(self.client, key.removeprefix(DELETE)) is None:
-                    outcome.deleted[key] = operation
-                else:
-                    outcome.unknown[key] = _UNCLEAR
-            except CustodyError as error:
-                outcome.unknown[key] = f"{_UNCLEAR} ({error.reason})"
-                outcome.stopped = outcome.stopped or (error if error.transient else None)
-        return outcome
-
-    def _add_earlier_plans(self, outcome: Outcome, plan: WhitelistPlan) -> None:
+    def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
-        pending = {row.request_id: row_key(row.request) for row in plan.rows if row.state == "pending" and row.request}
         for key, (batch, row) in self._store.rows.items():
+            request = snapshot.requests.get(row.detail)
             is_earlier = row.state == "created" and batch.plan != self.plan_hash
-            if is_earlier and pending.get(row.detail) == key:
+            if not is_earlier or key not in self._requests or request is None or request.state != "pending":
+                continue
+            if not creation.compare(key, request).mismatch:
                 self.log.info("Request %s was created by this task under an earlier plan.", row.detail)
                 outcome.created.setdefault(key, row.detail)
 
@@ -338,8 +375,8 @@ class ApplyPlan:
                 why = why and f"the service named {request_id} as its id, and {why}"
             elif failure is None:
                 why = (
-                    f"request {request_id}, which this task has created, is not listed, or not any more: if it is "
-                    "late, clear this task later; if it was removed, start a new run, which asks for it again"
+                    f"request {request_id}, which this task has created, is not listed, or no longer: if it is late, "
+                    "clear this task later; if it was removed, start a new run, which asks for it again"
                 )
                 outcome.stopped = outcome.stopped or CustodyConflictError(
                     "the service does not list what it said that it created", code="outcome-unknown", retryable=True
@@ -348,34 +385,31 @@ class ApplyPlan:
                 outcome.unknown[key] = why
                 del outcome.created[key]
 
-    def _difference(self, request: WhitelistRequest, envelope: WhitelistEnvelope) -> str:
+    def _difference(self, asked: WhitelistRequest, request: Request) -> str:
         """Return why a request at the service cannot be a row's; empty if it can."""
-        if unverified := self._trust.why_unverified(envelope):
-            return unverified
-        try:
-            fields = differing_fields(request, envelope, self.settings.accept_fields)
-        except CustodyResponseError as error:
-            return f"what it shows there cannot be read: {error.text}"
+        not_trusted = why_not_trusted(request)
+        if not_trusted:
+            return not_trusted
+        fields = differing_fields(asked, request, self.settings.accept_fields)
         if not _DESTINATION.isdisjoint(fields):
             return f"shows something else there ({', '.join(fields)}): look at the service, and start a new run"
         if fields:
-            self.log.warning("Request %s is not quite what was asked for: %s.", envelope.id, ", ".join(fields))
+            self.log.warning("Request %s is not quite what was asked for: %s.", request.id, ", ".join(fields))
         return ""
 
-    def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], CustodyError | None]:
+    def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, Request], CustodyError | None]:
         """
         Wait until the service lists what was created: the next plan must see it.
 
         :return: the listed requests by id, and why it cannot be seen whether others are; None if it can.
         """
-        listed: dict[str, WhitelistEnvelope] = {}
+        listed: dict[str, Request] = {}
         missing = [*ids]
         failure: CustodyError | None = None
         for _ in lookups(self.lookup_wait):
             try:
-                for start in range(0, len(missing), MAX_PAGE_SIZE):
-                    batch = missing[start : start + MAX_PAGE_SIZE]
-                    listed |= {each.id: each for each in self.client.find_whitelist_requests(ids=batch)}
+                found = read_snapshot(self.client, self.words, missing)
+                listed |= {each.id: each for each in found if each.state != "missing"}
                 failure = None
             except CustodyError as error:
                 failure = error
@@ -389,24 +423,30 @@ class ApplyPlan:
 
     # --- deletions -----------------------------------------------------------------------------------------
 
-    def _delete(self, outcome: Outcome) -> None:
-        """Delete what the plan deletes: rows that are sent as others are, and may be sent twice."""
-        keys = [*self._deletions]
+    def _delete(self, record: PlanRecord, snapshot: Snapshot, outcome: Outcome) -> None:
+        """Delete what the plan deletes, once all rows are created, and add what becomes of it to the outcome."""
+        planned = {deletion_key(each.id): each for each in record.deletions}
+        deletions = Deletions(self.client, self.words, planned, self.comment)
+        earlier, left = deletions.earlier(self._rows_of_plan(), snapshot)
         # What is to be deleted may be what a row that was not created should stand in for.
-        if keys and (outcome.stopped or outcome.refused or outcome.unknown or outcome.left):
-            self.log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(keys))
-            outcome.left += keys
-            return
+        if left and (outcome.stopped or outcome.refused or outcome.unknown or outcome.left):
+            self.log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(left))
+            outcome.left += left
+        elif left:
+            self._send_deletions(deletions, left, outcome)
+        outcome.deleted |= earlier.deleted
+        outcome.unknown |= earlier.unknown
+        outcome.stopped = outcome.stopped or earlier.stopped
+
+    def _send_deletions(self, deletions: Deletions, keys: Sequence[str], outcome: Outcome) -> None:
         sender = self._add_sender(
             Sender(
                 self._store,
                 self.log,
-                look_up=lambda keys: {key: Row(state="sent", detail=self._deletions[key][0].operation) for key in keys},
-                send_row=self._delete_one,
+                deletions,
                 plan=self.plan_hash,
                 max_parallel=self.max_parallel,
-                sent=lambda: None,
-                done=self._log_deletion,
+                report=lambda outcome, count: None,
             )
         )
         sender.send(keys)
@@ -414,55 +454,8 @@ class ApplyPlan:
         outcome.unknown |= {key: sender.errors[key].reason for key in keys if key in outcome.unknown}
         outcome.stopped = outcome.stopped or sender.stopped
 
-    def _delete_one(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
-        """Delete a request if it, and what is kept beside it, are as they were planned."""
-        request_id = key.removeprefix(DELETE)
-        planned = {each.request_id: (each.status, each.hash) for each in self._deletions[key]}
-        listed = self.client.find_whitelist_requests(ids=[*planned])
-        found = {each.id: (status_word(each.status), each.hash or "") for each in listed}
-        is_gone = request_id not in found and status_if_exists(self.client, request_id) is None
-        if not is_gone and found != planned:
-            return row.become("refused", _CHANGED)
-        if not is_gone:
-            before_send()
-            with suppress(CustodyNotFoundError):
-                self.client.delete_whitelist_request(request_id, self.comment)
-        return row.become("deleted", row.detail)
-
-    def _log_deletion(self, key: str, row: Row) -> None:
-        request_id = key.removeprefix(DELETE)
-        if row.state == "deleted":
-            self.log.info("Whitelisting request %s is deleted.", request_id)
-        elif row.state != "void":
-            why = row.detail if row.state == "refused" else "nobody knows"
-            self.log.warning("Whitelisting request %s was not deleted: %s", request_id, why)
-
-
-def _key_of(row: PlanRow) -> str:
-    """Return what names an operation of a plan in the record."""
-    return row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
-
-
-def _is_to_do(row: PlanRow, done: Row | None) -> bool:
-    """Tell whether an operation of a plan is left to do: a deletion whose outcome is unknown may be sent once more."""
-    return done is None or done.state in ("void", "refused") or (row.action == "delete" and done.state == "sent")
-
-
-def _deleted(done: Mapping[str, Row], plan: WhitelistPlan) -> dict[str, str]:
-    """Return the deletions that this task has carried out, as far as can be seen; the plan of now has the others."""
-    there = {f"{DELETE}{row.request_id}" for row in plan.rows}
-    return {
-        key: row.detail
-        for key, row in done.items()
-        if row.state == "deleted" or (row.state == "sent" and key.startswith(DELETE) and key not in there)
-    }
-
-
-def _created(done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest]) -> Iterable[str]:
-    """Yield what this task has created already, or may have, as the plan's hash covers it."""
-    for key, row in done.items():
-        if row.state in ("sent", "created", "found") and key in requests:
-            yield create_operation(requests[key], row.replaces)
+    def _rows_of_plan(self) -> Mapping[str, Row]:
+        return {key: row for key, (batch, row) in self._store.rows.items() if batch.plan == self.plan_hash}
 
 
 def row_key(request: WhitelistRequest) -> str:
@@ -470,5 +463,5 @@ def row_key(request: WhitelistRequest) -> str:
     return digest(create_operation(request))[:20]
 
 
-def _names(ids: Sequence[str]) -> str:
+def _names(ids: Iterable[str]) -> str:
     return name_some([sanitize(each, 60) for each in ids])

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from textwrap import indent
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +18,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import lines
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.idempotency.records import Row, State, digest
-from airflow_custody.idempotency.search import Candidate, Creation, Search, lookups
+from airflow_custody.idempotency.search import Candidate, Creation, Report, Search, lookups
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 
 #: Behaviour when a person clears a task that has created its request.
 OnClear = Literal["reuse", "create"]
-
-#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
-#: knows whether it exists.
-CreateOutcome = Literal["sent", "found", "unknown"]
-#: Called with what was created, for people, what became of it, and how many.
-Report = Callable[[str, CreateOutcome, int], object]
 
 #: The key of a single row.
 ONE = "one"
@@ -81,7 +74,7 @@ class CreateRows:
     :param store: what was sent.
     :param creation: the objects to create.
     :param log: the task's log.
-    :param look_up: as that of :class:`Sender`.
+    :param look_up: returns the rows of a batch as they are before they are sent, as :class:`Job` does.
     :param plan: the hash of the plan that the rows are of. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
     :param lookup_wait: seconds that the service may take to show what it created.
@@ -99,18 +92,9 @@ class CreateRows:
     report: Report
 
     def __post_init__(self) -> None:
-        report = partial(self.report, self.creation.what)
-        found = partial(report, "found")
-        self.search = Search(self.store, self.creation, self.log, self.lookup_wait, found)
+        self.search = Search(self.store, self.creation, self.log, self.lookup_wait, self.report)
         self.sender = Sender(
-            self.store,
-            self.log,
-            look_up=self.look_up,
-            send_row=self._send,
-            plan=self.plan,
-            max_parallel=self.max_parallel,
-            sent=lambda: report("sent", 1),
-            done=self._log_row,
+            self.store, self.log, self, plan=self.plan, max_parallel=self.max_parallel, report=self.report
         )
 
     def run(self, keys: Sequence[str], *, searched_at: float | None = None) -> Outcome:
@@ -152,7 +136,8 @@ class CreateRows:
             return "void"
         return row.state
 
-    def _send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+    def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+        """Create what a row asks for."""
         identifier = self.creation.send(key, before_send)
         if identifier in (row.known_ids or ()):
             raise CustodyOutcomeUnknownError(
@@ -162,17 +147,22 @@ class CreateRows:
             )
         return row.become("created", identifier)
 
-    def _log_row(self, key: str, row: Row) -> None:
+    def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
+        """Return what became of a row, for the log."""
         what, which = self.creation.what, self.creation.which(key)
         if row.state == "created":
-            self.log.info("Created %s %s for %s.", what, row.detail, which)
-        elif row.state == "refused":
-            self.log.warning("Refused: %s: %s", which, row.detail)
-        elif row.state == "found":
-            self.log.warning("Not sent: somebody else has asked for %s meanwhile: %s %s.", which, what, row.detail)
-        elif row.state == "sent":
-            why = self.sender.errors[key].message.rstrip(".")
-            self.log.warning("The outcome of the %s for %s is unknown: %s.", what, which, why)
+            return logging.INFO, f"Created {what} {row.detail} for {which}."
+        if row.state == "refused":
+            return logging.WARNING, f"Refused: {which}: {row.detail}"
+        if row.state == "found":
+            return (
+                logging.WARNING,
+                f"Not sent: somebody else has asked for {which} meanwhile: {what} {row.detail}.",
+            )
+        if row.state == "sent":
+            why = "it was interrupted" if error is None else error.message.rstrip(".")
+            return logging.WARNING, f"The outcome of the {what} for {which} is unknown: {why}."
+        return logging.DEBUG, ""
 
 
 @dataclass(eq=False, repr=False)
@@ -374,7 +364,7 @@ class CreateOnce:
     # --- not knowing ---------------------------------------------------------------------------------------
 
     def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
-        self.report(self.creation.what, "unknown", 1)
+        self.report("unknown", 1)
         return CustodyOutcomeUnknownError(
             lines(
                 f"it cannot be known whether the {self.creation.what} that this task asks for exists, so it is not "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -69,6 +70,63 @@ class Batch(BaseModel):
     rows: dict[str, Row]
 
 
+class PlannedDeletion(BaseModel):
+    """
+    A deletion of an approved plan.
+
+    :param id: the request's id.
+    :param operation: the operation, as the text that the plan's hash covers.
+    :param expected: state, status and hash of the request, and of those that are kept beside it, when the plan was
+        approved, by their ids.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    id: str
+    operation: str
+    expected: dict[str, list[str]]
+
+
+class PlanRecord(BaseModel):
+    """
+    The record of an approved plan, which all tries of a task instance execute.
+
+    :param plan: the plan's hash.
+    :param rows: a digest of all rows of the file, in any order.
+    :param creations: the keys of the rows to create, each with the ids of the requests that it replaces. The file has
+        the contents.
+    :param deletions: the requests to delete.
+    :param observed: what else the plan's hash covers.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    plan: str
+    rows: str
+    creations: dict[str, list[str]]
+    deletions: list[PlannedDeletion]
+    observed: list[str]
+
+
+def to_stored_plan(record: PlanRecord) -> dict[str, Any]:
+    """Return the record of a plan as plain JSON data."""
+    return {"format": FORMAT, "state": "planned", **record.model_dump(mode="json")}
+
+
+def from_stored_plan(stored: Mapping[str, Any]) -> PlanRecord:
+    """
+    Return the record of a plan that was stored.
+
+    :param stored: the result of :func:`to_stored_plan`, maybe of another version of this package.
+    :raises CustodyOutcomeUnknownError: if it cannot be read.
+    """
+    if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
+        fields = {name: each for name, each in stored.items() if name not in ("format", "state")}
+        with suppress(ValidationError):
+            return PlanRecord.model_validate(fields)
+    raise unreadable()
+
+
 def to_stored(batch: Batch) -> dict[str, Any]:
     """Return a batch as plain JSON data."""
     state = "open" if any(row.state == "sent" for row in batch.rows.values()) else "closed"
@@ -83,12 +141,9 @@ def from_stored(stored: Mapping[str, Any]) -> Batch:
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
     if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
-        try:
-            return Batch.model_validate(
-                {name: each for name, each in stored.items() if name not in ("format", "state")}
-            )
-        except ValidationError:
-            pass
+        fields = {name: each for name, each in stored.items() if name not in ("format", "state")}
+        with suppress(ValidationError):
+            return Batch.model_validate(fields)
     raise unreadable()
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Literal, Protocol
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import count, lines
@@ -20,6 +20,13 @@ FENCE = 5.0
 _PRECISION = timedelta(seconds=1)
 _FIRST_LOOKUP_INTERVAL = 1.0
 _MAX_LOOKUP_INTERVAL = 5.0
+
+
+#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
+#: knows whether it exists.
+CreateOutcome = Literal["sent", "found", "unknown"]
+#: Called with an outcome, and how many rows have it.
+Report = Callable[[CreateOutcome, int], object]
 
 
 @dataclass(frozen=True)
@@ -153,14 +160,14 @@ class Search:
     :param creation: the objects to create.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to show what it created.
-    :param found: called with how many were found.
+    :param report: called with how many were found.
     """
 
     store: Store
     creation: Creation
     log: logging.Logger
     lookup_wait: float
-    found: Callable[[int], object]
+    report: Report
 
     def __post_init__(self) -> None:
         self.under_way = seconds_under_way(self.creation.timeout, self.lookup_wait)
@@ -242,7 +249,7 @@ class Search:
                 nothing += 1
                 outcomes.append((key, row.become("void")))
         self.store.record(outcomes)
-        self.found(len(outcomes) - nothing)
+        self.report("found", len(outcomes) - nothing)
         if nothing:
             self.log.info("%s had no effect: the service does not show what was sent.", count(nothing, "row"))
 

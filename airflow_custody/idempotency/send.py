@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from typing import Protocol
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
@@ -23,7 +24,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import FENCE
+from airflow_custody.idempotency.search import FENCE, Report
 from airflow_custody.idempotency.store import Store
 
 #: Number of rows that are recorded and looked up together.
@@ -36,7 +37,18 @@ _MAX_REFUSALS = 3
 _MAX_PAUSES = 20
 _SECONDS_BETWEEN_LOGS = 5.0
 
-Send = Callable[[str, Row, Callable[[], None]], Row]
+
+class Job(Protocol):
+    """What is done for each row: a creation, or a deletion."""
+
+    def look_up(self, keys: Sequence[str]) -> Mapping[str, Row]:
+        """Return the rows of a batch as they are before they are sent: a row that is not ``sent`` is not sent."""
+
+    def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+        """Send a row, and return it as it is then; ``before_send`` must be called right before the request leaves."""
+
+    def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
+        """Return what became of a row, for the log: a level of the log, and a text; an empty one is not logged."""
 
 
 class Fence:
@@ -79,6 +91,24 @@ class Fence:
             )
 
 
+class _Window:
+    """
+    A batch while it is sent.
+
+    :param rows: its rows.
+    :param fence: its fence.
+    """
+
+    def __init__(self, rows: Mapping[str, Row], fence: Fence) -> None:
+        self.rows = rows
+        self.fence = fence
+        #: The keys of the rows that no thread has begun to send yet.
+        self.keys = iter([key for key, row in rows.items() if row.state == "sent"])
+        #: What became of each row. What is not begun has no effect.
+        self.outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
+        self.failures: list[BaseException] = []
+
+
 @dataclass(eq=False, repr=False)
 class Sender:
     """
@@ -86,28 +116,24 @@ class Sender:
 
     :param store: what was sent.
     :param log: the task's log.
-    :param look_up: called with the keys of a batch before it is sent; returns their rows: what is not ``sent`` is not.
-    :param send_row: sends a row, and returns it as it is then. It must call the function that it is given right before
-        the request leaves.
+    :param job: what is done for each row.
     :param plan: the hash of the plan that the rows are of; empty: a single row.
     :param max_parallel: maximum number of requests at once.
-    :param sent: called after each request that has left.
-    :param done: called with each row that was sent or refused; maybe in a thread of its own.
+    :param report: called after each request that has left.
     """
 
     store: Store
     log: logging.Logger
+    job: Job
     _: KW_ONLY
-    look_up: Callable[[Sequence[str]], Mapping[str, Row]]
-    send_row: Send
     plan: str
     max_parallel: int
-    sent: Callable[[], object]
-    done: Callable[[str, Row], object]
+    report: Report
 
     def __post_init__(self) -> None:
         self._not_before = 0.0
         self._refusals = 0
+        self._lost = 0
         #: The error that ended the sending early; None: none did.
         self.stopped: CustodyError | None = None
         #: The last error of each row, by its key.
@@ -127,7 +153,7 @@ class Sender:
                 if self._is_over:
                     return
                 try:
-                    rows = self.look_up(keys[start : start + MAX_BATCH])
+                    rows = self.job.look_up(keys[start : start + MAX_BATCH])
                 except CustodyError as error:
                     self.stop(error)
                     return
@@ -145,45 +171,47 @@ class Sender:
         """Record a batch, send it, and record what became of it."""
         batch = self.store.new_batch(rows, self.plan)
         fence = Fence(partial(self.store.open, batch), lambda: self.stopped is not None)
-        to_send = [key for key, row in rows.items() if row.state == "sent"]
-        # What is not begun has no effect.
-        outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
+        window = _Window(rows, fence)
         for key, row in rows.items():
             if row.state != "sent":
-                self.done(key, row)
-        failures: list[BaseException] = []
-
-        def work(keys: Iterator[str]) -> None:
-            for key in keys:
-                outcomes[key] = rows[key]
-                try:
-                    outcomes[key] = self._send(key, rows[key], fence)
-                    self.done(key, outcomes[key])
-                except BaseException as error:
-                    end(error)
-
-        def end(error: BaseException) -> None:
-            # What has not left yet may not leave any more; what has left is not forgotten.
-            self.stop()
-            failures.append(error)
-
+                self._log_row(key, row)
         try:
             if self.plan:
                 fence.check()
-            # All threads take their rows from the same iterator.
-            keys = iter(to_send)
             if self.max_parallel > 1:
-                wait([pool.submit(work, keys) for _ in range(self.max_parallel)])
+                wait([pool.submit(self._work, window) for _ in range(self.max_parallel)])
             else:
-                work(keys)
+                self._work(window)
         except BaseException as error:
-            end(error)
+            self._end(window, error)
             pool.shutdown()
-        with suppress(Exception) if failures else nullcontext():
+        with suppress(Exception) if window.failures else nullcontext():
             # What never left is not worth a record.
-            self.store.record(outcomes.items() if fence.recorded else ())
-        if failures:
-            raise failures[0]
+            self.store.record(window.outcomes.items() if fence.recorded else ())
+        if window.failures:
+            raise window.failures[0]
+
+    def _work(self, window: _Window) -> None:
+        """Send rows of a batch, one after another; several threads do it at once."""
+        for key in window.keys:
+            row = window.rows[key]
+            # From now on its outcome is unknown.
+            window.outcomes[key] = row
+            try:
+                window.outcomes[key] = self._send(key, row, window.fence)
+                self._log_row(key, window.outcomes[key])
+            except BaseException as error:
+                self._end(window, error)
+
+    def _end(self, window: _Window, error: BaseException) -> None:
+        # What has not left yet may not leave any more; what has left is not forgotten.
+        self.stop()
+        window.failures.append(error)
+
+    def _log_row(self, key: str, row: Row) -> None:
+        level, text = self.job.describe(key, row, self.errors.get(key))
+        if text:
+            self.log.log(level, "%s", text)
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
         """Send one row, and return it as it is then: ``sent`` if nobody knows, ``void`` if it was not sent."""
@@ -207,7 +235,7 @@ class Sender:
             may_have_left = True
 
         try:
-            outcome = self.send_row(key, row, before_send)
+            outcome = self.job.send(key, row, before_send)
         except CustodyError as error:
             self.errors[key] = error
             may_have_left = may_have_left and not error.nothing_sent
@@ -224,7 +252,7 @@ class Sender:
         finally:
             # Also where the task was ended in the middle.
             if may_have_left:
-                self.sent()
+                self.report("sent", 1)
         self._refusals = self._lost = 0
         return outcome
 
@@ -235,20 +263,33 @@ class Sender:
                 return row.become("refused", sanitize(error.reason, 300))
             self.stop(error)
             return row.become("void")
-        status = error.status or 0
-        if 300 <= status < 500 and (error.status == 403 or not error.from_service):
-            self._refusals += 1
-            if self._refusals >= _MAX_REFUSALS:
-                self.stop(error)
-        if error.from_service and 400 <= status < 500 and not isinstance(error, CustodyOutcomeUnknownError):
-            if isinstance(error, CustodyAuthenticationError):
-                self.stop(error)
-            if isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)) and self.stopped:
-                return row.become("void")
-            return row.become("refused", sanitize(error.reason, 300))
+        self._count_refusal(error)
+        if _is_refusal(error):
+            return self._after_refusal(row, error)
         self._lost += 1
         if error.transient and not isinstance(error, CustodyRateLimitError):
             self.stop(error)
         if error.retry_after:
             self._not_before = time.monotonic() + min(error.retry_after, MAX_RETRY_AFTER)
         return row
+
+    def _count_refusal(self, error: CustodyError) -> None:
+        """Stop after some refusals in a row that are not about the row."""
+        status = error.status or 0
+        if 300 <= status < 500 and (status == 403 or not error.from_service):
+            self._refusals += 1
+            if self._refusals >= _MAX_REFUSALS:
+                self.stop(error)
+
+    def _after_refusal(self, row: Row, error: CustodyError) -> Row:
+        if isinstance(error, CustodyAuthenticationError):
+            self.stop(error)
+        if self.stopped and isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)):
+            return row.become("void")
+        return row.become("refused", sanitize(error.reason, 300))
+
+
+def _is_refusal(error: CustodyError) -> bool:
+    """Tell whether the service itself refused, so that nothing was done."""
+    is_own = error.from_service and 400 <= (error.status or 0) < 500
+    return is_own and not isinstance(error, CustodyOutcomeUnknownError)

@@ -14,16 +14,20 @@ from airflow_custody.idempotency.records import (
     FORMAT,
     STATE_KEY,
     Batch,
+    PlanRecord,
     Row,
     digest,
     from_stored,
+    from_stored_plan,
     to_stored,
+    to_stored_plan,
     unreadable,
 )
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+_PLAN_KEY = f"{STATE_KEY}_plan"
 # A late write of an earlier try may replace one of this try.
 _MAX_WRITES = 3
 
@@ -85,6 +89,21 @@ class Store:
             self._put(from_stored(head["batch"] if stored is None and number == head["batches"] - 1 else stored))
         return False
 
+    def read_plan(self, plan: str) -> PlanRecord | None:
+        """
+        Return the record of a plan; None: no try of this task instance has begun to apply it.
+
+        :param plan: the plan's hash.
+        :raises CustodyOutcomeUnknownError: if it cannot be read, or is missing although rows of it were sent.
+        """
+        stored = self._store.get(_PLAN_KEY) if self.is_kept else None
+        record = None if stored is None else from_stored_plan(stored)
+        if record is not None and record.plan == plan:
+            return record
+        if any(batch.plan == plan for batch in self.batches):
+            raise unreadable()
+        return None
+
     @property
     def _may_have_forgotten(self) -> bool:
         if self._ti.try_number <= 1:
@@ -133,6 +152,10 @@ class Store:
     def open(self, batch: Batch) -> None:
         """Record a batch that is about to be sent, or record it again: a try that was superseded fails here."""
         self._write_head(self._put(batch.model_copy(update={"recorded_at": datetime.now(timezone.utc)})))
+
+    def record_plan(self, record: PlanRecord) -> None:
+        """Record the plan that this try begins to apply, in place of an earlier one."""
+        self._write(_PLAN_KEY, to_stored_plan(record))
 
     def record(self, outcomes: Iterable[tuple[str, Row]]) -> None:
         """Record what became of rows, also of those of an earlier try, by their keys."""

@@ -3,95 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.error_codes import known_code
-from airflow_custody.client.errors import (
-    CustodyConflictError,
-    CustodyError,
-    CustodyResponseError,
-)
+from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    ListedAs,
-    decide_trust,
-    has_status,
-    state_of,
-    what_to_do,
-)
+from airflow_custody.client.verification.rules_in_force import verifier_for
+from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.addresses import spellings
+from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.destinations import Names, destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
-from airflow_custody.client.whitelist.listing import find_all, listing_of
-from airflow_custody.client.whitelist.matching import (
-    Names,
-    RequestsByDestination,
-    destination_of,
-    differing_fields,
-    names_in,
-    spelled_as,
-)
+from airflow_custody.client.whitelist.matching import differing_fields, index_requests, spelled_as
+from airflow_custody.client.whitelist.models import check_request_id
 from airflow_custody.client.whitelist.plan import FileRow
-from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
-    from airflow_custody.client.verification.rules_in_force import PendingVerifier
+    from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.plan import PlanRow
 
 #: Behaviour when what a task asks for exists already, whoever asked for it.
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
-
-
-@dataclass
-class TrustChecker:
-    """
-    Tells which requests do not verify, so that they are not taken for what a task asked for.
-
-    :param client: the client. Without pinned keys, nothing is verified.
-    :param effective_statuses: status words, compared without case, of requests in effect; None: being listed as not
-        pending is enough. Default ``approved``.
-    :param rejected_statuses: status words of rejected requests.
-    """
-
-    client: CustodyClient
-    effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
-    rejected_statuses: Collection[str] = REJECTED_STATUSES
-
-    @cached_property
-    def _verifier(self) -> PendingVerifier | None:
-        from airflow_custody.client.verification.rules_in_force import verifier_for
-
-        return verifier_for(self.client)
-
-    def why_unverified(self, envelope: WhitelistEnvelope) -> str:
-        """
-        Return why a request does not verify; empty if it does, or need not.
-
-        :param envelope: the request.
-        :raises CustodyError: if what that takes cannot be got from the service now.
-        """
-        if self._verifier is None:
-            return ""
-        effective, rejected = self.effective_statuses, self.rejected_statuses
-        listed: ListedAs = "anywhere"
-        if effective is None:
-            settled = self.client.find_whitelist_requests(ids=[envelope.id], include_pending=False)
-            listed = "settled" if any(settled) else "pending"
-        state = state_of(envelope.status, listed, effective_statuses=effective, rejected_statuses=rejected)
-        if state == "pending":
-            self._verifier.fetch_for([envelope.wire])
-        error = decide_trust(envelope.wire, state, self._verifier).error
-        return "" if error is None else error.reason
 
 
 @dataclass(eq=False, repr=False)
@@ -101,26 +44,30 @@ class WhitelistCreation:
 
     :param client: the client.
     :param requests: the requests, by the row's key.
-    :param trust: tells what does not verify.
+    :param words: the status words. Default: the usual ones.
     :param accepted: keys of a payload that may have a value that was not requested, and ``envelope.action``.
-    :param listed: all that the service listed when the rows were planned: what is new is known from that, whatever the
-        service's own filter finds. None (default): they were not planned.
+    :param before: all that the service listed before the rows are sent: what is new is known from that, whatever the
+        service's own filter finds. None (default): it was not listed.
+    :param replaced: the ids of the requests that a row's request replaces, by the row's key. Default: none.
+    :param ignored: the ids of the requests that stop no row. Default: none.
+    :param own_ids: returns the ids of what this task has created. Default: none.
     """
 
     what = "whitelisting request"
     client: CustodyClient
     requests: Mapping[str, WhitelistRequest]
-    trust: TrustChecker
+    words: StatusWords = DEFAULT_WORDS
     accepted: Collection[str] = ()
-    listed: Sequence[WhitelistEnvelope] | None = None
+    before: Snapshot | None = None
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ignored: Collection[str] = ()
+    own_ids: Callable[[], Collection[str]] = frozenset
 
     def __post_init__(self) -> None:
-        self._before = None if self.listed is None else RequestsByDestination(self.listed, self._known)
-        self._existed = frozenset(each.id for each in self.listed or ())
+        self._index = None if self.before is None else index_requests(self.before, self._known)
         self.timeout = self.client.settings.timeout
-        self._filtered: list[WhitelistEnvelope] = []
-        #: The ids of the requests that a row's request replaces, by the row's key.
-        self.replaced: Mapping[str, list[str]] = {}
+        # What the service's own filter found last.
+        self._filtered = Snapshot({})
         #: What is asked for, in the spelling of the request that is used in place of a new one; None: there is none.
         self.reused: WhitelistRequest | None = None
 
@@ -137,25 +84,43 @@ class WhitelistCreation:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        filtered: dict[str, WhitelistEnvelope] = {}
         # With everything listed before and now, the service's own filter says nothing more.
-        unfiltered = thorough and self._before is not None
-        requests = () if unfiltered else [self.requests[key] for key in keys]
-        if self._before is None:
+        needs_filter = not thorough or self._index is None
+        self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
+        # How the service spells an address is its own affair, and so is what its filter makes of that.
+        listed = read_snapshot(self.client, self.words) if thorough else self._filtered
+        filtered = self._filtered.requests if self._index is None else None
+        return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
+
+    def _read_some(self, ids: list[str]) -> Snapshot:
+        """Read the requests that the service's own filter has found."""
+        try:
+            return read_snapshot(self.client, self.words, ids)
+        except CustodyError as error:
+            if not error.not_offered:
+                raise
+            # It does list requests: an operation that is not offered now proves nothing.
+            raise CustodyResponseError(
+                f"the service lists {name_some(ids)}, but not how far {'it is' if len(ids) == 1 else 'they are'}: "
+                f"{error.reason}",
+                code=error.code,
+            ) from None
+
+    def _filter(self, keys: Collection[str]) -> list[str]:
+        """Return the ids of the requests that the service's own filter finds for the addresses of rows."""
+        requests = [self.requests[key] for key in keys]
+        addresses = list(dict.fromkeys(request.address for request in requests))
+        if self._index is None:
             addresses = [each for request in requests for each in spellings(request.address, request.chain)]
-        else:
-            addresses = [*dict.fromkeys(request.address for request in requests)]
+        ids: dict[str, None] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES):
             page = self.client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
-            filtered |= {each.id: each for each in page}
-        self._filtered = [*filtered.values()]
-        # How the service spells an address is its own affair, and so is what its filter makes of that.
-        listed = find_all(self.client)[0] if thorough else self._filtered
-        return self.found_in(listed, keys, filtered=filtered if self._before is None else None, thorough=thorough)
+            ids |= dict.fromkeys(each.id for each in page)
+        return [*ids]
 
     def found_in(
         self,
-        envelopes: Sequence[WhitelistEnvelope],
+        listed: Iterable[Request],
         keys: Collection[str],
         *,
         filtered: Collection[str] | None = None,
@@ -164,39 +129,48 @@ class WhitelistCreation:
         """
         Return what may be the rows', of what was listed.
 
-        :param envelopes: what was listed.
+        :param listed: what was listed.
         :param keys: the rows' keys.
         :param filtered: the ids of what the service's own filter finds. None (default): all of them, as they are
             compared with what was listed before, and not with what was filtered.
         :param thorough: whether that is everything that the service lists.
         """
-        index = RequestsByDestination(envelopes, self._known)
-        why_inconclusive = cache(partial(self._why_inconclusive, envelopes))
+        requests = [*listed]
+        index = index_requests(requests, self._known)
+        why_inconclusive = cache(partial(self._why_inconclusive, requests))
         found = {}
         for key in keys:
-            request = self.requests[key]
+            asked = self.requests[key]
             candidates = [
-                self._candidate(request, each, is_filtered=filtered is None or each.id in filtered)
-                for each in index.candidates(request)
+                self._candidate(asked, each, is_filtered=filtered is None or each.id in filtered)
+                for each in find_candidates(index, asked)
             ]
-            found[key] = Found(candidates, why_inconclusive(request.visibility_group_id or "") if thorough else None)
+            found[key] = Found(candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None)
         return found
 
     def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return planned rows as they are before they are sent: what others have asked for meanwhile is not sent."""
-        rows = {}
-        for key, found in self.find(keys, thorough=False).items():
-            new = [each for each in found.candidates if each.id not in self._existed]
-            known = [each.id for each in self._before.candidates(self.requests[key])] if self._before else []
-            known = sorted({*known, *(each.id for each in found.candidates)})
-            row = Row(state="sent", known_ids=known, replaces=self.replaced.get(key, []))
-            if same := [each for each in new if not each.differs and not each.unclear]:
-                row = row.become("found", same[0].id)
-            elif new:
-                why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
-                row = row.become("refused", why)
-            rows[key] = row
-        return rows
+        """
+        Return planned rows as they are before they are sent.
+
+        A row is not sent if a request exists that may be for its destination, unless that was rejected, is replaced by
+        the row, or is ignored.
+        """
+        return {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
+
+    def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
+        asked = self.requests[key]
+        listed = [] if self._index is None else find_candidates(self._index, asked)
+        candidates = {each.id: each for each in [*(self._candidate(asked, one) for one in listed), *filtered]}
+        expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
+        new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
+        row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
+        same = [each for each in new if not each.differs and not each.unclear]
+        if same:
+            return row.become("found", same[0].id)
+        if new:
+            why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
+            return row.become("refused", why)
+        return row
 
     def existing(self, if_exists: IfExists) -> tuple[str, str] | None:
         """
@@ -206,24 +180,19 @@ class WhitelistCreation:
             effect.
         :return: its id, and its state in words; None: there is none.
         :raises CustodyConflictError: if it must not be used, or nobody can tell; it is not retryable.
-        :raises CustodyError: if what that takes cannot be got from the service now.
         """
         asked = FileRow(self.requests[ONE], "this task")
-        found = {each.id: each for each in RequestsByDestination(self._filtered).candidates(asked.request)}
-        words: dict[str, Any] = {
-            "effective_statuses": self.trust.effective_statuses or (),
-            "rejected_statuses": self.trust.rejected_statuses,
-        }
-        listing = listing_of(self.client, [*found.values()], **words)
-        settings = {"accept_fields": self.accepted, **words}
-        while (row := make_plan([asked], listing, **settings).rows[0]).state == "rejected" and row.fields:
+        found = find_candidates(index_requests(self._filtered), asked.request)
+        snapshot = replace(self._filtered, requests={each.id: each for each in found})
+        settings = PlanSettings(accept_fields=self.accepted)
+        while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:
             # It asked for something else, and hides nothing.
-            listing = listing.without([row.request_id])
+            snapshot = snapshot.without([row.request_id])
         if row.state == "create":
             return None
         if row.state not in ("pending", "unchanged"):
             raise _unusable(row)
-        envelope = found[row.request_id]
+        envelope = snapshot[row.request_id].shown
         by = sanitize(max((each for _, each in envelope.created_by), key=len, default="an unknown user"), 60)
         state = "pending approval" if row.state == "pending" else "in effect"
         state = f"{state} (status {row.status or 'not given'}, asked for by {by})"
@@ -236,21 +205,41 @@ class WhitelistCreation:
         return row.request_id, state
 
     def get(self, key: str, identifier: str) -> Candidate | None:
+        request = self._read(identifier)
+        return None if request is None else self.compare(key, request)
+
+    def _read(self, identifier: str) -> Request | None:
+        """Return a request as it is listed, or else as it is shown by its id; None: the service says there is none."""
+        check_request_id(identifier)
+        not_listed: CustodyError | None = None
         try:
-            return self.compare(key, self.client.get_whitelist_request(identifier))
+            request = read_snapshot(self.client, self.words, [identifier])[identifier]
+            if request.state != "missing":
+                return request
         except CustodyError as error:
             if not (error.not_offered and error.from_service):
                 raise
-        # There is none with this id, or the service does not offer to get one by its id. Its listing knows.
-        listed = self.client.find_whitelist_requests(ids=[identifier])
-        return next((self.compare(key, each) for each in listed), None)
+            not_listed = error
+        try:
+            envelope = self.client.get_whitelist_request(identifier)
+        except CustodyError as error:
+            if not (error.not_offered and error.from_service):
+                raise
+            if not_listed is not None:
+                raise not_listed from None
+            return None
+        # Not listed, so its status alone tells how far it is.
+        is_settled = self.words.meaning(envelope.status) == "effective"
+        return make_request(
+            Listed(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
+        )
 
-    def compare(self, key: str, envelope: WhitelistEnvelope) -> Candidate:
+    def compare(self, key: str, request: Request) -> Candidate:
         """Compare a request at the service with a row, its envelope included."""
-        found = self._candidate(self.requests[key], envelope)
-        if found.unclear:
+        found = self._candidate(self.requests[key], request)
+        if found.unclear or request.envelope is None:
             return found
-        faults = envelope_faults(envelope, envelope.payload(), self.requests[key], accepted=(ENVELOPE_ACTION,))
+        faults = envelope_faults(request.envelope, request.fields, self.requests[key], accepted=(ENVELOPE_ACTION,))
         return replace(found, unclear="; ".join(faults))
 
     @cached_property
@@ -259,7 +248,7 @@ class WhitelistCreation:
         return names_in(map(destination_of, self.requests.values()))
 
     @cached_property
-    def _own_ids(self) -> UserIds:
+    def _user_ids(self) -> UserIds:
         """The ids of the user who creates; empty if the service does not say."""
         try:
             user = self.client.get_current_user()
@@ -269,35 +258,40 @@ class WhitelistCreation:
             return frozenset()
         return user_ids(user.get("id"), user.get("externalUserId"))
 
-    def _why_inconclusive(self, listed: Iterable[WhitelistEnvelope], group: str) -> str:
+    def _why_inconclusive(self, listed: Iterable[Request], group: str) -> str:
         """Return why a request of this user would not be listed; empty if it would."""
-        if not self._own_ids:
+        if not self._user_ids:
             return "the service does not say who the connection's user is, so whether it lists that user's requests"
-        if any(each.created_by & self._own_ids and (each.visibility_group_id or "") == group for each in listed):
-            return ""
+        for each in listed:
+            envelope = each.envelope
+            if envelope and envelope.created_by & self._user_ids and (envelope.visibility_group_id or "") == group:
+                return ""
         of_group = f" of the visibility group {group}" if group else ""
         return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
 
-    def _candidate(
-        self, request: WhitelistRequest, envelope: WhitelistEnvelope, *, is_filtered: bool = True
-    ) -> Candidate:
-        differs: Sequence[str] = ()
-        try:
-            differs = differing_fields(request, envelope, self.accepted)
-            # Requests that certainly are for another destination need not be verified.
-            unclear = "" if "address" in differs else self.trust.why_unverified(envelope)
-        except CustodyResponseError as error:
-            unclear = error.text
+    def _candidate(self, asked: WhitelistRequest, request: Request, *, is_filtered: bool = True) -> Candidate:
+        envelope = request.envelope
+        if envelope is None:
+            return Candidate(request.id, unclear="it was listed, and is no longer", filtered=is_filtered)
+        differs = [] if request.destination is None else differing_fields(asked, request, self.accepted)
         by = envelope.created_by
         return Candidate(
-            envelope.id,
+            request.id,
             tuple(differs),
-            unclear,
+            # Requests that certainly are for another destination need no proof.
+            "" if "address" in differs else why_not_trusted(request),
             envelope.created_at,
-            by_other=bool(by and self._own_ids and not by & self._own_ids),
+            by_other=bool(by and self._user_ids and not by & self._user_ids),
             filtered=is_filtered,
-            is_rejected=has_status(envelope.status, self.trust.rejected_statuses),
+            is_rejected=request.reported == "rejected",
         )
+
+
+def why_not_trusted(request: Request) -> str:
+    """Return why a request is not taken for what a task requested, with its name; empty if it may be."""
+    if request.state == "unverified":
+        return f"{request.name} is not verified: {request.reason}"
+    return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
 
 
 def shorten(address: str) -> str:
@@ -313,7 +307,7 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
         code, text = "request-rejected", f"{name} asked for the same, and was rejected (status {row.status})"
         advice = "If the address is still wanted, if_exists='create' asks for it once more."
     elif row.state == "unverified":
-        code, advice = "not-verified", what_to_do([row.request_id])
+        code, text, advice = "not-verified", f"{name} is {row.note}", what_to_do([row.request_id])
     elif row.state == "differs" and row.request_id:
         fields = [f"{each} (shown {sanitize(row.shown.get(each, ''), 80)!r})" for each in row.fields]
         verb = "may be" if row.is_doubtful else "is"

@@ -47,7 +47,7 @@ class CustodyCreateOperator(CustodyOperator):
         from airflow_custody.idempotency.create import CreateOnce
         from airflow_custody.metrics import create_counted
 
-        report = partial(create_counted, self.custody_conn_id)
+        report = partial(create_counted, self.custody_conn_id, creation.what)
         return CreateOnce(context, creation, self.log, report=report, **settings).run()  # type: ignore[arg-type]
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
     from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.idempotency.plan_settings import PlanSettings
+    from airflow_custody.client.whitelist.planner import PlanSettings
+    from airflow_custody.client.whitelist.request import StatusWords
 
 
 # Of a URL in lower case: what Airflow itself takes for a file of the worker, and what may be an object storage's.
@@ -138,18 +139,24 @@ class WhitelistFileTask(CustodyOperator):
         return parse_whitelist(_read_object(url), format, name=url, check_addresses=self.check_address)
 
     def _settings(self) -> PlanSettings:
+        """Return the settings of the plan, checked."""
         from airflow_custody.client.arguments import check_flag, check_names
         from airflow_custody.client.whitelist.plan import check_only
-        from airflow_custody.client.whitelist.planner import check_ignored
-        from airflow_custody.idempotency.plan_settings import PlanSettings
+        from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored
 
-        lists = ("rejected_statuses", "accept_fields")
-        names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
-        effective = check_names("effective_statuses", self.effective_statuses)
-        names["ignore"] = check_ignored(self.ignore)
-        only = None if self.only is None else check_only(self.only)
-        replace = check_flag("replace", self.replace)
-        return PlanSettings(prune=self.prune, replace=replace, only=only, effective_statuses=effective, **names)
+        return PlanSettings(
+            prune=self.prune,
+            replace=check_flag("replace", self.replace),
+            only={} if self.only is None else check_only(self.only),
+            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
+            ignore=check_ignored(self.ignore),
+        )
+
+    def _words(self) -> StatusWords:
+        """Return the status words, checked."""
+        from airflow_custody.client.whitelist.request import StatusWords
+
+        return StatusWords.read(self.effective_statuses, self.rejected_statuses)
 
     def _folder_and_root(self, context: Context) -> tuple[Path, Path]:
         """Return the folder of the DAG's file, and the bundle, or on Airflow 2 the DAGs folder, that it is in."""

@@ -170,18 +170,20 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client import WhitelistRequest
         from airflow_custody.client.arguments import check_names
+        from airflow_custody.client.whitelist.request import StatusWords
         from airflow_custody.idempotency.create import ONE
-        from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
+        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
 
         names = {name: self.field_names.get(name, name) for name in WhitelistRequest.model_fields}
         request = WhitelistRequest(**{name: getattr(self, field) for name, field in names.items()})
         if self.check_address:
             _check_address(request)
-        lists = ("effective_statuses", "rejected_statuses")
-        words = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
-        client = hook.get_conn()
+        # Without a word for it, nothing counts as in effect.
+        effective = check_names("effective_statuses", self.effective_statuses, may_be_empty=True) or ()
+        rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
+        words = StatusWords(tuple(effective), tuple(rejected))
         accepted = check_names("accept_fields", self.accept_fields, may_be_empty=True) or []
-        creation = WhitelistCreation(client, {ONE: request}, TrustChecker(client, **words), accepted)
+        creation = WhitelistCreation(hook.get_conn(), {ONE: request}, words, accepted)
         request_id = self._create_once(
             context,
             creation,

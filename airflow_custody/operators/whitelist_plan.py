@@ -141,12 +141,13 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.listing import service_name
         from airflow_custody.client.whitelist.plan import PlanLimits
         from airflow_custody.client.whitelist.plan_report import approval_report, plan_to_text
+        from airflow_custody.client.whitelist.planner import make_plan
+        from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
         from airflow_custody.metrics import pending_listed
 
-        settings = self._settings()
+        settings, words = self._settings(), self._words()
         limits = PlanLimits(
             max_creates=self.max_creates,
             max_deletes=self.max_deletes,
@@ -155,9 +156,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         )
         file = self._read_file(context)
         client = hook.get_conn()
-        listing = settings.fetch(client)
-        pending_listed(self.custody_conn_id, lambda: [each.created_at for each in settings.pending(listing)])
-        plan = settings.plan(file, listing, service_name(client))
+        snapshot = read_snapshot(client, words)
+        pending = [each.shown for each in snapshot if each.reported == "pending"]
+        pending_listed(self.custody_conn_id, lambda: [each.created_at for each in pending])
+        plan = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
         self.log.info("%s", plan_to_text(plan))
         report, not_shown = approval_report(plan)
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report}
@@ -176,7 +178,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self._push(context, result)
             raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
         # Unchanged is in effect, and with pinned keys verified.
-        if listing.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
+        if snapshot.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
             self._emit(context, "verified", result)
         return result
 
@@ -231,14 +233,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     """
     Apply a plan that was approved: create what the file has and the service does not, each row at most once.
 
-    Plans again first, and refuses if the hash is another: the file or the service has changed since the approval. What
-    this task's own record says that it has created is no change. Rows are written down before they are sent, 100 at a
-    time, sent by a few threads, and written down after: a task that was retried, killed at any point or cleared goes on
-    where it was (Airflow 3.3, in the task state store; before, a later try does nothing unless nothing was sent). A row
-    that the service refuses stops nothing else: the task fails at the end, with a table. After a lost response the
-    service is searched before the row is sent again; a row of which nobody can know is left to a person, and the log
-    says how to decide. Nothing keeps two tasks from applying at once: use ``max_active_runs=1``, or a pool
-    of one slot.
+    The first try plans, and refuses if the hash is not the approved one: the file or the service has changed. It
+    records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or a clear, executes
+    what is left of that record, and checks each operation against what the service lists then. It sends nothing more
+    if the file has changed. Before Airflow 3.3, each try is a first one, and refuses if anything was sent.
+
+    Rows are recorded before they are sent, 100 at a time, and after. A refused row stops no other: the task fails at
+    the end, with a table. After a lost response, the service is searched before the row is sent again. If that does
+    not show what became of a row, the log says how a person decides. Nothing keeps two tasks from applying at once:
+    use ``max_active_runs=1``, or a pool of one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not take requests back. Listing and deleting are undocumented.
@@ -299,30 +302,35 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         from airflow_custody.client.text import lines
         from airflow_custody.client.whitelist.plan_report import plan_to_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
+        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
         from airflow_custody.metrics import create_counted
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
-        settings, file = self._settings(), self._read_file(context)
+        settings, words, file = self._settings(), self._words(), self._read_file(context)
         requests = {row_key(row.request): row.request for row in file.rows}
         self._apply = ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
             settings,
+            words,
             file,
             plan_hash,
             comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
-            report=partial(create_counted, self.custody_conn_id),
+            report=partial(create_counted, self.custody_conn_id, WhitelistCreation.what),
         )
         try:
             outcome = self._apply.run()
         except PlanChangedError as error:
-            self.log.info("%s", plan_to_text(error.plan))
-            error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
+            now = None
+            if error.plan is not None:
+                self.log.info("%s", plan_to_text(error.plan))
+                error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
+                now = "The log has the whole plan as it is now."
             error.advice = lines(
-                "The log has the whole plan as it is now.",
+                now,
                 "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status "
                 "words).",
                 "If they have them, the file or the service has changed: start a new run, which plans again and has "
@@ -423,20 +431,21 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
     """
     from airflow_custody.client.errors import CustodyConflictError, CustodyOutcomeUnknownError, CustodyRequestError
     from airflow_custody.client.text import lines, sanitize
-    from airflow_custody.idempotency.apply_plan import DELETE, MARKED, row_key
+    from airflow_custody.idempotency.apply_plan import row_key
+    from airflow_custody.idempotency.deletions import MARKED, deleted_id, is_deletion_key
 
     stopped = outcome.stopped
     places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
     rows = []
     for state, reasons in (("unknown", outcome.unknown), ("refused", outcome.refused)):
         for key, why in reasons.items():
-            place = places.get(key) or f"request {key.removeprefix(DELETE)}"
-            is_kept = key.startswith(DELETE) and state == "refused"
+            place = places.get(key) or f"request {deleted_id(key)}"
+            is_kept = is_deletion_key(key) and state == "refused"
             rows.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
     # Deletions that are held back wait for the rows that are named, not for another try.
-    is_left = bool(outcome.left) and not (rows and all(key.startswith(DELETE) for key in outcome.left))
+    is_left = bool(outcome.left) and not (rows and all(map(is_deletion_key, outcome.left)))
     # A deletion may be sent once more.
-    is_create_unknown = any(not key.startswith(DELETE) for key in outcome.unknown)
+    is_create_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
     if not rows and not is_left and stopped is None:
         return None
     if len(rows) > _MAX_ROWS:
@@ -456,7 +465,7 @@ def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: b
             "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
             "mend the rows in the file, and start a new run."
         )
-    if any(key.startswith(DELETE) for key in outcome.refused):
+    if any(map(is_deletion_key, outcome.refused)):
         advice.append(f"{MARKED}.")
     is_unknown = is_create_unknown or (outcome.unknown and stopped is None and not is_left)
     reason = f": {stopped.reason}" if stopped else ""

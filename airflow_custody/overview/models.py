@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from airflow_custody.client.approvals.operations import PendingApprovals
     from airflow_custody.client.health.verdict import HealthVerdict
-    from airflow_custody.client.verification.trust import RequestState, TrustState
+    from airflow_custody.client.verification.trust import ReportedState, TrustState
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class RequestRow:
     paths: tuple[tuple[GroupSignatures, ...], ...] = ()
     trust: TrustState = "not checked"
     problem: str = ""
-    state: RequestState = "unknown"
+    state: ReportedState = "unknown"
     signatures: int = 0
     action: str = ""
     legacy: str = ""

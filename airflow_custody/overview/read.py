@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.secrets import without_secrets
 from airflow_custody.client.text import read_number, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
 from airflow_custody.client.webhooks.models import cooling_until, has_status
-from airflow_custody.client.whitelist.listing import Listing, fetch_listing
-from airflow_custody.client.whitelist.matching import Destination, find_duplicates, read_destination
+from airflow_custody.client.whitelist.matching import find_duplicates
+from airflow_custody.client.whitelist.request import Request, judge_request
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (
     JournalView,
     Overview,
@@ -32,13 +31,15 @@ from airflow_custody.overview.request import bound, make_row, paths_of
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
+    from airflow_custody.client.verification.trust import ReportedState
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.webhooks.models import WireWebhook
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.snapshot import Snapshot
 
 T = TypeVar("T")
 
 #: Maximum numbers of rows in an overview.
-_MAX_ROWS: dict[RequestState, int] = {"pending": 200, "effective": 20, "unknown": 50}
+_MAX_ROWS: dict[ReportedState, int] = {"pending": 200, "effective": 20, "unknown": 50}
 #: The longest time-out of one call, in seconds: a person does not wait as a task can.
 MAX_TIMEOUT = 10.0
 #: The largest response, in bytes: to parse one stops everything else in its process.
@@ -90,7 +91,7 @@ def read_overview(
 
     def read_requests() -> Requests | None:
         is_small = max_listed is None or (client.count_whitelist_requests() or 0) <= max_listed
-        return _requests(fetch_listing(client)) if is_small else None
+        return _requests(read_snapshot(client)) if is_small else None
 
     now = datetime.now(timezone.utc)
     too_many = f"There are more than {max_listed} requests, too many to read here. 'custody status' reads them all."
@@ -116,43 +117,40 @@ def _user(client: CustodyClient) -> UserView:
     )
 
 
-def _requests(listing: Listing) -> Requests:
-    found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "effective": [], "unknown": [], "rejected": []}
-    for each in listing.envelopes:
-        found[listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)].append(each)
+def _requests(snapshot: Snapshot) -> Requests:
+    found: dict[ReportedState, list[Request]] = {"pending": [], "effective": [], "unknown": [], "rejected": []}
+    for each in snapshot:
+        found[each.reported].append(each)
+        if each.deletion_pending and each.for_approval is not None:
+            # It is pending, too, as it is listed for approval.
+            pending = judge_request(each.for_approval, "pending", snapshot.verifier)
+            found["pending"].append(replace(pending, deletion_pending=True))
+    effective = sorted(found["effective"], key=lambda each: read_number(each.id, MAX_ID) or 0)
     return Requests(
-        pending=_view([*found["pending"], *listing.deletions], "pending", listing),
-        recent=_view(found["effective"], "effective", listing),
-        unknown=_view(found["unknown"], "unknown", listing),
-        in_effect_twice=tuple(find_duplicates(_destinations(found["effective"]))),
+        pending=_view(found["pending"], "pending", snapshot.verifier),
+        recent=_view(found["effective"], "effective", snapshot.verifier),
+        unknown=_view(found["unknown"], "unknown", snapshot.verifier),
+        in_effect_twice=tuple(find_duplicates(effective)),
     )
 
 
-def _destinations(envelopes: Iterable[WhitelistEnvelope]) -> Iterator[tuple[str, Destination]]:
-    """Yield the ids and destinations of requests, in the order of their ids, without those that cannot be read."""
-    for each in sorted(envelopes, key=lambda each: read_number(each.id, MAX_ID) or 0):
-        with suppress(CustodyResponseError):
-            yield bound(each.id), read_destination(each, each.payload())
-
-
-def _view(envelopes: Iterable[WhitelistEnvelope], state: RequestState, listing: Listing) -> RequestsView:
+def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier | None) -> RequestsView:
     """Return the requests of one state: what is wrong first, then the oldest pending ones, or else the newest."""
-    deleted = {each.id for each in listing.deletions}
 
-    def order(found: tuple[RequestRow, WhitelistEnvelope]) -> tuple[bool, bool, float, int]:
+    def order(found: tuple[RequestRow, Request]) -> tuple[bool, bool, float, int]:
         row, _ = found
         when, sign = (row.created_at, 1) if state == "pending" else (row.changed_at, -1)
         number = read_number(row.id, MAX_ID) or 0
         age = sign * when.timestamp() if when else math.inf
         return row.trust != "unverified", not row.is_faulty, age, sign * number
 
-    rows = [(make_row(each, state, listing.verifier, deletion_pending=each.id in deleted), each) for each in envelopes]
+    rows = [(make_row(each, verifier), each) for each in requests]
     rows.sort(key=order)
     # The service does not say when a deletion was requested.
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(
-            replace(row, paths=paths_of(each, listing.verifier)) if state == "pending" and row.address else row
+            replace(row, paths=paths_of(each, verifier)) if state == "pending" and row.address else row
             for row, each in rows[: _MAX_ROWS[state]]
         ),
         total=len(rows),

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import as_name, sanitize
+from airflow_custody.client.text import as_name, sanitize, sentences
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    NOT_PINNED,
-    REJECTED_STATUSES,
-    RequestState,
-    decide_trust,
-    describe_legacy,
-    has_status,
-)
-from airflow_custody.client.whitelist.listing import ListedRequest, describe_verified, find_listed, verified_facts
+from airflow_custody.client.verification.trust import NOT_PINNED, describe_legacy
 from airflow_custody.client.whitelist.models import check_request_ids
+from airflow_custody.client.whitelist.request import Request, describe_verified, judge_request, verified_facts
 from airflow_custody.client.whitelist.review import is_creation
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (
     GroupSignatures,
     RequestRow,
@@ -37,7 +31,12 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-_NOT_LISTED = "The service does not list it: there is no such request (any more), or it is another tenant's."
+_NOT_LISTED = "the service does not list it: it does not exist, was deleted, or is another tenant's"
+_TRUST_IN_WORDS = {
+    "not checked": "The service says that it was rejected: there is nothing to verify.",
+    "unsigned": "Nobody has signed it yet.",
+    "verified": "Each signature that it has is valid, under rules that the pinned super-administrators have signed.",
+}
 #: Maximum number of characters kept of a text: page and command line may show less.
 MAX_TEXT = 4000
 
@@ -52,74 +51,60 @@ def bound(value: object) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def make_row(
-    envelope: WhitelistEnvelope, state: RequestState, verifier: Verifier | None, *, deletion_pending: bool = False
-) -> RequestRow:
+def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
     """
     Return a request as a row. Address, label and chain are those of the text that is signed; so is the network, or else
     it is marked where keys are pinned.
 
-    :param envelope: the request.
-    :param state: its state.
-    :param verifier: the verifier; None: no keys are pinned.
-    :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
+    :param request: a listed request.
+    :param verifier: what verified it; None: no keys are pinned.
     """
-    facts: dict[str, Any] = {
-        "id": bound(envelope.id),
-        "status": bound(envelope.status),
-        "state": state,
-        "created_at": envelope.created_at,
-        "changed_at": max(filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails)), default=None),
-        "signatures": len(envelope.signed_by),
-        "action": "" if _is_creation(envelope) else bound(envelope.action),
-        "deletion_pending": deletion_pending,
-    }
-    if not envelope.is_readable:
-        return RequestRow(**facts, problem="It cannot be read: a field of it has another type than is known.")
-    try:
-        payload = envelope.payload()
-    except CustodyError as error:
-        return RequestRow(**facts, trust="unverified" if verifier else "not checked", problem=error.shorten(MAX_TEXT))
-    trust = decide_trust(envelope.wire, state, verifier)
-    network, shown = bound(payload.get("network")), bound(envelope.network)
-    if not network and shown:
+    envelope = request.shown
+    network, shown = bound(request.fields.get("network")), bound(envelope.network)
+    if not network and shown and request.fields:
         # It must not look as if it were verified.
         network = f"({shown}: not signed)" if verifier else shown
-    address = payload.get("address")
-    if trust.error:
-        problem = trust.error.shorten(MAX_TEXT)
-    elif not isinstance(address, str) or not address.strip():
-        problem = "It has no address in its payload."
-    else:
-        problem = _doubt(envelope, state)
+    dates = filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails))
+    proved = request.proved
     return RequestRow(
-        **facts,
-        chain=f"{bound(payload.get('currency'))} {network}".rstrip(),
-        address=bound(address),
-        label=bound(payload.get("label")),
-        trust=trust.state,
-        problem=problem,
-        legacy=describe_legacy(trust.address.omitted) if trust.address and trust.address.legacy else "",
+        id=bound(envelope.id),
+        status=bound(envelope.status),
+        state=request.reported,
+        created_at=envelope.created_at,
+        changed_at=max(dates, default=None),
+        signatures=len(envelope.signed_by),
+        action="" if _is_creation(envelope) else bound(envelope.action),
+        deletion_pending=request.deletion_pending,
+        chain=f"{bound(request.fields.get('currency'))} {network}".strip(),
+        address=bound(request.fields.get("address")),
+        label=bound(request.fields.get("label")),
+        trust=request.trust.state,
+        problem=_problem(request, envelope),
+        legacy=describe_legacy(proved.omitted) if proved and proved.legacy else "",
     )
 
 
-def _doubt(envelope: WhitelistEnvelope, state: RequestState) -> str:
-    """Return why the service does not say whether a request is in effect; empty: it does."""
-    is_settled = has_status(envelope.status, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES))
-    if state == "unknown" or (state == "pending" and is_settled and _is_creation(envelope)):
-        status = sanitize(envelope.status or "", 40)
-        return f"Its status, {status!r}, and where it is listed do not say whether it is in effect."
+def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
+    """Return what is wrong with a request, without its name; empty: nothing is."""
+    error = request.trust.error
+    if error is not None:
+        return f"{sanitize(sentences(error.why, error.advice), MAX_TEXT)} {label(error.code)}"
+    if request.reason:
+        return sanitize(request.reason, MAX_TEXT)
+    if request.reported == "unknown" or (request.is_contradictory and _is_creation(envelope)):
+        return f"its status, {request.status!r}, and where it is listed do not say whether it is in effect"
     return ""
 
 
-def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
+def paths_of(request: Request, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
     """
     Return the ways to sign a request by the signed rules, with how many valid signatures of each group there are.
 
-    :param envelope: the request.
+    :param request: a listed request.
     :param verifier: the verifier; None: no keys are pinned.
     :return: the ways; none where they are not known.
     """
+    envelope = request.shown
     if verifier is None or not _is_creation(envelope):
         return ()
     try:
@@ -153,27 +138,14 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
     :raises CustodyError: if it cannot be read.
     """
-    listed = find_listed(client, [request_id])[request_id]
-    envelope = listed.envelope or client.get_whitelist_request(request_id)
-    verifier = verifier_for(client, [envelope.wire])
-    row = _row(listed, envelope, verifier)
-    proved = decide_trust(envelope.wire, row.state, verifier).address
-    payload: Mapping[str, Any] = {}
-    with suppress(CustodyError):
-        # Of a legacy form only what is signed.
-        payload = proved.fields if proved else envelope.payload()
-    if verifier is None:
-        verification = NOT_PINNED
-    elif proved:
-        facts = describe_verified(verified_facts(proved)).removeprefix(", verified: ")
-        verification = f"Verified: {facts}{', ' if row.legacy else ''}{row.legacy}."
-    else:
-        verification = {
-            "not checked": "The service says that it was rejected: there is nothing to verify.",
-            "unsigned": "Nobody has signed it yet.",
-            "verified": "Each signature that it has is valid, under rules that the pinned super-administrators have "
-            "signed.",
-        }.get(row.trust, row.problem)
+    snapshot = read_snapshot(client, ids=[request_id])
+    request, verifier = snapshot[request_id], snapshot.verifier
+    if request.envelope is None:
+        envelope = client.get_whitelist_request(request_id)
+        verifier = verifier_for(client, [envelope.wire])
+        request = judge_request(envelope, "unknown", verifier)
+    envelope = request.shown
+    row = _row(request, verifier)
     around = {
         "Action": envelope.action,
         "Network": envelope.network,
@@ -183,8 +155,8 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     }
     return RequestView(
         row=row,
-        verification=verification,
-        payload={bound(name): bound(value) for name, value in payload.items() if value not in (None, "", [])},
+        verification=_describe_trust(request, row, verifier),
+        payload={bound(name): bound(value) for name, value in request.fields.items() if value not in (None, "", [])},
         around={name: bound(value) for name, value in around.items()},
         signatures=[*_signatures(envelope, verifier)],
         trail=[
@@ -199,6 +171,16 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     )
 
 
+def _describe_trust(request: Request, row: RequestRow, verifier: Verifier | None) -> str:
+    """Describe what signatures prove of a request, or why they prove nothing."""
+    if verifier is None:
+        return NOT_PINNED
+    if request.proved is not None:
+        legacy = f", {row.legacy}" if row.legacy else ""
+        return f"Verified: {describe_verified(verified_facts(request.proved))}{legacy}."
+    return _TRUST_IN_WORDS.get(row.trust, row.problem)
+
+
 def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> RequestsView:
     """
     Read up to a hundred whitelisting requests, in up to four calls.
@@ -209,21 +191,19 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
     """
-    found = find_listed(client, check_request_ids(request_ids, merge=True))
-    verifier = verifier_for(client, [each.envelope.wire for each in found.values() if each.envelope])
+    snapshot = read_snapshot(client, ids=check_request_ids(request_ids, merge=True))
     rows = [
-        _row(listed, listed.envelope, verifier)
-        if listed.envelope
-        else RequestRow(id=request_id, status="", problem=_NOT_LISTED)
-        for request_id, listed in found.items()
+        RequestRow(id=each.id, status="", problem=_NOT_LISTED)
+        if each.envelope is None
+        else _row(each, snapshot.verifier)
+        for each in snapshot
     ]
     return RequestsView(tuple(rows), total=len(rows))
 
 
-def _row(listed: ListedRequest, envelope: WhitelistEnvelope, verifier: Verifier | None) -> RequestRow:
-    state = listed.state(EFFECTIVE_STATUSES, REJECTED_STATUSES) if listed.envelope else "unknown"
-    row = make_row(envelope, state, verifier, deletion_pending=listed.deletion_pending)
-    return replace(row, paths=paths_of(envelope, verifier)) if row.address else row
+def _row(request: Request, verifier: Verifier | None) -> RequestRow:
+    row = make_row(request, verifier)
+    return replace(row, paths=paths_of(request, verifier)) if row.address else row
 
 
 def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[dict[str, Any]]:

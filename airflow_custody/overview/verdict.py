@@ -119,9 +119,10 @@ def _unread(overview: Overview) -> Iterator[Finding]:
 def _of_requests(view: RequestsView, part: str, where: str) -> Iterator[Finding]:
     named = [row for row in view.rows if row.is_faulty]
     for row in named:
-        why = row.problem.removeprefix(f"{_name(row)} ").removeprefix("is ") or "not verified"
-        level: Level = "bad" if row.trust == "unverified" else "warning"
-        yield Finding("wrong", level, part, f"{_name(row)} ({where}): {why}", (row.id,))
+        is_unverified = row.trust == "unverified"
+        level: Level = "bad" if is_unverified else "warning"
+        problem = ": ".join(filter(None, ["not verified" if is_unverified else "", row.problem]))
+        yield Finding("wrong", level, part, f"{_name(row)} ({where}): {problem}", (row.id,))
     if others := view.faulty - len(named):
         yield Finding("wrong", "warning", part, f"and {count(others, 'other request')} with such a problem")
 

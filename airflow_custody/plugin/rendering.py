@@ -97,15 +97,9 @@ def when(moment: datetime | None, now: datetime) -> Markup:
     )
 
 
-def reason(text: str, request_id: str) -> str:
-    """
-    Return the problem of a request, for a place that already shows its id and that it is not verified.
-
-    :param text: the problem, maybe as a sentence about the request.
-    :param request_id: the request's id.
-    """
-    rest = text.removeprefix(f"whitelisting request {request_id} ").removeprefix("is not verified: ")
-    return f"{rest[:1].upper()}{rest[1:]}"
+def sentence(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def segment(text: str) -> str:
@@ -122,5 +116,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "segment": segment, "reason": reason, "when": when}
+    environment.filters |= {"visible": visible, "segment": segment, "sentence": sentence, "when": when}
     return environment

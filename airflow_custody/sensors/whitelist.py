@@ -121,6 +121,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def _wait(self) -> RequestWait:
         """The wait of this process, its parameters checked."""
         from airflow_custody.client.whitelist.models import is_list_of_ids
+        from airflow_custody.client.whitelist.request import StatusWords
         from airflow_custody.client.whitelist.wait import RequestWait
 
         ids: object = self.request_id
@@ -128,8 +129,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             ids = request_ids_or_skip("request_id", ids, skip_if_empty=self.skip_if_empty, merge=True)
         return RequestWait(
             ids,
-            effective_statuses=self.effective_statuses,
-            rejected_statuses=self.rejected_statuses,
+            words=StatusWords.read(self.effective_statuses, self.rejected_statuses),
             expected=self.expected,
             accept_fields=self.accept_fields,
         )
@@ -159,10 +159,11 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def _trigger(self, deadline: float | None) -> CustodyWhitelistRequestTrigger:
         from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
+        words = self._wait.words
         return CustodyWhitelistRequestTrigger(
             request_id=self._wait.request_id,
-            effective_statuses=self._wait.effective_statuses,
-            rejected_statuses=self._wait.rejected_statuses,
+            effective_statuses=words.effective if words.effective is None else [*words.effective],
+            rejected_statuses=[*words.rejected],
             custody_conn_id=self.custody_conn_id,
             poke_interval=self.poke_interval,
             deadline=deadline,

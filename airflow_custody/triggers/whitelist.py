@@ -30,8 +30,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
     does not verify is looked up once more, 5 seconds later, and then ends the wait with an error.
 
-    All triggers of one connection and interval in a triggerer share one poll: two calls for each hundred requests, and
-    one more when some are in effect. Those with more than a hundred requests share another one, so that they hold up
+    All triggers of one connection, interval and status words in a triggerer share one poll: three calls for each
+    hundred requests. Those with more than a hundred requests share another one, so that they hold up
     nobody else. A request that makes the service refuse the look-up of a hundred is found, and looked up alone.
 
     :param request_id: the request's id, or a list of ids.
@@ -66,20 +66,18 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these requests."""
+        from airflow_custody.client.whitelist.request import StatusWords
         from airflow_custody.client.whitelist.wait import RequestWait, look_up
 
         try:
             # Before they join the others: what is no id must not travel with theirs.
-            wait = RequestWait(
-                self.request_id,
-                effective_statuses=self.effective_statuses,
-                rejected_statuses=self.rejected_statuses,
-            )
+            words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
+            wait = RequestWait(self.request_id, words=words)
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)
         except CustodyError as error:
             yield error_event(error)
             return
         interval = float(self.poke_interval)
-        key = ("whitelist", self.custody_conn_id, interval, len(wait.ids) > MAX_PAGE_SIZE)
+        key = ("whitelist", self.custody_conn_id, interval, words, len(wait.ids) > MAX_PAGE_SIZE)
         poll: SharedPoll[WaitState] = SharedPoll(key, self.custody_conn_id, look_up, interval)
         yield await wait_until_done(poll, wait, "effective", deadline=self.deadline, interval=interval, log=self.log)

@@ -333,7 +333,7 @@ def test_with_pinned_keys_a_dump_leaves_out_what_nobody_signed_and_a_plan_names_
     ran = custody("whitelist", "dump", *pins)
     assert ran.code == 1
     assert [each["label"] for each in yaml.safe_load(ran.out)["addresses"]] == ["L1", "L3"]
-    text = f"missing: whitelisting request {forged} is not verified: "
+    text = f"missing: whitelisting request {forged}: not verified: "
     assert f"custody: {text}" in ran.err
     assert f"# {text}" in ran.out
     # Anybody may have put it there: the service alone says that somebody asked for it.

@@ -13,10 +13,10 @@ from authorities import Authority
 from people import pem_of
 from pinned_keys import private_key, public_pem
 
-from airflow_custody.cli.evidence import read_evidence
 from airflow_custody.client import ClientSettings, CustodyConfigurationError, CustodyError
 from airflow_custody.client.files import MAX_SETTING_BYTES, read_file, read_start
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.verification.evidence import read_evidence
 from airflow_custody.client.whitelist.file import read_whitelist_file
 
 URL = "https://custody.example.com"

@@ -14,10 +14,11 @@ from task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
 from airflow_custody.client.verification.trust import REJECTED_STATUSES
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.create import CreateRows
-from airflow_custody.idempotency.plan_settings import PlanSettings
+from airflow_custody.idempotency.deletions import Deletions
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
@@ -26,6 +27,9 @@ DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
 CREATE = {"method": "POST", "path": "/whitelists/addresses"}
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 ALL = {"prune": True, "max_deletes": None, "max_delete_percent": None}
+
+#: How applying reads the service.
+READ = "airflow_custody.idempotency.apply_plan.read_snapshot"
 
 pytestmark = pytest.mark.usefixtures("batches")
 
@@ -70,7 +74,7 @@ def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask,
     assert plan(path, **ALL)["counts"]["undeclared"] == 0
 
 
-@pytest.mark.parametrize("write", range(3, 8))
+@pytest.mark.parametrize("write", range(3, 9))
 @pytest.mark.parametrize("is_before", [True, False])
 def test_deletions_that_were_killed_go_on(sandbox: Sandbox, stored: ApplyTask, write: int, is_before: bool) -> None:
     stored.dies_at(write, before=is_before)
@@ -116,7 +120,7 @@ def test_a_changed_plan_says_what_earlier_tries_have_created_and_deleted(
     sandbox.control.add_fault("drop", **DELETE, skip=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(stored.arguments, "max_parallel", 1)
-        stored.dies_at(5)
+        stored.dies_at(6)
     there = left(sandbox)
     assert len(there) == 5 + 3
     write_rows(Path(path), ROWS[6:])
@@ -142,7 +146,7 @@ def signed(sandbox: Sandbox, number: str) -> None:
         pytest.param(gone, (CreateRows, "run"), 3, id="gone already"),
         pytest.param(signed, (CreateRows, "run"), 1, id="in effect while rows are created"),
         # The last one: after the first deletions were sent.
-        pytest.param(signed, (ApplyPlan, "_delete_one"), 7, id="in effect while others are deleted"),
+        pytest.param(signed, (Deletions, "send"), 7, id="in effect while others are deleted"),
     ],
 )
 def test_what_comes_into_effect_while_rows_are_created_or_deleted_is_not_deleted(
@@ -160,7 +164,7 @@ def test_what_comes_into_effect_while_rows_are_created_or_deleted_is_not_deleted
         return
     error = task.fails()
     assert "5 created, 6 deleted, 1 refused" in str(error)
-    assert f"request {found}: not deleted: it is not any more what the approved plan deletes" in str(error)
+    assert f"request {found}: not deleted: it is no longer what the approved plan deletes" in str(error)
     assert left(sandbox) == [address(number), *addresses(ROWS[7:])]
 
 
@@ -171,7 +175,7 @@ def test_what_is_not_listed_and_exists_is_not_deleted(
     # A replica that lags.
     fault: dict[str, Any] = {**LISTING, "query": {"ids": number}, "status": 200, "body": {"result": []}, "times": None}
     before(monkeypatch, ApplyPlan, "_delete", lambda: sandbox.control.add_fault("status", **fault))
-    assert f"request {number}: not deleted: it is not any more" in str(task.fails())
+    assert f"request {number}: not deleted: it is no longer" in str(task.fails())
     assert left(sandbox) == sorted([*addresses(ROWS[:1]), *addresses(ROWS[7:])])
 
 
@@ -272,10 +276,9 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     sandbox: Sandbox, stored: ApplyTask, path: str, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     """A listing that lags, or a response that was not true."""
-    fetch = PlanSettings.fetch
     if is_late:
-        listing = fetch(PlanSettings(prune=True, replace=False), CustodyHook().get_conn())
-        monkeypatch.setattr(PlanSettings, "fetch", lambda *given: listing)
+        snapshot = read_snapshot(CustodyHook().get_conn())
+        monkeypatch.setattr(READ, lambda *given: snapshot if len(given) < 3 else read_snapshot(*given))
     else:
         sandbox.control.add_fault("empty", **DELETE, times=7, work=False)
     assert stored.attempt()["counts"]["deleted"] == 7
@@ -287,7 +290,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     assert "the service lists it as not deleted" in str(error)
     assert stored.ti.pushed["counts"]["deleted"] == 0
     assert not sandbox.control.request_log(**DELETE)
-    monkeypatch.setattr(PlanSettings, "fetch", fetch)
+    monkeypatch.setattr(READ, read_snapshot)
     if is_late:
         check_done(sandbox, stored)
     else:
@@ -331,15 +334,13 @@ def test_a_deletion_that_was_begun_counts_only_if_it_is_certain(
         fault = {"method": "GET", "path": f"{LISTING['path']}/{number}", "status": now, "times": None}
         sandbox.control.add_fault("status", **fault, body={"error": "Odd", "message": "boom", "code": now})
     elif now == "not listed":
-        fetch = PlanSettings.fetch
-        monkeypatch.setattr(PlanSettings, "fetch", lambda *given: fetch(*given).without([number]))
+        monkeypatch.setattr(READ, lambda *given: read_snapshot(*given).without([number]))
     else:
         sandbox.control.set_whitelist_status(number, now)
     error = stored.fails()
     if now == "suspended":
-        # The plan of now would delete it for another reason.
-        assert error.code == "plan-changed"
-        assert f"request {number} undeclared" in str(error)
+        # It is no longer what was approved.
+        assert f"request {number}: not deleted: it is no longer what the approved plan deletes" in str(error)
         return
     assert f"request {number}: unknown: an earlier try began to delete it" in str(error)
     assert ("boom" in str(error), error.retryable) == (is_done, now == 500)

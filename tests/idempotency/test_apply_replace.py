@@ -10,7 +10,7 @@ from airflow_runs import new_dag, run_dag
 from apply_tries import ApplyTask, address, before, effective, plan, write_rows
 from task_tries import RowsStore, needs_store
 
-from airflow_custody.idempotency.apply_plan import ApplyPlan
+from airflow_custody.idempotency.deletions import Deletions
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -87,7 +87,7 @@ def test_a_label_is_changed_and_the_address_is_in_effect_all_the_time(
 
 @needs_store
 @pytest.mark.parametrize("prune", [True, False])
-@pytest.mark.parametrize("write", range(1, 6))
+@pytest.mark.parametrize("write", range(1, 7))
 @pytest.mark.parametrize("is_before", [True, False])
 def test_a_row_that_replaces_is_sent_once_whenever_the_task_is_killed(
     sandbox: Sandbox, path: str, old: str, write: int, is_before: bool, prune: bool
@@ -173,10 +173,10 @@ def test_what_is_kept_is_looked_at_again_before_anything_beside_it_is_deleted(
         take_away()
         assert task.fails().code == "plan-changed"
     else:
-        before(monkeypatch, ApplyPlan, "_delete_one", take_away)
+        before(monkeypatch, Deletions, "send", take_away)
         error = task.fails(max_parallel=1)
         assert "2 refused" in str(error)
-        assert f"request {twice[1]}: not deleted: it is not any more what the approved plan deletes" in str(error)
+        assert f"request {twice[1]}: not deleted: it is no longer what the approved plan deletes" in str(error)
     assert twice[1] in there(sandbox)
     assert not [each for each in sandbox.control.request_log() if each["path"].endswith("/delete")]
 
@@ -188,7 +188,7 @@ def test_where_what_is_kept_cannot_be_read_nothing_is_deleted(
     task = applied(path, **PRUNE)
     fault = {"method": "GET", "path": "/whitelists/addresses", "status": 503, "times": None}
     with monkeypatch.context() as patch:
-        before(patch, ApplyPlan, "_delete_one", lambda: sandbox.control.add_fault("status", **fault))
+        before(patch, Deletions, "send", lambda: sandbox.control.add_fault("status", **fault))
         error = task.fails(max_parallel=1)
     assert (error.retryable, "2 left" in str(error)) == (True, True)
     assert len(there(sandbox)) == 3

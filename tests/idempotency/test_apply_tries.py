@@ -28,6 +28,8 @@ pytestmark = pytest.mark.usefixtures("earlier")
 
 # Seconds that the service has for a response, by the connection.
 TIMEOUT = 60.0
+# Where the record of a plan is stored.
+PLAN_KEY = f"{KEY}_plan"
 BUSY = {"status": 429, "body": {"error": "ResourceExhausted", "message": "slow down", "code": 429}}
 
 
@@ -38,10 +40,10 @@ BUSY = {"status": 429, "body": {"error": "ResourceExhausted", "message": "slow d
     "moments",
     [
         # Each write of a try, right before and right after it.
-        *([(write, is_before)] for write in range(2, 8) for is_before in (True, False)),
-        [(3, True), (3, False), (3, True)],
-        [(4, True), (2, False), (3, True)],
-        [(3, True), (5, False), (2, True), (2, False)],
+        *([(write, is_before)] for write in range(2, 9) for is_before in (True, False)),
+        [(4, True), (3, False), (3, True)],
+        [(5, True), (2, False), (3, True)],
+        [(4, True), (5, False), (2, True), (2, False)],
     ],
     ids=str,
 )
@@ -81,9 +83,9 @@ def test_an_open_window_of_a_killed_try_takes_one_search(
     check_all(sandbox, stored)
     log = [each for each in sandbox.control.request_log("GET") if each["path"].endswith(LISTING["path"])]
     searches = [each for each in log if "ids" not in each["query"]]
-    # The plan's listing, a look-up for each batch that is sent, and one search.
+    # Two listings to begin with, a look-up for each batch that is sent, and two listings for one search.
     batches = -(-(len(ROWS) - 5) // 5) + (sent < 5)
-    assert len(searches) == 1 + batches + 1
+    assert len(searches) == 2 + batches + 2
 
 
 @pytest.mark.parametrize(("lookup_wait", "is_named"), [(60, False), (5, True)])
@@ -106,7 +108,7 @@ def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applie
     sandbox: Sandbox, stored: ApplyTask, tmp_path: Path, waits: SkippingTime
 ) -> None:
     sandbox.control.configure(whitelist_lag=3600)
-    stored.dies_at(3, before=False)
+    stored.dies_at(4, before=False)
     sent = len(sandbox.control.whitelist_requests())
     assert sent > 1
     path = write_rows(tmp_path / "more.yaml", [*ROWS, 13])
@@ -119,7 +121,7 @@ def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applie
 def test_what_is_sent_again_and_lost_again_is_waited_for_again(
     sandbox: Sandbox, stored: ApplyTask, waits: SkippingTime
 ) -> None:
-    stored.dies_at(2, before=False)
+    stored.dies_at(3, before=False)
     # The request that was there before is older than the lag, by the sandbox's clock.
     time.sleep(1.6)
     sandbox.control.configure(whitelist_lag=1.5)
@@ -135,7 +137,7 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
 ) -> None:
     # Nothing of the first window can be told from what the service shows.
     sandbox.control.configure(label_length=3)
-    stored.dies_at(3)
+    stored.dies_at(4)
     first = json.loads(stored.store.values[KEY])["batch"]["rows"]
     for _ in range(2):
         error = stored.fails()
@@ -174,7 +176,7 @@ def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
         pytest.skip("the task state store of Airflow 3.3")
     write_rows(Path(path), ROWS, customer_id="8", linked_wallet_ids=["1"])
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    task.dies_at(2, before=False)
+    task.dies_at(3, before=False)
     other = somebody_creates(sandbox, **{"label": "Label 1", "address": address(1), **fields})
     task.store.forge(other, next(iter(task.store.batch[1]["rows"])), state=state)
     sandbox.control.clear_request_log()
@@ -185,7 +187,7 @@ def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
 
 
 def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, stored: ApplyTask) -> None:
-    stored.dies_at(2, before=False)
+    stored.dies_at(3, before=False)
     stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])))
     error = stored.fails()
     assert "request 9999, which this task has created, is not listed" in str(error)
@@ -194,13 +196,65 @@ def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, st
 
 
 def test_a_row_is_not_found_under_an_id_that_is_not_listed(sandbox: Sandbox, stored: ApplyTask) -> None:
-    stored.dies_at(2, before=False)
+    stored.dies_at(3, before=False)
     stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])), state="found")
     sandbox.control.clear_request_log()
     error = stored.fails()
     assert "the task's record names request 9999 for" in str(error)
     assert "but the service does not list it; nothing was sent" in str(error)
     assert sandbox.control.request_log("POST") == []
+
+
+def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox, path: str) -> None:
+    if AIRFLOW < (3, 3):
+        pytest.skip("the task state store of Airflow 3.3")
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    task.dies_at(3, before=False)
+    stored = task.store.values[PLAN_KEY]
+    record = json.loads(stored)
+    key, *others = record["creations"]
+    deletion = {"id": "3711", "operation": '{"delete":"3711"}', "expected": {}}
+    sandbox.control.clear_request_log()
+    for change in (
+        {"creations": {other: [] for other in others}},
+        {"creations": {**record["creations"], key: ["3711"]}},
+        {"deletions": [deletion]},
+        {"observed": ['{"ignored":"3711"}']},
+    ):
+        task.store.values[PLAN_KEY] = json.dumps({**record, **change})
+        error = task.fails()
+        assert error.code == "plan-changed"
+        assert "the service, its tenant or the task's record have changed; nothing was sent" in str(error)
+    for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, {**record, "plan": "0" * 64}, None):
+        task.store.values[PLAN_KEY] = json.dumps(damaged)
+        assert task.fails().code == "record-unreadable"
+    assert sandbox.control.request_log("POST") == []
+    task.store.values[PLAN_KEY] = stored
+    task.attempt()
+    check_all(sandbox, task)
+
+
+def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, stored: ApplyTask, path: str) -> None:
+    stored.dies_at(4, before=False)
+    text, sent = Path(path).read_text(), len(sandbox.control.whitelist_requests())
+    for numbers in ([*ROWS, 13], [*ROWS][:-1], [*ROWS][1:]):
+        write_rows(Path(path), numbers)
+        error = stored.fails()
+        assert "the rows of the file have changed since the first try; this try sent nothing, and earlier" in str(error)
+        assert error.code == "plan-changed"
+    assert len(sandbox.control.whitelist_requests()) == sent
+    # Another order is no change.
+    head, *rows = text.partition("addresses:\n")[2].splitlines(keepends=True)
+    Path(path).write_text("version: 1\naddresses:\n" + "".join([*reversed(rows), head]))
+    stored.attempt()
+    check_all(sandbox, stored)
+
+
+def test_what_appears_elsewhere_between_two_tries_does_not_stop_a_plan(sandbox: Sandbox, stored: ApplyTask) -> None:
+    stored.dies_at(4, before=False)
+    somebody_creates(sandbox, label="Another team's", address=address(77))
+    stored.attempt()
+    check_exactly(sandbox, [0, 77, *ROWS])
 
 
 # --- superseded and stopped -------------------------------------------------------------------------------------
@@ -352,7 +406,7 @@ def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=work, skip=1)
     # Right before the outcome of the first window is written down.
-    stored.dies_at(3)
+    stored.dies_at(4)
     write_rows(Path(path), [*ROWS, 99])
     stored.clear()
     result = stored.attempt(plan_hash=plan(path)["plan_hash"])
@@ -377,7 +431,7 @@ def test_what_an_earlier_plan_created_is_to_be_signed_while_the_file_has_it_and_
 def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
     sandbox: Sandbox, stored: ApplyTask, path: str
 ) -> None:
-    stored.dies_at(3)
+    stored.dies_at(4)
     sandbox.control.configure(creator_sees_own=False)
     write_rows(Path(path), [*ROWS, 99])
     stored.clear()
@@ -393,7 +447,7 @@ def test_what_was_approved_before_the_open_rows_were_listed_is_void(
     write_rows(Path(path), [*ROWS, 99])
     new = plan(path)["plan_hash"]
     write_rows(Path(path), ROWS)
-    stored.dies_at(3)
+    stored.dies_at(4)
     write_rows(Path(path), [*ROWS, 99])
     assert isinstance(stored.fails(plan_hash=new), CustodyConflictError)
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
@@ -402,7 +456,7 @@ def test_what_was_approved_before_the_open_rows_were_listed_is_void(
 def test_open_rows_that_a_new_file_has_no_more_are_waited_for(
     sandbox: Sandbox, stored: ApplyTask, path: str, waits: SkippingTime
 ) -> None:
-    stored.dies_at(3)
+    stored.dies_at(4)
     write_rows(Path(path), range(20, 23))
     stored.clear()
     skipped = waits.skipped
@@ -441,7 +495,7 @@ def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, sto
     sandbox.control.set_whitelist_status(number, "removed")
     stored.clear()
     error = stored.fails()
-    assert f"request {number}, which this task has created, is not listed, or not any more" in str(error)
+    assert f"request {number}, which this task has created, is not listed, or no longer" in str(error)
     assert "start a new run" in str(error)
     assert stored.ti.pushed["request_ids"] == others
     (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]

@@ -9,7 +9,6 @@ import pytest
 from apply_tries import ROWS, ApplyTask, address, before, effective
 from task_tries import CREATE, somebody_creates
 
-from airflow_custody.client import CustodyConflictError
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.search import Search
@@ -61,7 +60,7 @@ def test_what_is_forged_after_a_lost_response_is_not_this_tasks(
     assert "1 unknown" in str(error)
     assert f"{made[0]} is new, and whitelisting request {made[0]} is not verified: no signature" in str(error)
     error = stored.fails(max_parallel=1)
-    assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
+    assert f"{made[0]} is new, and whitelisting request {made[0]} is not verified: no signature" in str(error)
     assert rows_of(sandbox) == made
     # Once people have signed it, it is.
     sandbox.control.sign_whitelist_requests(made)
@@ -94,10 +93,12 @@ def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
     made: list[str] = []
     fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
     before(monkeypatch, Sender, "send", lambda: made.append(somebody_creates(sandbox, **fields)))
-    stored.dies_at(5)
+    stored.dies_at(6)
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
     error = stored.fails()
-    assert isinstance(error, CustodyConflictError)
-    assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
+    assert f"line 5, Label 3: refused: somebody else has asked for the same destination meanwhile, {made[0]}" in str(
+        error
+    )
+    assert f"whitelisting request {made[0]} is not verified" in str(error)
     assert rows_of(sandbox) == made

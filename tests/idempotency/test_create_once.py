@@ -75,7 +75,8 @@ def test_a_later_try_returns_the_recorded_id_after_a_look_at_it(
     sandbox.control.clear_request_log()
     assert stored.attempt() == "3711"
     paths = [call["path"].removeprefix("/api/rest/v1") for call in sandbox.control.request_log()]
-    assert paths == ["/whitelists/addresses/3711", "/users/me"]
+    read = ["/whitelists/addresses", "/whitelists/addresses", "/whitelists/addresses/for-approval"]
+    assert paths == [*read, "/users/me"]
     assert "created whitelisting request 3711: using it" in task_log.text
 
 
@@ -309,7 +310,7 @@ def as_another_user(sandbox: Sandbox) -> str:
         pytest.param(None, {"linked_wallet_ids": ["1"]}, "", id="linked wallets"),
         pytest.param("removed", {"label": "TREASURY"}, "3712 is new, and it differs in: label", id="nearly the same"),
         pytest.param("removed", {"token": as_another_user}, "3712 is new, and another user created it", id="another's"),
-        pytest.param("unreadable", {"memo": "1"}, "cannot be verified", id="unreadable"),
+        pytest.param("unreadable", {"memo": "1"}, "cannot be read", id="unreadable"),
     ],
 )
 def test_two_new_candidates_need_a_manual_override(

@@ -42,7 +42,8 @@ def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, p
     assert f"line 4 (request {forged}) unverified; request {elsewhere} unverified" in str(caught.value)
     assert "before somebody has found out who put them there; `custody whitelist verify" in str(caught.value.error)
     assert ti.pushed["return_value"]["counts"] == {**dict.fromkeys(STATES, 0), "unchanged": 1, "unverified": 2}
-    assert f"whitelisting request {forged} is not verified" in task_log.text
+    assert f"request {forged} (APPROVED)" in task_log.text
+    assert "note: not verified: no signature covers its text" in task_log.text
     assert "2 rows are not verified" in ti.pushed["return_value"]["report"]
     for each in (forged, elsewhere):
         sandbox.control.sign_whitelist_requests([each])

@@ -72,7 +72,7 @@ def only_for_approval(sandbox: Sandbox, number: str) -> None:
 
 
 NOT_CHECKED = ("not checked", "")
-DOUBT = "and where it is listed do not say whether it is in effect."
+DOUBT = "and where it is listed do not say whether it is in effect"
 UNSIGNED = "no signature covers its text"
 BAD_HASH = "does not have the hash"
 
@@ -164,7 +164,9 @@ def test_a_text_without_an_address(sandbox: Sandbox, client: CustodyClient) -> N
     for identifier, text in zip(sandbox.control.add_whitelist_requests(rows), texts, strict=True):
         digest = hashlib.sha256(text.encode()).hexdigest()
         sandbox.control.set_whitelist_metadata(identifier, payloadAsString=text, hash=digest)
-    assert {row.problem for row in view(read_overview(client), "recent").rows} == {"It has no address in its payload."}
+    assert {row.problem for row in view(read_overview(client), "recent").rows} == {
+        "its payload has no readable address"
+    }
 
 
 # --- order and bounds ----------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyCli
     overview = read_overview(pinning)
     found = [(row.id, row.trust) for row in view(overview).rows]
     assert found == [(unverified, "unverified"), (unreadable, "not checked"), (good, "unsigned")]
-    assert view(overview).rows[1].problem.startswith("It cannot be read")
+    assert view(overview).rows[1].problem.startswith("it cannot be read")
     assert (view(overview).faulty, view(overview).oldest_at) == (2, None)
     # Neither is the copy beside the text shown.
     assert "evil" not in str(overview)

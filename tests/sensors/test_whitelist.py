@@ -10,6 +10,7 @@ from airflow_runs import failing_at_once
 from sensor_runs import MODES, run_sensor
 from sensor_runs import wait as wait_in
 from task_log import TaskLog
+from whitelist_plans import PENDING, listed
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.whitelist.wait import RequestWait
@@ -58,11 +59,8 @@ def test_waits_until_all_are_in_effect(
     decide(sandbox, numbers, *["APPROVED"] * 3)
     ids = numbers if many else numbers[2:]
     # The last one is pending in the first poll, the second poll fails, and then it has taken effect.
-    for rows in (
-        [{"id": each, "status": "APPROVED"} for each in ids[:-1]],
-        [],
-        [{"id": ids[-1], "status": "pending"}],
-    ):
+    settled = [listed(int(each)).wire for each in ids[:-1]]
+    for rows in (settled, [*settled, listed(int(ids[-1]), wire=PENDING).wire], []):
         sandbox.control.add_fault("status", status=200, body={"result": rows, "totalItems": str(len(rows))})
     sandbox.control.add_fault("status", status=503)
     ran = run(mode, request_id=[*ids, ids[0]] if many else ids[0])
@@ -138,7 +136,7 @@ def test_within_a_poke_it_is_looked_for_until_it_counts_as_gone(
     # Long before the next poke.
     ran = run(mode, request_id=numbers[0], poke_interval=3600, timeout=7200)
     assert ran.state_of("wait") == "success"
-    assert len(sandbox.control.request_log()) == 8
+    assert len(sandbox.control.request_log()) == 9
 
 
 @pytest.mark.usefixtures("airflow_db")

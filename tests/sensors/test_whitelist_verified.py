@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist import listing
-from airflow_custody.client.whitelist.listing import ListedRequest
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -156,14 +154,13 @@ def test_another_request_under_the_same_id_fails_it(
 def test_a_signature_that_is_shown_late_is_waited_for(
     sandbox: Sandbox, forged: list[str], many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_up = listing.find_listed
 
-    def find_listed(client: CustodyClient, ids: Iterable[str], **how: Any) -> dict[str, ListedRequest]:
-        found = looked_up(client, ids, **how)
+    def read(*given: Any) -> Snapshot:
+        found = read_snapshot(*given)
         sandbox.control.sign_whitelist_requests(forged)
         return found
 
-    monkeypatch.setattr("airflow_custody.client.whitelist.wait.find_listed", find_listed)
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.read_snapshot", read)
     assert wait(forged if many else forged[0])["verified"] == (2 if many else True)
 
 
@@ -191,7 +188,7 @@ def test_without_pinned_keys_it_is_compared_with_the_payload(sandbox: Sandbox, f
     with failing_at_once("is not what was asked for: memo"):
         wait(forged[0], expected={**EXPECTED, "memo": "other"})
     sandbox.control.set_whitelist_metadata(forged[0], payloadAsString="{}")
-    with failing_at_once("cannot be verified"):
+    with failing_at_once("cannot be read: its payload does not have the hash"):
         wait(forged[0], expected=EXPECTED)
 
 

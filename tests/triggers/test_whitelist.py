@@ -14,7 +14,8 @@ from connections import connection_json
 from request_triggers import end_waits_after, events, first, until
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.whitelist import listing
+from airflow_custody.client.whitelist.request import StatusWords
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
@@ -87,21 +88,21 @@ def test_a_list_and_single_ids_share_their_look_ups(sandbox: Sandbox) -> None:
     result = {"state": "effective", "count": 4, "statuses": {"APPROVED": 4}, "verified": 0}
     assert (one["status"], one["result"]) == ("effective", result)
     assert [each["result"]["id"] for each in others] == numbers[2:]
-    assert lengths(sandbox) == [6, 6]
+    assert lengths(sandbox) == [6, 6, 6]
     json.dumps(one)
 
 
 def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = create(sandbox, 301, "APPROVED")
     # What the large one asks for takes long.
-    responds, find_listed = threading.Event(), listing.find_listed
+    responds = threading.Event()
 
-    def look_up(client: CustodyClient, ids: Sequence[str], **how: Any) -> Any:
+    def read(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> Any:
         if numbers[0] in ids:
             responds.wait(600)
-        return find_listed(client, ids, **how)
+        return read_snapshot(client, words, ids)
 
-    monkeypatch.setattr("airflow_custody.client.whitelist.wait.find_listed", look_up)
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.read_snapshot", read)
 
     async def scenario() -> list[str]:
         large = asyncio.create_task(first(trigger(numbers[:300])))

@@ -69,6 +69,18 @@ class VerificationPins:
         """The keys, in the order given."""
         return _read_keys(self.superadmin_keys)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return them as plain JSON data, by the names of the settings, the keys in an order of their own."""
+        keys = sorted(zip(self.fingerprints, self.superadmin_keys, strict=True))
+        return {
+            "superadmin_keys": [key for _, key in keys],
+            "fingerprints": [fingerprint for fingerprint, _ in keys],
+            "superadmin_minimum": self.superadmin_minimum,
+            "networks": None if self.networks is None else sorted(self.networks),
+            "allow_legacy_signatures": self.allow_legacy_signatures,
+            "rules_not_before": self.rules_not_before,
+        }
+
 
 #: The settings of a client that say what is trusted.
 PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins))

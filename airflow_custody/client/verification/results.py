@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_custody.client.error_codes import ErrorCode
+from airflow_custody.client.timestamps import format_unix_time
 
 
 class RefusalError(Exception):
@@ -38,6 +39,20 @@ class VerifiedRules:
     sha256: str
     timestamp: int
     signed_by: tuple[str, ...]
+
+    @property
+    def date(self) -> str | None:
+        """When they were made, as text; None: they do not say."""
+        return format_unix_time(self.timestamp) if self.timestamp else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as plain JSON data."""
+        return {
+            "sha256": self.sha256,
+            "timestamp": self.timestamp,
+            "date": self.date,
+            "signed_by": sorted(self.signed_by),
+        }
 
 
 @dataclass(frozen=True)

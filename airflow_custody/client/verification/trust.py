@@ -1,9 +1,7 @@
 """
 The one rule of trust: in effect needs signatures, pending needs a clean text, rejected needs nothing.
 
-:func:`state_of` tells the state of a request by the listing that it is in and by its status, as the service reports
-them. :func:`decide_trust` then tells what its signatures prove. All code that relies on a request uses these two. No
-I/O.
+:func:`decide_trust` tells what the signatures of a request prove, in the state that the service reports. No I/O.
 """
 
 from __future__ import annotations
@@ -32,11 +30,7 @@ NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is o
 _MAX_ID = 40
 
 #: State of a request, as the service reports it. ``unknown``: it is not pending, and its status does not say more.
-RequestState = Literal["effective", "pending", "rejected", "unknown"]
-#: Listing that a request is in: those that are not pending (``settled``); these, and those that the client's user has
-#: signed (``signed``); those that this user may still sign (``for approval``); only the one with pending ones
-#: (``pending``); or not looked up (``anywhere``).
-ListedAs = Literal["settled", "signed", "for approval", "pending", "anywhere"]
+ReportedState = Literal["effective", "pending", "rejected", "unknown"]
 #: Result of verifying a request: ``verified``, all that its state needs is proved; ``unsigned``, its text is clean, and
 #: nobody has signed it, or needs to have; ``unverified``, less than its state needs; ``not checked``, it needs nothing,
 #: or no keys are pinned.
@@ -60,7 +54,7 @@ class Trust:
     error: CustodyVerificationError | None = None
 
 
-def decide_trust(envelope: Mapping[str, Any], state: RequestState, verifier: Verifier | None) -> Trust:
+def decide_trust(envelope: Mapping[str, Any], state: ReportedState, verifier: Verifier | None) -> Trust:
     """
     Decide whether a request can be trusted in its state.
 
@@ -89,39 +83,8 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
     identifier = as_name(envelope.get("id"))
     if identifier is None or read_number(identifier, MAX_ID) is None:
         shown = "without an id" if identifier is None else sanitize(identifier, 40)
-        raise CustodyVerificationError(
-            f"whitelisting request {shown} is not verified: its id is no number", code="not-verified"
-        )
-
-
-def state_of(
-    status: str | None,
-    listed: ListedAs,
-    *,
-    effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-    rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-) -> RequestState:
-    """
-    Return the state of a request, as the service reports it.
-
-    A request that can still be signed is pending, whatever its status.
-
-    :param status: its status, as sent.
-    :param listed: the listing that it is in.
-    :param effective_statuses: status words of requests in effect; None: not being pending is enough. One that the user
-        has signed, and may still be pending, then has one of the default words. Default ``approved``.
-    :param rejected_statuses: status words of rejected requests. Default: five words.
-    """
-    if listed == "for approval":
-        return "pending"
-    if has_status(status, rejected_statuses):
-        return "rejected"
-    if listed == "pending":
-        return "pending"
-    words = EFFECTIVE_STATUSES if effective_statuses is None and listed == "signed" else effective_statuses
-    if words is None or has_status(status, words):
-        return "effective"
-    return "unknown" if listed == "settled" else "pending"
+        why = "its id is no number"
+        raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
 
 
 def has_status(status: str | None, words: Iterable[str]) -> bool:

@@ -249,7 +249,7 @@ def _name_subject(name: str) -> Iterator[None]:
         yield
     except RefusalError as error:
         message = f"{name} not verified: {error}"
-        raise CustodyVerificationError(message, advice=error.advice, code=error.code) from None
+        raise CustodyVerificationError(message, why=str(error), advice=error.advice, code=error.code) from None
 
 
 def _shows_rules(envelope: Mapping[str, Any]) -> bool:

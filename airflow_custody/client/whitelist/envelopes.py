@@ -210,6 +210,19 @@ class WhitelistEnvelope:
             return frozenset()
         return user_ids(first[0].get("userId"), first[0].get("externalUserId"))
 
+    def read_payload(self) -> dict[str, Any]:
+        """
+        Return what the request asks for, as :meth:`payload` does.
+
+        :raises RefusalError: for the same reasons; it does not name the request.
+        """
+        try:
+            if not self.text or not self.hash:
+                raise RefusalError("or its hash is missing")
+            return read_object(self.text, self.hash)
+        except RefusalError as error:
+            raise RefusalError(f"its payload {error}") from None
+
     def payload(self) -> dict[str, Any]:
         """
         Return what the request asks for, verified against its hash.
@@ -221,12 +234,10 @@ class WhitelistEnvelope:
             last.
         """
         try:
-            if not self.text or not self.hash:
-                raise RefusalError("or its hash is missing")
-            return read_object(self.text, self.hash)
+            return self.read_payload()
         except RefusalError as error:
             raise CustodyResponseError(
-                f"whitelisting request {sanitize(self.id, 40)} cannot be verified: its payload {error}",
+                f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {error}",
                 code="request-differs",
             ) from None
 

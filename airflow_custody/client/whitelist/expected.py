@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import describe, refuse_missing
-from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, fetch_items
 from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.listing import ListedRequest
+    from airflow_custody.client.whitelist.request import Request
 
 
 def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> dict[str, WhitelistRequest]:
@@ -55,23 +55,23 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     return found
 
 
-def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: Collection[str] = ()) -> tuple[str, ...]:
+def compare_effective(expected: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> tuple[str, ...]:
     """
     Compare a request that is in effect with what is expected of it, all of it.
 
     If it was verified, by its signed text alone: a field that no signature covers is no match. Otherwise by its payload
     and the hash that the service gives for it.
 
-    :param request: the expected request.
-    :param listed: the request, as it is listed.
+    :param expected: the expected content.
+    :param request: the request.
     :param accepted: keys of the payload that may have a value although nothing is said about them.
     :return: the fields that were compared although no signature covers them.
     :raises CustodyRequestError: if it is not what is expected; the error names the fields.
-    :raises CustodyResponseError: if its payload cannot be read.
+    :raises CustodyResponseError: if it cannot be read.
     """
-    envelope = listed.envelope
-    if envelope is None:
-        raise CustodyRequestError("a request that is not listed cannot be compared", code="request-rejected")
-    payload = envelope.payload() if listed.verified is None else listed.verified.fields
-    unsigned = check_asked(request, envelope, payload, accepted).outside
-    return unsigned if request.visibility_group_id is None else (*unsigned, "visibility_group_id")
+    if request.envelope is None or request.state != "effective":
+        raise CustodyResponseError(
+            f"{request.name} is {request.state}, and cannot be compared: {request.reason}", code="request-differs"
+        )
+    unsigned = check_asked(expected, request.envelope, request.fields, accepted).outside
+    return unsigned if expected.visibility_group_id is None else (*unsigned, "visibility_group_id")

@@ -25,6 +25,7 @@ from airflow_custody.client.files import read_start
 from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist import addresses
 from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.destinations import Destinations, destination_of
 from airflow_custody.client.whitelist.file_formats import (
     FIELDS,
     IDS,
@@ -42,7 +43,6 @@ from airflow_custody.client.whitelist.file_formats import (
     read_json,
     read_yaml,
 )
-from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import (
     LISTS,
     TEMPLATE_HINT,

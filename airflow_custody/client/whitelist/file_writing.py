@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.destinations import Destinations, destination_of
 from airflow_custody.client.whitelist.file import parse_whitelist
 from airflow_custody.client.whitelist.file_formats import FIELDS, NOT_DEFAULTS, VERSION
-from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 from airflow_custody.client.whitelist.plan import FileRow, PlanRow
-from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.snapshot import Snapshot
 
 
 def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[int, str] | None = None) -> str:
@@ -67,25 +66,24 @@ class DumpedWhitelist:
     faults: list[str] = field(default_factory=list)
 
 
-def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> DumpedWhitelist:
+def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[str] = ()) -> DumpedWhitelist:
     """
     Return what the service lists as a file.
 
     A plan for an empty file shows what can be a row, and a plan for the file itself what a row cannot say.
 
-    :param listing: all that the service lists.
+    :param snapshot: all that the service lists.
     :param service: the base URL of the service, for the comment at the top.
-    :param how: how requests are judged: ``effective_statuses``, ``rejected_statuses`` and ``accept_fields``, as
-        ``make_plan`` takes them.
+    :param accept_fields: keys of a payload that may have a value that a file cannot say. Default: none.
     """
-    words = how["effective_statuses"], how["rejected_statuses"]
     dumped = DumpedWhitelist()
-    states = {each.id: listing.state_of(each, *words) for each in listing.envelopes}
-    if rejected := [*states.values()].count("rejected"):
+    rejected = sum(each.state == "rejected" for each in snapshot)
+    if rejected:
         dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
-    rows, others = _first_of_each_destination(make_plan([], listing, **how).rows, states)
-    planned = make_plan(rows, listing, **how).rows
-    unsigned = _unsigned(planned[: len(rows)], listing)
+    settings = PlanSettings(accept_fields=accept_fields)
+    rows, others = _first_of_each_destination(make_plan([], snapshot, settings).rows, snapshot)
+    planned = make_plan(rows, snapshot, settings).rows
+    unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
     comments = {}
     for index, row in enumerate(planned[: len(rows)]):
         same = [each for each in others[rows[index].where] if each != row.request_id]
@@ -93,10 +91,8 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
             comments[index] = text
     # Of those that have no row, these are for the same destination as one that has.
     for row in planned[len(rows) :]:
-        if row.state not in ("undeclared", "duplicate"):
-            dumped.faults.append(f"missing: {row.note}")
-        elif row.request is None:
-            dumped.faults.append(f"missing: whitelisting request {row.request_id}, {row.note}")
+        if row.request is None or row.state not in ("undeclared", "duplicate"):
+            dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
     if unsigned:
         dumped.notes.append(
             f"{count(len(unsigned), 'row is', 'rows are')} only what the service claims: nobody has signed "
@@ -118,14 +114,14 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
 
 
 def _first_of_each_destination(
-    listed: Sequence[PlanRow], states: Mapping[str, str]
+    listed: Sequence[PlanRow], snapshot: Snapshot
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
     """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
     rows: list[FileRow] = []
     ids: dict[str, list[str]] = {}
     destinations: Destinations[str] = Destinations()
     # Of several for one destination, the file has one that is in effect.
-    for each in sorted(listed, key=lambda row: states[row.request_id] != "effective"):
+    for each in sorted(listed, key=lambda row: snapshot[row.request_id].reported != "effective"):
         if each.state != "undeclared" or (request := each.request) is None:
             continue
         where = f"the row of request {each.request_id}"
@@ -159,11 +155,9 @@ def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhi
     return "; ".join(found)
 
 
-def _unsigned(rows: Sequence[PlanRow], listing: Listing) -> list[str]:
-    """Return the ids of pending requests that nobody has signed, if keys are pinned."""
-    wires = {each.id: each.wire for each in listing.envelopes}
-    pending = [row.request_id for row in rows if row.state == "pending"]
-    return [each for each in pending if decide_trust(wires[each], "pending", listing.verifier).state == "unsigned"]
+def _is_unsigned(row: PlanRow, snapshot: Snapshot) -> bool:
+    """Tell whether a row is about a pending request without a signature, if keys are pinned."""
+    return row.state == "pending" and snapshot[row.request_id].trust.state == "unsigned"
 
 
 # --- the schema ---------------------------------------------------------------------------------------------

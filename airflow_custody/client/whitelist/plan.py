@@ -148,10 +148,11 @@ class WhitelistPlan:
 
         If there are others by the time of applying, it is another plan than the one that was approved.
         """
-        found: list[dict[str, Any]] = [{"ignored": each} for each in self.ignored]
-        found += [{"unverified": row.request_id, "hash": row.hash} for row in self.rows if row.state == "unverified"]
-        found += [{"only": self.only}] if self.only else []
-        return tuple(dict.fromkeys(map(_operation, found)))
+        found = [ignored_text(each) for each in self.ignored]
+        unverified = [row for row in self.rows if row.state == "unverified"]
+        found += [_operation({"unverified": row.request_id, "hash": row.hash}) for row in unverified]
+        found += [_operation({"only": self.only})] if self.only else []
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def plan_hash(self) -> str:
@@ -226,6 +227,11 @@ def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) 
     """Return the creation of a request, in place of the replaced ones, as the text that a plan's hash covers."""
     replaces = {"replaces": sorted(replaced)} if replaced else {}
     return _operation({"create": _fields(request), **replaces})
+
+
+def ignored_text(request_id: str) -> str:
+    """Return that a request is ignored, as the text that a plan's hash covers."""
+    return _operation({"ignored": request_id})
 
 
 def _fields(request: WhitelistRequest) -> dict[str, Any]:

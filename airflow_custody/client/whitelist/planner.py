@@ -1,12 +1,14 @@
 """
 Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
 
-A row of the file and a request at the service are for the same destination if they have the same key: see
-:mod:`~airflow_custody.client.whitelist.matching`. Everything else is compared strictly, but for what the service fills
-in by itself. The order of either does not matter.
+Planning compares rows with requests in two steps. :func:`_match_rows` finds the requests that are, or may be, for the
+destination of each row. :func:`_plan_row` then decides about each row, and :func:`_plan_other` about each request that
+no row has. A row and a request are for the same destination if they have the same key: see
+:mod:`~airflow_custody.client.whitelist.matching`. All other fields are compared strictly, except for what the service
+fills in. The order of rows and requests does not matter.
 
-What may be there already is never created, and what the file may mean is never deleted. What pinned keys do not verify
-takes no row from what they do: it is named, and may be a reason not to create its own destination, and nothing else.
+Nothing is created that may exist already, and nothing is deleted that the file may mean. An unverified request never
+claims a row: it is named, and it may keep its own destination from being created.
 """
 
 from __future__ import annotations
@@ -16,110 +18,107 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import MAX_ID, check_identifier
-from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.text import as_list, read_number, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
+from airflow_custody.client.arguments import check_identifier
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listing import Listing, status_word, to_request
-from airflow_custody.client.whitelist.matching import (
+from airflow_custody.client.whitelist.destinations import (
     Destination,
     Destinations,
-    compare_spelled,
     destination_of,
-    differing,
     is_network_certain,
     is_same,
     names_in,
-    read_destination,
-    shown_values,
 )
+from airflow_custody.client.whitelist.matching import compare_spelled, differing, index_requests, shown_values
 from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items, is_list_of_ids
 from airflow_custody.client.whitelist.plan import (
     ONLY_FIELDS,
-    Action,
     FileRow,
     PlanRow,
     State,
     WhitelistPlan,
     describe_only,
 )
-from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
+from airflow_custody.client.whitelist.request import Request, status_word, to_whitelist_request
+from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.snapshot import Snapshot
 
+#: The state of a row that a request is for, by the state of the request.
+_ROW_STATES: Mapping[str, State] = {
+    "effective": "unchanged",
+    "pending": "pending",
+    "rejected": "rejected",
+    "unknown": "differs",
+}
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
 # The fields that a new request can have otherwise, for the same destination.
 _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
     Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
 )
-# So many requests for a destination are replaced by one. More mean that the service makes of each what differs again.
+# Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
 _IGNORED = "ignored, so that it stops no row"
+_UNKNOWN_STATUS = "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """
+    The settings of a plan, the same for planning and applying.
+
+    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Default False.
+    :param replace: whether a row gets a new request if the one in effect differs in what a request can say, and whether
+        the old one is to be deleted once the new one is in effect. Default False.
+    :param only: what the plan is about, as :func:`~airflow_custody.client.whitelist.plan.check_only` returns it. Other
+        readable requests at the service are neither reported nor deleted. Default: everything.
+    :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
+        ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
+    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
+        chain or network. The user has inspected them, and therefore they stop no row, and are not deleted. Those that
+        exist become part of the plan's hash. Default: none.
+    """
+
+    prune: bool = False
+    replace: bool = False
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accept_fields: Collection[str] = ()
+    ignore: Collection[str] = ()
 
 
 def make_plan(
     rows: Iterable[FileRow],
-    listing: Listing,
+    snapshot: Snapshot,
+    settings: PlanSettings = PlanSettings(),
     *,
     service: str = "",
     name: str = "",
-    prune: bool = False,
-    replace: bool = False,
-    only: Mapping[str, Sequence[str]] | None = None,
-    effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
-    rejected_statuses: Collection[str] = REJECTED_STATUSES,
-    accept_fields: str | Collection[str] = (),
-    ignore: str | int | Iterable[str | int] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
 
     :param rows: the rows of the file; no two for the same destination.
-    :param listing: all that the service lists.
+    :param snapshot: all that the service lists.
+    :param settings: the settings of the plan. Default: those of :class:`PlanSettings`.
     :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
     :param name: the file's name. Default empty.
-    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Default False.
-    :param replace: whether a row gets a new request if the one in effect differs in what a request can say, and whether
-        the old one is to be deleted once the new one is in effect. Default False.
-    :param only: what the plan is about, as :func:`~airflow_custody.client.whitelist.plan.check_only` returns it. What
-        else can be read at the service is neither reported nor deleted. Default None: everything.
-    :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
-        being pending is enough.
-    :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
-    :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
-        ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
-    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
-        chain or network: a person has looked at them, and therefore they stop no row, and are not deleted. Those that
-        there are become part of the plan's hash. Default: none.
     :return: the plan.
     :raises CustodyRequestError: if two rows are for the same destination, or a row is not what the plan is about.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
-    only = only or {}
-    if outside := [
-        row.where
-        for row, each in declared
-        if not _is_within(only, each.chain, row.request.customer_id, row.request.visibility_group_id)
-    ]:
-        about = sanitize(describe_only(only), 300)
-        raise CustodyRequestError(
-            f"the plan is only about {about}, and the file has other rows: {name_some(outside)}; nothing was sent",
-            advice="Take these rows out of the file, or give 'only' more values.",
-            code="file-wrong",
-        )
-    planner = _Planner(declared, listing, effective_statuses, rejected_statuses, check_ignored(ignore))
-    planner.accepted = frozenset(as_list(accept_fields))
-    planner.prune, planner.replace, planner.only = prune, replace, only
-    found = [planner.declared(row, destination) for row, destination in declared]
-    return WhitelistPlan([*found, *planner.others()], service, name, listing.pins, tuple(planner.ignored), only)
-
-
-def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
-    """Tell whether a request is what a plan is about, by its values of the fields that may limit that."""
-    return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
+    _refuse_rows_outside(declared, settings.only)
+    requests = sorted(snapshot, key=lambda each: (len(each.id), each.id))
+    matches = _match_rows(declared, requests, frozenset(settings.ignore))
+    decisions = [_plan_row(each, settings) for each in matches]
+    context = _Context(settings, matches, decisions, snapshot)
+    others = [_plan_other(each, context) for each in _not_taken(requests, decisions) if _is_about(each, settings.only)]
+    ignored = tuple(each.id for each in requests if each.id in settings.ignore)
+    plan_rows = [*(each.row for each in decisions), *others]
+    return WhitelistPlan(plan_rows, service, name, snapshot.pins, ignored, settings.only)
 
 
 def check_ignored(values: Any) -> list[str]:
@@ -133,312 +132,443 @@ def check_ignored(values: Any) -> list[str]:
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
 
 
-@dataclass(eq=False, slots=True)
-class _Listed:
+# --- what a plan is about ----------------------------------------------------------------------------------
+
+
+def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: Mapping[str, Sequence[str]]) -> None:
     """
-    A request at the service, and what is known of it.
+    Refuse rows that are not what the plan is about.
 
-    :param envelope: the request.
-    :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
-        status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed;
-        ``unreadable``.
-    :param destination: its destination; None if it is unreadable.
-    :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
-    :param note: why it is unverified or unreadable; or what the signatures do not cover.
-    :param rows: the places in the file of the rows that it may be.
+    :raises CustodyRequestError: if there is one.
+    """
+    outside = []
+    for row, destination in declared:
+        if not _is_within(only, destination.chain, row.request.customer_id, row.request.visibility_group_id):
+            outside.append(row.where)
+    if outside:
+        about = sanitize(describe_only(only), 300)
+        raise CustodyRequestError(
+            f"the plan is only about {about}, and the file has other rows: {name_some(outside)}; nothing was sent",
+            advice="Take these rows out of the file, or give 'only' more values.",
+            code="file-wrong",
+        )
+
+
+def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
+    """Tell whether the values of the fields that may limit a plan are within its limits."""
+    return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
+
+
+def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
+    """Tell whether a plan is about a request: also one that may be about anything, as nothing of it is proved."""
+    if request.destination is None or request.state == "unverified":
+        return True
+    customer, group = request.fields.get("customerId", ""), _group_of(request)
+    is_readable = isinstance(customer, (str, int, type(None)))
+    return not is_readable or _is_within(only, request.destination.chain, customer, group)
+
+
+# --- which requests are, or may be, a row's ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Match:
+    """
+    A row, with what may be for its destination.
+
+    :param row: the row.
+    :param destination: its destination.
+    :param same: the requests that are for it.
+    :param uncertain: the requests that may be for it, under another name or in another case.
+    :param claims: unverified requests that claim to be for it.
+    :param unreadable: requests that cannot be read, and may be for it.
+    :param same_rows: the places of other rows that may be on the same network.
+    :param similar_rows: the places of other rows that differ only in case.
     """
 
-    envelope: WhitelistEnvelope
-    state: State
-    destination: Destination | None = None
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
-    rows: list[str] = field(default_factory=list)
+    row: FileRow
+    destination: Destination
+    same: Sequence[Request] = ()
+    uncertain: Sequence[Request] = ()
+    claims: Sequence[Request] = ()
+    unreadable: Sequence[Request] = ()
+    same_rows: Sequence[str] = ()
+    similar_rows: Sequence[str] = ()
 
-    def is_certainly_on_network_of(self, asked: Destination) -> bool:
-        """Tell whether a request with the same key is certainly on the requested network."""
-        return self.destination is not None and is_network_certain(asked, self.destination)
-
-    def is_within(self, only: Mapping[str, Collection[str]]) -> bool:
-        """Tell whether it is what a plan is about; what does not prove to be anything may be."""
-        if not self.destination or self.state == "unverified":
-            return True
-        customer, group = self.payload.get("customerId", ""), self.envelope.visibility_group_id
-        is_text = isinstance(customer, (str, int, type(None)))
-        return not is_text or _is_within(only, self.destination.chain, customer, group)
+    @property
+    def candidates(self) -> list[Request]:
+        """All requests that are, or may be, for the destination."""
+        return [*self.same, *self.uncertain, *self.claims, *self.unreadable]
 
 
-def _read(
-    envelope: WhitelistEnvelope,
-    listing: Listing,
-    effective_statuses: Collection[str] | None,
-    rejected_statuses: Collection[str],
-) -> _Listed:
-    """Read a request, and verify it if keys are pinned."""
-    if read_number(envelope.id, MAX_ID) is None:
-        note = f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number"
-        return _Listed(envelope, "unreadable", note=note)
-    try:
-        payload = envelope.payload()
-        destination = read_destination(envelope, payload)
-    except CustodyError as error:
-        return _Listed(envelope, "unreadable", note=error.message)
-    shown = listing.state_of(envelope, effective_statuses, rejected_statuses)
-    state: State = "unchanged" if shown == "effective" else "differs" if shown == "unknown" else shown
-    trust = decide_trust(envelope.wire, shown, listing.verifier)
-    if trust.error is not None:
-        return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
-    if trust.address is not None:
-        # Of what was signed in a legacy form, only what the signatures cover.
-        omitted = ", ".join(trust.address.omitted)
-        note = f"signed in a legacy form, which does not cover {omitted}" if omitted else ""
-        return _Listed(envelope, state, destination, trust.address.fields, note)
-    return _Listed(envelope, state, destination, payload)
+def _match_rows(
+    declared: Sequence[tuple[FileRow, Destination]], requests: Sequence[Request], ignored: Collection[str]
+) -> list[_Match]:
+    """
+    Find the requests that are, or may be, for the destination of each row.
+
+    :raises CustodyRequestError: if two rows are for the same destination.
+    """
+    known = names_in(destination for _, destination in declared)
+    places: Destinations[str] = Destinations(known)
+    for row, destination in declared:
+        first = places.add(destination, row.where)
+        if first != row.where:
+            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
+    index = index_requests(requests, known)
+    return [_match_row(row, destination, places, index, ignored) for row, destination in declared]
 
 
-class _Planner:
-    """Finds the request at the service for each row of a file."""
+def _match_row(
+    row: FileRow,
+    destination: Destination,
+    places: Destinations[str],
+    index: Destinations[Request],
+    ignored: Collection[str],
+) -> _Match:
+    same = []
+    for each in index.same(destination):
+        if each.id not in ignored or _is_on_network_of(each, destination):
+            same.append(each)
+    possible = []
+    for each in index.may_be(destination, row.request.address):
+        if each.state != "rejected" and each.id not in ignored:
+            possible.append(each)
+    return _Match(
+        row,
+        destination,
+        same=[each for each in same if each.state != "unverified"],
+        uncertain=[each for each in possible if each.state != "unverified" and each.destination is not None],
+        claims=[each for each in (*same, *possible) if each.state == "unverified" and each.destination is not None],
+        unreadable=[each for each in possible if each.destination is None],
+        same_rows=[each for each in places.same(destination) if each != row.where],
+        similar_rows=places.may_be(destination, row.request.address),
+    )
+
+
+def _is_on_network_of(request: Request, destination: Destination) -> bool:
+    """Tell whether a request with the same key is certainly on the network of a destination."""
+    return request.destination is not None and is_network_certain(destination, request.destination)
+
+
+# --- what becomes of a row ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Decision:
+    """
+    The decision about a row.
+
+    :param row: the row of the plan.
+    :param request: the request that the row has, or that keeps it from being created. Default None: there is none.
+    :param is_chosen: whether the request is the row's. Default False.
+    """
+
+    row: PlanRow
+    request: Request | None = None
+    is_chosen: bool = False
+
+
+def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
+    """Decide what becomes of a row of the file."""
+    if ambiguous := _why_ambiguous(match):
+        return _Decision(_stopped(match.row, "network", ambiguous))
+    options = [(_compare(match, each, settings), each) for each in match.same or match.uncertain]
+    if options:
+        row, request = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
+        if row.state == "differs" and settings.replace:
+            row = _replace(row, match, options, settings)
+        return _Decision(row, request, is_chosen=True)
+    if match.similar_rows:
+        note = f"it differs only in case from {match.similar_rows[0]}, which may be the same"
+        return _Decision(_stopped(match.row, "address", note))
+    if match.claims:
+        claim = match.claims[0]
+        note = f"not verified: {claim.reason}. It may be this one: nothing is created"
+        row = _row_of(claim, "unverified", request=match.row.request, where=match.row.where, note=note)
+        return _Decision(row, claim)
+    if match.unreadable:
+        note = f"request {sanitize(match.unreadable[0].id, 40)} cannot be read, and may be this one: nothing is created"
+        return _Decision(PlanRow("unreadable", request=match.row.request, where=match.row.where, note=note))
+    return _Decision(PlanRow("create", "create", match.row.request, match.row.where))
+
+
+def _why_ambiguous(match: _Match) -> str:
+    """Return why a row that names no network may mean several destinations; empty if it does not."""
+    if match.destination.network:
+        return ""
+    if match.same_rows:
+        return f"it may be the same as {match.same_rows[0]}: name the network in both"
+    alive = [each for each in match.same if each.state != "rejected"]
+    if len({each.destination.network for each in alive if each.destination}) > 1:
+        return f"requests {name_some([each.id for each in alive])} are on several networks: name the network"
+    return ""
+
+
+def _replace(
+    row: PlanRow, match: _Match, options: Iterable[tuple[PlanRow, Request]], settings: PlanSettings
+) -> PlanRow:
+    """Return a row that differs as one that a new request is created for, unless that is not certain to be right."""
+    alive = [(each, request) for each, request in options if request.state != "rejected"]
+    is_only = not (match.similar_rows or match.claims or match.uncertain or match.unreadable)
+    can_all = all(_can_be_replaced(each, request, match, settings) for each, request in alive)
+    if is_only and can_all and len(alive) <= _MAX_REPLACED:
+        ids = tuple(each.request_id for each, _ in alive)
+        note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
+        return dataclasses.replace(row, state="replace", action="create", note=note, others=ids)
+    note = (
+        f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "
+        f"visibility group, that differ in nothing but {name_some(sorted(_REPLACEABLE))}"
+    )
+    return dataclasses.replace(row, note="; ".join(filter(None, [row.note, note])))
+
+
+def _can_be_replaced(row: PlanRow, request: Request, match: _Match, settings: PlanSettings) -> bool:
+    """Tell whether a request in effect may be replaced by a new one for the row."""
+    is_certain = request.state == "effective" and _is_on_network_of(request, match.destination)
+    is_ours = _is_about(request, settings.only) and _group_of(request) == (match.row.request.visibility_group_id or "")
+    return is_certain and is_ours and {*row.fields} <= _REPLACEABLE
+
+
+def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow:
+    """Return the row of the plan if a request is the one for a row of the file."""
+    envelope, asked = request.shown, match.row.request
+    comparison = compare_spelled(asked, request.fields, envelope.network)
+    fields = differing(comparison, request.fields, settings.accept_fields)
+    notes = _notes_on_fields(fields, comparison)
+    is_certain = request.destination is not None and is_same(request.destination, match.destination)
+    if not is_certain:
+        notes.append("it may be this one under another name or in another case, so nothing is created")
+    elif "network" in fields and not match.destination.network:
+        notes.append("the row names no network, and this is not the main one: nothing is created")
+    contradicting, faults = _contradictions(request, asked, settings)
+    fields += contradicting
+    notes += faults
+    if request.state == "unknown":
+        fields.append("status")
+        notes.append(_UNKNOWN_STATUS)
+    if not fields:
+        notes += _notes_on_filled_in(comparison)
+    notes += _notes_on_signatures(request)
+    state = _ROW_STATES[request.state]
+    if request.state != "rejected" and (fields or not is_certain):
+        state = "differs"
+    if state == "pending" and envelope.status and not notes:
+        notes.append(f"requested already, status {sanitize(envelope.status, 40)}")
+    return _row_of(
+        request,
+        state,
+        request=asked,
+        where=match.row.where,
+        fields=tuple(dict.fromkeys(fields)),
+        note="; ".join(notes),
+        shown=shown_values(envelope, request.fields, fields),
+    )
+
+
+def _notes_on_fields(fields: Iterable[str], comparison: Comparison) -> list[str]:
+    unknown = [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]
+    if not unknown:
+        return []
+    return [f"{name_some(unknown)} not requested: 'accept_fields' accepts values of the service's own"]
+
+
+def _notes_on_filled_in(comparison: Comparison) -> list[str]:
+    filled_in = [each for each in comparison.filled_in(comparison.unaccounted) if "." not in each]
+    return [f"filled in by the service: {name_some(filled_in)}"] if filled_in else []
+
+
+def _notes_on_signatures(request: Request) -> list[str]:
+    """Return what the signatures of a verified request do not cover."""
+    if request.proved is None or not request.proved.omitted:
+        return []
+    return [f"signed in a legacy form, which does not cover {', '.join(request.proved.omitted)}"]
+
+
+def _contradictions(
+    request: Request, asked: WhitelistRequest | None, settings: PlanSettings
+) -> tuple[list[str], list[str]]:
+    """Return where an envelope contradicts its payload or the requested content: as fields, and in words."""
+    envelope = request.shown
+    faults = envelope_faults(envelope, request.fields, asked, accepted=settings.accept_fields)
+    if not faults:
+        return [], []
+    others = envelope_faults(envelope, request.fields, asked, accepted=(ENVELOPE_ACTION,))
+    fields = ["envelope"] if others else []
+    if len(faults) > len(others):
+        fields.append(ENVELOPE_ACTION)
+    return fields, [*faults]
+
+
+# --- what becomes of a request that no row has -------------------------------------------------------------
+
+
+class _Context:
+    """
+    What the decision about a request that no row has depends on.
+
+    :param settings: the settings of the plan.
+    :param matches: the rows, with what may be theirs.
+    :param decisions: the decisions about them.
+    :param snapshot: all requests.
+    """
 
     def __init__(
         self,
-        declared: Sequence[tuple[FileRow, Destination]],
-        listing: Listing,
-        effective_statuses: Collection[str] | None,
-        rejected_statuses: Collection[str],
-        ignore: Collection[str],
+        settings: PlanSettings,
+        matches: Sequence[_Match],
+        decisions: Sequence[_Decision],
+        snapshot: Snapshot,
     ) -> None:
-        self.accepted: Collection[str] = ()
-        self.prune = self.replace = False
-        self.only: Mapping[str, Collection[str]] = {}
-        known = names_in(destination for _, destination in declared)
-        self._rows: Destinations[str] = Destinations(known)
-        for row, destination in declared:
-            if (first := self._rows.add(destination, row.where)) != row.where:
-                raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
-        self.listed = [
-            _read(each, listing, effective_statuses, rejected_statuses)
-            for each in sorted(listing.envelopes, key=lambda each: (len(each.id), each.id))
-        ]
-        self.ignored = [each.envelope.id for each in self.listed if each.envelope.id in ignore]
-        self._index: Destinations[_Listed] = Destinations(known)
-        for each in self.listed:
-            if each.destination:
-                self._index.add(each.destination, each)
-            else:
-                self._index.unreadable.append(each)
-        # The requests that are a row's.
-        self._taken: set[_Listed] = set()
-        # The rows that have a request, by their places, and that request.
-        self._found: dict[str, tuple[FileRow, Destination, State, _Listed]] = {}
-        self._leaving = frozenset(each.id for each in listing.deletions)
-
-    def declared(self, row: FileRow, destination: Destination) -> PlanRow:
-        """Return what becomes of a row of the file."""
-        same, may_be = self._candidates(row, destination)
-        claims = [each for each in (*same, *may_be) if each.state == "unverified"]
-        same = [each for each in same if each.state != "unverified"]
-        uncertain = [each for each in may_be if each.state not in ("unverified", "unreadable")]
-        hidden = [each for each in may_be if each.state == "unreadable"]
-        alive = [each for each in same if each.state != "rejected"]
-        others = [each for each in self._rows.same(destination) if each != row.where]
-        if others and not destination.network:
-            return _stopped(row, "network", f"it may be the same as {others[0]}: name the network in both")
-        if len({each.destination.network for each in alive if each.destination}) > 1 and not destination.network:
-            ids = name_some([each.envelope.id for each in alive])
-            return _stopped(row, "network", f"requests {ids} are on several networks: name the network")
-        others = self._rows.may_be(destination, row.request.address)
-        if options := [(self._compared(row, destination, each), each) for each in same or uncertain]:
-            found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
-            self._taken.add(listed)
-            self._found[row.where] = row, destination, found.state, listed
-            if found.state == "differs" and self.replace:
-                is_sole = not (others or claims or uncertain or hidden)
-                return self._replaced(found, destination, options, is_sole)
-            return found
-        if others:
-            note = f"it differs only in case from {others[0]}, which may be the same"
-            return _stopped(row, "address", note)
-        if claims:
-            self._taken.add(claims[0])
-            note = f"{claims[0].note}. It may be this one: nothing is created"
-            return _row(claims[0], "unverified", request=row.request, where=row.where, note=note)
-        if hidden:
-            note = f"request {sanitize(hidden[0].envelope.id, 40)} cannot be read, and may be this one"
-            return PlanRow("unreadable", request=row.request, where=row.where, note=f"{note}: nothing is created")
-        return PlanRow("create", "create", row.request, row.where)
-
-    def _candidates(self, row: FileRow, destination: Destination) -> tuple[list[_Listed], list[_Listed]]:
-        """
-        Return the requests for a row's destination, and those that may be for it. What a person has had ignored counts
-        only if it certainly is for this destination.
-        """
-        same = [
-            each
-            for each in self._index.same(destination)
-            if each.envelope.id not in self.ignored or each.is_certainly_on_network_of(destination)
-        ]
-        may_be = [
-            each
-            for each in self._index.may_be(destination, row.request.address)
-            if each.state != "rejected" and each.envelope.id not in self.ignored
-        ]
-        for each in (*same, *may_be):
-            each.rows.append(row.where)
-        return same, may_be
-
-    def _replaced(
-        self, found: PlanRow, destination: Destination, options: Iterable[tuple[PlanRow, _Listed]], is_sole: bool
-    ) -> PlanRow:
-        """
-        Return a row that differs as one that a new request is created for, if nothing speaks against it.
-
-        :param options: the requests for the destination.
-        :param is_sole: whether nothing else may be for it.
-        """
-        alive = [(row, listed) for row, listed in options if listed.state != "rejected"]
-        is_replaced = is_sole and len(alive) <= _MAX_REPLACED
-        for row, listed in alive:
-            is_certain = listed.state == "unchanged" and listed.is_certainly_on_network_of(destination)
-            group = (row.request and row.request.visibility_group_id) or ""
-            is_ours = listed.is_within(self.only) and group == (listed.envelope.visibility_group_id or "")
-            is_replaced = is_replaced and is_certain and is_ours and {*row.fields} <= _REPLACEABLE
-        if not is_replaced:
-            note = (
-                f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "
-                f"visibility group, that differ in nothing but {name_some(sorted(_REPLACEABLE))}"
-            )
-            return dataclasses.replace(found, note="; ".join(filter(None, [found.note, note])))
-        ids = tuple(row.request_id for row, _ in alive)
-        note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
-        return dataclasses.replace(found, state="replace", action="create", note=note, others=ids)
-
-    def _compared(self, row: FileRow, destination: Destination, listed: _Listed) -> PlanRow:
-        """Return what becomes of a row if a request is this row's."""
-        payload, envelope, shown = listed.payload, listed.envelope, listed.destination
-        comparison = compare_spelled(row.request, payload, envelope.network)
-        fields, notes = differing(comparison, payload, self.accepted), []
-        if unknown := [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]:
-            notes.append(f"nobody asked for {name_some(unknown)}: 'accept_fields' accepts what is the service's own")
-        if is_uncertain := not (shown and is_same(shown, destination)):
-            notes.append("it may be this one under another name or in another case, so nothing is created")
-        elif "network" in fields and not destination.network:
-            notes.append("the row names no network, and this is not the main one: nothing is created")
-        envelope_fields, faults = self._contradictions(listed, row.request)
-        fields += envelope_fields
-        notes += faults
-        if listed.state == "differs":
-            fields.append("status")
-            notes.append(
-                "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
-            )
-        filled_in = comparison.filled_in(comparison.unaccounted)
-        if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
-            notes.append(f"filled in by the service: {name_some(filled_in)}")
-        notes += [listed.note] if listed.note else []
-        state = "differs" if (fields or is_uncertain) and listed.state != "rejected" else listed.state
-        if state == "pending" and envelope.status and not notes:
-            notes.append(f"asked for already, status {sanitize(envelope.status, 40)}")
-        return _row(
-            listed,
-            state,
-            request=row.request,
-            where=row.where,
-            fields=tuple(dict.fromkeys(fields)),
-            note="; ".join(notes),
-            shown=shown_values(envelope, payload, fields),
-        )
-
-    def _contradictions(self, listed: _Listed, request: WhitelistRequest | None) -> tuple[list[str], list[str]]:
-        """Return where an envelope contradicts its payload or what was asked for, as fields, and in words."""
-        faults = envelope_faults(listed.envelope, listed.payload, request, accepted=self.accepted)
-        if not faults:
-            return [], []
-        certain = envelope_faults(listed.envelope, listed.payload, request, accepted=(ENVELOPE_ACTION,))
-        fields = [*(["envelope"] if certain else []), *([ENVELOPE_ACTION] if len(faults) > len(certain) else [])]
-        return fields, [*faults]
-
-    def others(self) -> list[PlanRow]:
-        """Return a row for each request that is in no file: at last what is not verified, and what cannot be read."""
-        rest = [each for each in self.listed if each not in self._taken and each.state != "rejected"]
-        rest.sort(key=lambda each: (each.state == "unreadable", each.state == "unverified"))
-        return [self._undeclared(each) for each in rest if each.is_within(self.only)]
-
-    def _kept_beside(self, listed: _Listed) -> tuple[WhitelistEnvelope, tuple[str, ...]] | None:
-        """
-        Return the request in effect that a row has for just the destination of another one in effect, and the fields in
-        which the other one differs from the row. None: nothing of that is certain.
-        """
-        if listed.state != "unchanged" or len(listed.rows) != 1 or listed.rows[0] not in self._found:
-            return None
-        row, destination, state, kept = self._found[listed.rows[0]]
-        groups = {each.envelope.visibility_group_id or "" for each in (kept, listed)}
-        if state != "unchanged" or len(groups) > 1:
-            return None
-        fields = self._compared(row, destination, listed).fields
-        return (kept.envelope, fields) if {*fields} <= _REPLACEABLE else None
-
-    def _undeclared(self, listed: _Listed) -> PlanRow:
-        """Return a row for a request that is in no file; what is not clear is for a person to decide, not to delete."""
-        envelope = listed.envelope
-        ignored = [_IGNORED] if envelope.id in self.ignored else []
-        if listed.state == "unreadable":
-            shown = {"blockchain": envelope.blockchain or "", "network": envelope.network or ""}
-            shown = {name: sanitize(value, 100) for name, value in shown.items()}
-            return _row(listed, "unreadable", note="; ".join([listed.note, *ignored]), shown=shown)
-        state: State = "undeclared"
-        is_wanted, others = self.prune, tuple[str, ...]()
-        fields, faults = self._contradictions(listed, None)
-        # Whoever approves a deletion reads first what is deleted.
-        unknown = f"its status is {status_word(envelope.status) or 'empty'}: whether it is in effect is not known"
-        notes = [{"pending": "pending approval", "differs": unknown}.get(listed.state, "in effect")]
-        notes += [listed.note] if listed.note else []
-        if listed.state == "unverified":
-            state, is_wanted, fields, faults, notes = "unverified", False, [], [], notes[1:]
-            if listed.rows:
-                notes.append(f"it claims to be for the same destination as {listed.rows[-1]}")
-        elif beside := self._kept_beside(listed):
-            (envelope_kept, differs), kept, state = beside, beside[0].id, "duplicate"
-            others, is_wanted = (kept,), self.prune or (self.replace and bool(differs))
-            signatures = [{each.signature for each in one.signings} for one in (envelope_kept, envelope)]
-            what = f"differs from it in {name_some(differs)}" if differs else "is the same"
-            notes[0] = f"in effect twice: {kept} has what the file says, and is kept; this one {what}"
-            if kept in self._leaving:
-                faults.append(f"the deletion of {kept} is pending, so this one is not deleted")
-            elif envelope_kept.hash == envelope.hash and not signatures[0].isdisjoint(signatures[1]):
-                faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
-            elif not is_wanted:
-                notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
-        elif listed.rows:
-            faults.append(f"may be for the same destination as {listed.rows[-1]}, so it is not deleted")
-        faults += ignored
-        notes += faults
-        request: WhitelistRequest | None = None
-        shown = {}
-        try:
-            request = to_request(envelope, listed.payload)
-        except CustodyResponseError as error:
-            notes.append(error.message)
-            shown = shown_values(envelope, listed.payload, ("blockchain", "network", "address", "memo", "label"))
-        action: Action | None = "delete" if is_wanted and request and not faults else None
-        return _row(
-            listed,
-            state,
-            action=action,
-            request=request,
-            fields=tuple(fields),
-            note="; ".join(notes),
-            shown=shown,
-            others=others,
-        )
+        self.settings = settings
+        self.snapshot = snapshot
+        #: The rows that a request may belong to, by its id.
+        self.rows: dict[str, list[tuple[_Match, _Decision]]] = {}
+        for match, decision in zip(matches, decisions, strict=True):
+            for each in match.candidates:
+                self.rows.setdefault(each.id, []).append((match, decision))
 
 
-def _row(listed: _Listed, state: State, **given: Any) -> PlanRow:
+def _not_taken(requests: Iterable[Request], decisions: Iterable[_Decision]) -> list[Request]:
+    """Return the requests that no row has: unverified and unreadable ones last."""
+    taken = {each.request.id for each in decisions if each.request is not None}
+    rest = [each for each in requests if each.id not in taken and each.state != "rejected"]
+    return sorted(rest, key=lambda each: (each.destination is None, each.state == "unverified"))
+
+
+def _plan_other(request: Request, context: _Context) -> PlanRow:
+    """Return the row of the plan for a request that no row of the file has."""
+    if request.destination is None:
+        return _unreadable_row(request, context.settings)
+    if request.state == "unverified":
+        return _unverified_row(request, context)
+    kept = _kept_beside(request, context)
+    if kept is not None:
+        return _duplicate_row(request, *kept, context)
+    return _undeclared_row(request, context)
+
+
+def _unreadable_row(request: Request, settings: PlanSettings) -> PlanRow:
+    envelope = request.shown
+    shown = {
+        "blockchain": sanitize(envelope.blockchain or "", 100),
+        "network": sanitize(envelope.network or "", 100),
+    }
+    note = "; ".join([request.reason, *_notes_on_ignored(request, settings)])
+    return _row_of(request, "unreadable", note=note, shown=shown)
+
+
+def _unverified_row(request: Request, context: _Context) -> PlanRow:
+    notes = [f"not verified: {request.reason}"]
+    if rows := context.rows.get(request.id):
+        notes.append(f"it claims to be for the same destination as {rows[-1][0].row.where}")
+    notes += _notes_on_ignored(request, context.settings)
+    return _with_content(request, "unverified", notes, is_deleted=False)
+
+
+def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[str, ...]] | None:
+    """
+    Return the request that a row keeps, if another request in effect is for just the same destination; and the fields
+    in which that other request differs from the row. None: this is not certain.
+    """
+    rows = context.rows.get(request.id, [])
+    if request.state != "effective" or len(rows) != 1:
+        return None
+    ((match, decision),) = rows
+    kept = decision.request
+    if not decision.is_chosen or kept is None or decision.row.state != "unchanged":
+        return None
+    if _group_of(kept) != _group_of(request):
+        return None
+    fields = _compare(match, request, context.settings).fields
+    return (kept, fields) if {*fields} <= _REPLACEABLE else None
+
+
+def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
+    settings = context.settings
+    fields, faults = _contradictions(request, None, settings)
+    what = f"differs from it in {name_some(differs)}" if differs else "is the same"
+    notes = [f"in effect twice: {kept.id} has what the file says, and is kept; this one {what}"]
+    notes += _notes_on_signatures(request)
+    is_wanted = settings.prune or (settings.replace and bool(differs))
+    if kept.deletion_pending:
+        faults.append(f"the deletion of {kept.id} is pending, so this one is not deleted")
+    elif _may_be_one(request, kept):
+        faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
+    elif not is_wanted:
+        notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
+    faults += _notes_on_ignored(request, settings)
+    is_deleted = is_wanted and not faults
+    return _with_content(
+        request, "duplicate", [*notes, *faults], is_deleted=is_deleted, fields=fields, others=(kept.id,)
+    )
+
+
+def _may_be_one(one: Request, other: Request) -> bool:
+    """Tell whether two requests may be one under two ids: they have the same text and a signature in common."""
+    first, second = one.shown, other.shown
+    signatures = {each.signature for each in first.signings}
+    return first.hash == second.hash and any(each.signature in signatures for each in second.signings)
+
+
+def _undeclared_row(request: Request, context: _Context) -> PlanRow:
+    settings = context.settings
+    fields, faults = _contradictions(request, None, settings)
+    # The approver reads first what is deleted.
+    status = status_word(request.shown.status) or "empty"
+    notes = [
+        {
+            "pending": "pending approval",
+            "unknown": f"its status is {status}: whether it is in effect is not known",
+        }.get(request.state, "in effect")
+    ]
+    notes += _notes_on_signatures(request)
+    if rows := context.rows.get(request.id):
+        faults.append(f"may be for the same destination as {rows[-1][0].row.where}, so it is not deleted")
+    faults += _notes_on_ignored(request, settings)
+    is_deleted = settings.prune and not faults
+    return _with_content(request, "undeclared", [*notes, *faults], is_deleted=is_deleted, fields=fields)
+
+
+def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:
+    return [_IGNORED] if request.id in settings.ignore else []
+
+
+def _with_content(request: Request, state: State, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
+    """Return a row with what the request asks for. A request that a file cannot express is not deleted."""
+    envelope = request.shown
+    shown: Mapping[str, str] = {}
+    content: WhitelistRequest | None = None
+    try:
+        content = to_whitelist_request(request)
+    except RefusalError as refusal:
+        notes = [*notes, str(refusal)]
+        shown = shown_values(envelope, request.fields, ("blockchain", "network", "address", "memo", "label"))
+    return _row_of(
+        request,
+        state,
+        action="delete" if is_deleted and content is not None else None,
+        request=content,
+        note="; ".join(notes),
+        shown=shown,
+        **{name: tuple(value) for name, value in given.items()},
+    )
+
+
+# --- rows of the plan --------------------------------------------------------------------------------------
+
+
+def _group_of(request: Request) -> str:
+    return request.shown.visibility_group_id or ""
+
+
+def _row_of(listed: Request, state: State, **given: Any) -> PlanRow:
     """Return a row of the plan about a request at the service."""
-    envelope = listed.envelope
-    number, hash = sanitize(envelope.id, 100), envelope.hash or ""
-    return PlanRow(state, request_id=number, status=status_word(envelope.status), hash=hash, **given)
+    return PlanRow(
+        state, request_id=sanitize(listed.id, 100), status=listed.status, hash=listed.shown.hash or "", **given
+    )
 
 
 def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
-    """Return a row for which nothing is created, whatever is at the service: what it means is not certain."""
+    """Return a row for which nothing is created, whatever exists at the service: its meaning is not certain."""
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")

@@ -21,19 +21,14 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, lines, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    NOT_PINNED,
-    REJECTED_STATUSES,
-    has_status,
-    state_of,
-)
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
-from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
+from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Request, status_word
 from airflow_custody.client.whitelist.signing_review import SigningReview, message_to_sign
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -48,6 +43,11 @@ _LISTING_LAG = 3.0
 _NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been taken"
+_REJECTED = "What was rejected cannot be signed any more: sign the others without it."
+_NOT_THIS_USERS_TURN = (
+    "It is decided, this user has signed, or it is another group's turn: sign with the connection of a signer whose "
+    "turn it is."
+)
 # The service's refusals that may be about what has become of a request since it was read.
 _ABOUT_STATE = (400, 403, 404, 409)
 
@@ -229,9 +229,6 @@ class RequestSigner:
 
     # --- what is pending ---------------------------------------------------------------------------------------
 
-    def _to_sign(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
-        return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
-
     def _read(self, ids: list[str], hashes: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
         """
         Return the hashes of requests, and lines for the log, once all are pending this user's signature and accounted
@@ -244,7 +241,7 @@ class RequestSigner:
         for each, row in self._wait_until_pending(ids).items():
             found[each] = str(row.hash), self._review.check(row)
             self._review.check_status(row)
-            if not row.action and state_of(row.status, "anywhere") == "effective":
+            if not row.action and DEFAULT_WORDS.meaning(row.status) == "effective":
                 raise CustodyConflictError(
                     f"whitelisting request {each} is shown as in effect (status {status_word(row.status)}) and without "
                     "an action: what is pending may be its deletion",
@@ -262,63 +259,73 @@ class RequestSigner:
 
         Requests that were created right before may not be listed yet, or not everywhere.
         """
-        started = time.monotonic()
+        deadline = time.monotonic() + self._lookup_wait
         listed_since: dict[str, float] = {}
         while True:
-            pending = self._to_sign(ids)
-            found = find_listed(self._client, [each for each in ids if each not in pending])
-            done = {each: why for each, row in found.items() if (why := self._why_done(row))}
-            missing = [each for each in found if each not in done]
-            if not missing:
-                for why in dict.fromkeys(done.values()):
-                    named = name_some([each for each in done if done[each] == why])
-                    self._log.info("Nothing to sign for %s: %s.", named, why)
-                return {each: pending[each] for each in ids if each in pending}
+            snapshot = read_snapshot(self._client, ids=ids, verifier=self._review.verifier)
+            pending = {each.id: each.for_approval for each in snapshot if each.for_approval is not None}
+            done = {each.id: self._why_done(each) for each in snapshot if each.id not in pending}
+            open_ = [snapshot[each] for each, why in done.items() if not why]
+            if not open_:
+                self._log_done(done)
+                return pending
             now = time.monotonic()
             lag = min(_LISTING_LAG, self._lookup_wait)
-            listed = {each: row for each in missing if (row := found[each].envelope) is not None}
-            decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
+            listed = [each for each in open_ if each.state != "missing"]
+            decided = [each for each in listed if now - listed_since.setdefault(each.id, now) >= lag]
             if decided:
-                shown = []
-                for each, row in decided.items():
-                    self._review.check_status(row)
-                    why = self._review.why_unsigned(row) or "signed by this user"
-                    shown.append(f"{each} (status {sanitize(row.status or 'not given', 30)}; {why})")
-                raise CustodyConflictError(
-                    f"not pending this user's signature: {name_some(shown)}",
-                    advice="What was rejected cannot be signed any more: sign the others without it."
-                    if any(has_status(row.status, REJECTED_STATUSES) for row in decided.values())
-                    else "It is decided, this user has signed, or it is another group's turn: sign with the connection "
-                    "of a signer whose turn it is.",
-                    code="not-pending",
-                )
-            if gone := [each for each in missing if each not in listed]:
-                left = started + self._lookup_wait - now
-                if left <= 0:
-                    waited = f"not listed within {self._lookup_wait:g} s"
-                    raise CustodyNotFoundError(
-                        f"there is no whitelisting request {name_some(gone)}: {waited}", code="request-rejected"
-                    )
-                self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(gone), left)
+                raise self._not_pending(decided)
+            missing = [each.id for each in open_ if each.state == "missing"]
+            if missing:
+                self._check_deadline(missing, deadline - now)
             time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
 
-    def _why_done(self, row: ListedRequest) -> str:
+    def _log_done(self, done: Mapping[str, str]) -> None:
+        for why in dict.fromkeys(done.values()):
+            named = name_some([each for each in done if done[each] == why])
+            self._log.info("Nothing to sign for %s: %s.", named, why)
+
+    def _check_deadline(self, missing: list[str], seconds_left: float) -> None:
+        if seconds_left <= 0:
+            waited = f"not listed within {self._lookup_wait:g} s"
+            raise CustodyNotFoundError(
+                f"there is no whitelisting request {name_some(missing)}: {waited}", code="request-rejected"
+            )
+        self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(missing), seconds_left)
+
+    def _not_pending(self, requests: Iterable[Request]) -> CustodyConflictError:
+        """Return the error for listed requests that are not pending this user's signature."""
+        shown, is_any_rejected = [], False
+        for each in requests:
+            if each.envelope is not None:
+                self._review.check_status(each.envelope)
+                why = self._review.why_unsigned(each.envelope) or "signed by this user"
+                shown.append(f"{each.id} (status {sanitize(each.envelope.status or 'not given', 30)}; {why})")
+            is_any_rejected = is_any_rejected or each.reported == "rejected"
+        return CustodyConflictError(
+            f"not pending this user's signature: {name_some(shown)}",
+            advice=_REJECTED if is_any_rejected else _NOT_THIS_USERS_TURN,
+            code="not-pending",
+        )
+
+    def _why_done(self, request: Request) -> str:
         """
         Return why a request that is not pending this user's signature needs no signature; empty if it does.
 
-        :param row: the request.
+        :param request: the request.
         :raises CustodyError: if it is not what is expected, or does not verify.
         """
-        envelope, state, expected = row.envelope, row.state(EFFECTIVE_STATUSES), self._review.expected
-        if envelope is None or state == "rejected" or (expected is None and not self._is_later_try):
+        envelope, expected = request.envelope, self._review.expected
+        if envelope is None or request.reported == "rejected" or (expected is None and not self._is_later_try):
             return ""
-        if (state != "unknown" or self._is_later_try) and not self._review.why_unsigned(envelope):
+        may_be_signed = request.reported != "unknown" or self._is_later_try
+        if may_be_signed and not self._review.why_unsigned(envelope):
             self._check_signed(envelope)
             return "signed by this user already"
-        if expected is not None and state == "effective":
+        if expected is not None and request.reported == "effective":
             self._review.check_status(envelope)
-            compare_listed(expected[envelope.id], row, self._review.accepted)
-            return f"it is in effect (status {status_word(envelope.status)})"
+            compare_effective(expected[envelope.id], request, self._review.accepted)
+            return f"it is in effect (status {request.status})"
         return ""
 
     def _check_signed(self, envelope: WhitelistEnvelope) -> None:
@@ -343,7 +350,8 @@ class RequestSigner:
                 if not lacking:
                     self._log.info("The service shows the signatures of this user: they were taken.")
                     return
-                is_safe = self._to_sign([*hashes]).keys() == {*hashes}
+                snapshot = read_snapshot(self._client, ids=hashes, verifier=self._review.verifier)
+                is_safe = all(each.for_approval for each in snapshot)
                 named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
                 words = f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
             except CustodyError as failure:

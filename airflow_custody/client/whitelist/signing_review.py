@@ -19,14 +19,13 @@ from airflow_custody.client.verification.results import RefusalError, RequestSig
 from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    RequestState,
+    ReportedState,
     Trust,
     decide_trust,
-    has_status,
     what_to_do,
 )
 from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS
 from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
@@ -112,11 +111,11 @@ class SigningReview:
 
         :raises CustodyVerificationError: if they do not.
         """
-        if has_status(envelope.status, EFFECTIVE_STATUSES):
+        if DEFAULT_WORDS.meaning(envelope.status) == "effective":
             status = sanitize(envelope.status, 30)
             self._trust(envelope, "effective", f". The service shows it as in effect (status {status})")
 
-    def _trust(self, envelope: WhitelistEnvelope, state: RequestState, more: str = "") -> Trust:
+    def _trust(self, envelope: WhitelistEnvelope, state: ReportedState, more: str = "") -> Trust:
         if self.verifier is not None:
             self.verifier.fetch_for([envelope.wire])
         trust = decide_trust(envelope.wire, state, self.verifier)

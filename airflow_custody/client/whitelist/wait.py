@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,25 +19,27 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count, count_of, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, what_to_do
+from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
-from airflow_custody.client.whitelist.expected import compare_listed, expected_by_id
-from airflow_custody.client.whitelist.listing import (
-    ListedRequest,
+from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
+from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches, is_list_of_ids
+from airflow_custody.client.whitelist.request import (
+    DEFAULT_WORDS,
+    Request,
+    RequestState,
+    StatusWords,
     describe_verified,
-    find_listed,
-    status_word,
     verified_facts,
 )
-from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches, is_list_of_ids
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-    #: Where requests are listed, by id, or why one could not be looked up.
-    Found = Mapping[str, "ListedRequest | CustodyError"]
+    #: The requests by id, or why one could not be looked up.
+    Found = Mapping[str, "Request | CustodyError"]
 
 # Maximum number of look-ups in one poll to find the requests that make a look-up of many fail.
 _MAX_ISOLATING_LOOKUPS = 48
@@ -45,7 +47,7 @@ _MAX_ISOLATING_LOOKUPS = 48
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
 # A summary names so many groups: the commonest.
 _MAX_GROUPS = 5
-_IN_WORDS = {
+_IN_WORDS: dict[RequestState, str] = {
     "pending": "pending approval",
     "missing": "not listed",
     "unknown": "with a status that is not known",
@@ -68,9 +70,7 @@ class RequestWait:
     was so twice, 5 seconds apart.
 
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once.
-    :param effective_statuses: status words, compared without case, of which a request in effect has one. Default
-        ``approved``. None: being listed as not pending is enough.
-    :param rejected_statuses: status words, compared without case, that mean it was rejected. Default: five words.
+    :param words: the status words. Default: the usual ones.
     :param expected: what the requests must ask for, as for :func:`expected_by_id`. Default None: anything.
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them.
     :raises CustodyRequestError: if one of these is malformed.
@@ -85,15 +85,13 @@ class RequestWait:
         self,
         request_id: object,
         *,
-        effective_statuses: object = EFFECTIVE_STATUSES,
-        rejected_statuses: object = REJECTED_STATUSES,
+        words: StatusWords = DEFAULT_WORDS,
         expected: object = None,
         accept_fields: object = (),
     ) -> None:
         self._is_list = is_list_of_ids(request_id)
         self.ids = check_request_ids(request_id, "request_id", limit=None, merge=True)
-        self.effective_statuses = check_names("effective_statuses", effective_statuses)
-        self.rejected_statuses = check_names("rejected_statuses", rejected_statuses, may_be_empty=True) or []
+        self.words = words
         self._accepted = frozenset(check_names("accept_fields", accept_fields, may_be_empty=True) or ())
         self._expected = {}
         if expected is not None:
@@ -124,42 +122,24 @@ class RequestWait:
         :raises CustodyError: if a request could not be looked up; with several of these, the one that ends the wait, or
             asks for the longest pause.
         """
-        states, ended, failed = dict[str, str](), dict[str, CustodyError](), list[CustodyError]()
-        for each in self.ids:
-            listed = found[each]
-            if isinstance(listed, CustodyError):
-                failed.append(listed)
-                # What this poll would have shown, nobody knows.
-                self._missing_since.pop(each, None)
-                continue
-            states[each] = self.state_of(listed)
-            if states[each] != "missing":
-                self._missing_since.pop(each, None)
-            if error := self._error(each, states[each], listed):
-                ended[each] = error
-        if failed and not ended:
-            raise max(failed, key=lambda error: (not error.transient, error.retry_after or 0.0))
-        rows = {each: row for each in states if isinstance(row := found[each], ListedRequest)}
-        effective = {each: row for each, row in rows.items() if states[each] == "effective"}
-        still_open = [each for each in self.ids if each not in effective]
-        is_done = not ended and not still_open
-        # Of thousands, only the hashes of their texts.
-        verified = {each: row.verified.hash for each, row in effective.items() if row.verified is not None}
-        warnings = []
-        for each, row in rows.items():
-            # Each status once.
-            if states[each] == "unknown" and row.envelope and row.envelope.status not in self._warned_of:
-                self._warned_of.add(row.envelope.status)
-                warnings.append(_describe(each, "unknown", row))
-        if is_done:
-            words = "have the same signed text: signatures do not show that each of them exists"
-            warnings += [f"whitelisting requests {ids} {words}" for ids in same_texts(verified)]
-        summary = self._summary(states, rows, verified, still_open)
+        requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
+        failures = [one for each in self.ids if isinstance(one := found[each], CustodyError)]
+        states = {each: state_of(one) for each, one in requests.items()}
+        # A poll that failed does not show whether the request is still missing.
+        self._missing_since = {each: at for each, at in self._missing_since.items() if states.get(each) == "missing"}
+        errors = {each: error for each, one in requests.items() if (error := self._error(one)) is not None}
+        if failures and not errors:
+            raise max(failures, key=lambda error: (not error.transient, error.retry_after or 0.0))
+        still_open = [each for each in self.ids if states.get(each) != "effective"]
+        is_done = not errors and not still_open
+        verified = [one for each, one in requests.items() if states[each] == "effective" and one.proved is not None]
+        warnings = self._warnings(requests.values(), verified if is_done else ())
+        summary = self._summary(requests, len(verified), still_open)
         return WaitState(
             is_done,
             summary if verified or not is_done else f"{summary}. {NOT_PINNED}",
-            self._result(rows, len(verified)) if is_done else {},
-            error=self._combine(ended) if ended else None,
+            self._result(requests, len(verified)) if is_done else {},
+            error=self._combine(errors) if errors else None,
             in_doubt=bool(self._missing_since),
             warnings=warnings,
             advice="".join(
@@ -168,43 +148,45 @@ class RequestWait:
             ),
         )
 
-    def state_of(self, listed: ListedRequest) -> str:
-        """
-        Return the state of a request: ``effective``, ``pending``, ``rejected``, ``missing``, ``unverified`` (it is
-        shown as in effect, and its signatures do not prove it), ``unreadable``, or ``unknown``: it is not pending any
-        more, and its status does not say whether it is in effect.
-        """
-        if listed.envelope is None:
-            return "missing"
-        if not listed.envelope.is_readable:
-            return "unreadable"
-        state = listed.state(self.effective_statuses, self.rejected_statuses)
-        return "unverified" if state == "effective" and listed.unverified is not None else state
+    def _warnings(self, requests: Iterable[Request], verified: Iterable[Request]) -> list[str]:
+        """Return warnings about status words that are not known, each once, and about requests with the same text."""
+        warnings = []
+        for each in requests:
+            if state_of(each) == "unknown" and each.status not in self._warned_of:
+                self._warned_of.add(each.status)
+                warnings.append(_describe(each))
+        # Of thousands, only the hashes of their texts.
+        hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
+        same = "have the same signed text: signatures do not show that each of them exists"
+        return warnings + [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
 
-    def _error(self, request_id: str, state: str, listed: ListedRequest) -> CustodyError | None:
+    def _error(self, request: Request) -> CustodyError | None:
         """Return the error that a request ends the wait with; None: it does not."""
+        state = state_of(request)
         if state == "missing":
-            now = time.monotonic()
-            since = self._missing_since.setdefault(request_id, now)
-            # Nothing is decided by one poll.
-            if now == since or now - since < self.gone_after:
-                return None
-            text = f"whitelisting request {request_id} does not exist: it has not been listed for {now - since:.3g} s"
-            return CustodyConflictError(text, code="request-rejected")
-        text = _describe(request_id, state, listed)
+            return self._missing_error(request)
         if state == "rejected":
             advice = "If the address is still wanted, create another request."
-            return CustodyConflictError(text, advice=advice, code="request-rejected")
+            return CustodyConflictError(_describe(request), advice=advice, code="request-rejected")
         if state == "unreadable":
-            return CustodyResponseError(text, code="request-differs")
-        if state == "unverified" and (error := listed.unverified) is not None:
-            return CustodyVerificationError(text, advice=error.advice, code=error.code)
-        if state == "effective" and request_id in self._expected:
+            return CustodyResponseError(_describe(request), code="request-differs")
+        if state == "unverified" and (error := request.trust.error) is not None:
+            return CustodyVerificationError(_describe(request), advice=error.advice, code=error.code)
+        if state == "effective" and request.id in self._expected:
             try:
-                compare_listed(self._expected[request_id], listed, self._accepted)
+                compare_effective(self._expected[request.id], request, self._accepted)
             except CustodyError as error:
                 return error
         return None
+
+    def _missing_error(self, request: Request) -> CustodyError | None:
+        """Return the error for a request that has been missing for too long; a single poll decides nothing."""
+        now = time.monotonic()
+        seconds = now - self._missing_since.setdefault(request.id, now)
+        if seconds == 0 or seconds < self.gone_after:
+            return None
+        text = f"{request.name} does not exist: it has not been listed for {seconds:.3g} s"
+        return CustodyConflictError(text, code="request-rejected")
 
     def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError:
         """Return one error that names up to ten requests that ended the wait."""
@@ -221,77 +203,77 @@ class RequestWait:
         advice = what_to_do(of_first, first.advice) if is_unverified else first.advice
         return type(first)("; ".join(words), advice=advice, code=first.code)
 
-    def _summary(
-        self,
-        states: Mapping[str, str],
-        rows: Mapping[str, ListedRequest],
-        verified: Collection[str],
-        still_open: Sequence[str],
-    ) -> str:
+    def _summary(self, requests: Mapping[str, Request], verified: int, still_open: Sequence[str]) -> str:
         if not self._is_list:
-            return _describe(self.ids[0], states[self.ids[0]], rows[self.ids[0]])
+            return _describe(requests[self.ids[0]])
         text = f"{count_of(len(self.ids) - len(still_open), len(self.ids), 'whitelisting request')} in effect"
-        text += f", {len(verified)} verified" if verified else ""
-        numbers = Counter(states.values())
+        text += f", {verified} verified" if verified else ""
+        if not still_open:
+            return text
+        numbers = Counter(map(state_of, requests.values()))
         counts = ", ".join(f"{numbers[state]} {words}" for state, words in _IN_WORDS.items() if numbers[state])
-        turns = Counter(_turn(row.envelope) for each, row in rows.items() if states[each] == "pending")
-        groups = ", ".join(f"{group!r} for {number}" for group, number in turns.most_common(_MAX_GROUPS) if group)
-        turn = f"; it is the turn of {groups}" if groups else ""
-        return f"{text} ({counts}); not yet: {name_some(still_open)}{turn}" if still_open else text
+        return f"{text} ({counts}); not yet: {name_some(still_open)}{_turns(requests.values())}"
 
-    def _result(self, rows: Mapping[str, ListedRequest], verified: int) -> dict[str, Any]:
+    def _result(self, requests: Mapping[str, Request], verified: int) -> dict[str, Any]:
         """Return the result as plain JSON data: for a list, of the same size for any number of requests."""
-        envelopes = [row.envelope for row in rows.values() if row.envelope is not None]
         if self._is_list:
-            statuses = Counter(status_word(each.status) for each in envelopes)
+            statuses = Counter(each.status for each in requests.values())
             return {
                 "state": "effective",
                 "count": len(self.ids),
                 "statuses": dict(sorted(statuses.items())),
                 "verified": verified,
             }
-        proved = rows[self.ids[0]].verified
+        request = requests[self.ids[0]]
         return {
-            "id": self.ids[0],
+            "id": request.id,
             "state": "effective",
-            "status": status_word(envelopes[0].status),
-            "signatures": len(envelopes[0].signed_by),
-            "verified": proved is not None,
-            **({} if proved is None else verified_facts(proved)),
+            "status": request.status,
+            "signatures": _number_of_signatures(request),
+            "verified": request.proved is not None,
+            **({} if request.proved is None else verified_facts(request.proved)),
         }
 
 
-def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, ListedRequest | CustodyError]:
+def state_of(request: Request) -> RequestState:
     """
-    Find where the requests of some waits are listed, each once; in a thread that may take long.
+    Return the state of a request for a wait.
 
-    What is shown as in effect and does not verify is looked up once more, after a pause: a listing may lag.
+    Only a request in effect must be readable and verified: a pending one may still get its missing signatures.
+    """
+    is_faulty = request.state == "unverified" or (request.state == "unreadable" and request.shown.is_readable)
+    if is_faulty and request.reported != "effective":
+        return request.reported
+    return request.state
+
+
+def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Request | CustodyError]:
+    """
+    Look up the requests of some waits, each once; in a thread that may take long.
+
+    What is reported as in effect and does not verify is looked up once more, after a pause: a listing may lag.
 
     :param client: the client.
-    :param waits: the waits.
-    :return: where each request is listed, or why it could not be looked up.
+    :param waits: the waits. All of them have the same status words.
+    :return: each request, or why it could not be looked up.
     """
-    found = _find(client, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
-    again = {
-        each
-        for wait in waits
-        for each in wait.ids
-        if isinstance(listed := found[each], ListedRequest) and wait.state_of(listed) == "unverified"
-    }
+    words = waits[0].words if waits else DEFAULT_WORDS
+    found = _find(client, words, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
+    again = [each for each, one in found.items() if isinstance(one, Request) and state_of(one) == "unverified"]
     if again:
         time.sleep(RequestWait.unverified_after)
-        found.update(_find(client, sorted(again)))
+        found.update(_find(client, words, again))
     return found
 
 
-def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, ListedRequest | CustodyError]:
+def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict[str, Request | CustodyError]:
     """
-    Find where requests are listed, by the hundred.
+    Look up requests, by the hundred.
 
     A look-up that fails for a reason that one request may have is halved until that request is alone, so that the
     others go on.
     """
-    found: dict[str, ListedRequest | CustodyError] = {}
+    found: dict[str, Request | CustodyError] = {}
     failed: list[tuple[list[str], CustodyError]] = []
     # In another order each time: if there are too many such requests for one poll, all get their turn.
     batches = cut_into_batches(random.sample(ids, len(ids)))
@@ -299,7 +281,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, ListedRequest 
     while batches:
         batch = batches.pop()
         try:
-            found.update(find_listed(client, batch))
+            found.update(read_snapshot(client, words, batch).requests)
         except CustodyError as error:
             if not _may_be_of_one(error):
                 # It is the service's own trouble: the rest would fare no better.
@@ -327,33 +309,41 @@ def _may_be_of_one(error: CustodyError) -> bool:
     return unreadable or error.status in _STATUSES_OF_ONE
 
 
-def _describe(request_id: str, state: str, listed: ListedRequest) -> str:
+def _describe(request: Request) -> str:
     """Return the state of a request in words."""
-    name = f"whitelisting request {request_id}"
-    envelope = listed.envelope
+    envelope, state = request.envelope, state_of(request)
     if envelope is None:
-        return f"{name} is not listed"
+        return f"{request.name} is not listed"
     if state == "unreadable":
-        return f"{name} cannot be read"
+        return f"{request.name} cannot be read: {request.reason}"
     status = sanitize(envelope.status or "not given", 40)
-    signatures = count(len(envelope.signed_by), "signature")
-    if state == "unverified" and listed.unverified is not None:
-        why = listed.unverified.message.removeprefix(f"{name} is not verified: ")
-        return (
-            f"{name} is not verified: the service says that it is in effect (status {status}, {signatures}), but {why}"
-        )
+    signatures = count(_number_of_signatures(request), "signature")
+    if state == "unverified":
+        claim = f"the service says that it is in effect (status {status}, {signatures})"
+        return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
         return (
-            f"{name} is not pending any more, but its status {status!r} is neither in effective_statuses nor in "
-            f"rejected_statuses ({signatures}): it does not count as in effect. Name the word in one of the two"
+            f"{request.name} is not pending any more, but its status {status!r} is neither in effective_statuses nor "
+            f"in rejected_statuses ({signatures}): it does not count as in effect. Name the word in one of the two"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""
-    if state == "effective" and listed.verified is not None:
-        more = describe_verified(verified_facts(listed.verified))
+    if state == "effective" and request.proved is not None:
+        more = f", verified: {describe_verified(verified_facts(request.proved))}"
     elif state == "pending" and (group := _turn(envelope)):
         more = f"; it is the turn of the group {group!r}"
-    return f"{name} {words} (status {status}, {signatures}){more}"
+    return f"{request.name} {words} (status {status}, {signatures}){more}"
+
+
+def _number_of_signatures(request: Request) -> int:
+    return 0 if request.envelope is None else len(request.envelope.signed_by)
+
+
+def _turns(requests: Iterable[Request]) -> str:
+    """Return whose turn it is to sign the pending requests, the commonest groups first; empty: not known."""
+    groups = Counter(_turn(each.envelope) for each in requests if state_of(each) == "pending")
+    named = [f"{group!r} for {number}" for group, number in groups.most_common(_MAX_GROUPS) if group]
+    return f"; it is the turn of {', '.join(named)}" if named else ""
 
 
 def _turn(envelope: WhitelistEnvelope | None) -> str:

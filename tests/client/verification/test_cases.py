@@ -11,7 +11,7 @@ import pytest
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import VerificationPins, Verifier, verify_envelope
-from airflow_custody.client.verification.trust import RequestState, decide_trust
+from airflow_custody.client.verification.trust import ReportedState, decide_trust
 
 FOLDER = Path(__file__).parents[2] / "verification_cases"
 CASES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(FOLDER.glob("*/*.json"))}
@@ -61,7 +61,7 @@ def test_what_verifies_under_an_id_that_is_no_number_is_not_trusted(identifier: 
     case = next(case for file in CASES.values() if (case := json.loads(file.read_text()))["verdict"] == "verified")
     verifier = Verifier(VerificationPins(**case["pins"]))
     assert decide_trust(case["envelope"], "effective", verifier).state == "verified"
-    states: tuple[RequestState, ...] = ("effective", "pending")
+    states: tuple[ReportedState, ...] = ("effective", "pending")
     for state in states:
         found = decide_trust({**case["envelope"], "id": identifier}, state, verifier)
         assert (found.state, "its id is no number" in str(found.error)) == ("unverified", True)

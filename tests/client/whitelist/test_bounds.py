@@ -7,12 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from whitelist_plans import ask, listed, plan
+from whitelist_plans import ask, listed, plan, snapshot_of
 
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.listing import ListedRequest
+from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.plan import CHANGES
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.operators.whitelist_plan import changes_text
@@ -66,8 +65,9 @@ def test_a_message_names_some_of_the_keys() -> None:
     assert found.rows[0].state == "differs"
     assert len(found.rows[0].note) < 500
     assert len(changes_text(found, CHANGES)) < 500
+    (request,) = snapshot_of([envelope])
     with pytest.raises(CustodyRequestError, match=r"and 141 more") as caught:
-        compare_listed(ask(), ListedRequest(envelope, "settled"))
+        compare_effective(ask(), request)
     assert len(str(caught.value)) < 1500
     assert "accept_fields=['key0', " in str(caught.value.advice)
-    compare_listed(ask(), ListedRequest(envelope, "settled"), compare(ask(), envelope.payload()).unaccounted)
+    compare_effective(ask(), request, compare(ask(), envelope.payload()).unaccounted)

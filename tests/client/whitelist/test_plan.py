@@ -6,11 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan, rows_of
+from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan
 
-from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import PlanLimits, PlanRow, WhitelistPlan
-from airflow_custody.client.whitelist.planner import make_plan
 
 # --- the hash ----------------------------------------------------------------------------------------------
 
@@ -46,14 +44,6 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
     ]
     assert len({found.plan_hash, *(each.plan_hash for each in other)}) == len(other) + 1
     assert len(found.plan_hash) == 64
-
-
-def test_a_listing_without_what_was_created_gives_the_plan_that_was_approved() -> None:
-    requests = [ask(), ask(address=OTHER)]
-    before, after = Listing([listed(1, label="x", memo="1")]), Listing([listed(1, label="x", memo="1"), listed(2)])
-    approved = make_plan(rows_of(*requests), before)
-    assert make_plan(rows_of(*requests), after).plan_hash != approved.plan_hash
-    assert make_plan(rows_of(*requests), after.without(["2"])).plan_hash == approved.plan_hash
 
 
 # --- limits ------------------------------------------------------------------------------------------------

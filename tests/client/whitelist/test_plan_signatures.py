@@ -9,9 +9,9 @@ from attacks import Outcome, attack, names
 from whitelist_plans import OTHER, ask, rows_of, states
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.whitelist.listing import fetch_listing
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation
-from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.sandbox import Sandbox
 
 
@@ -23,7 +23,7 @@ def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
 
 
 def read_plan(client: CustodyClient, *requests: WhitelistRequest, prune: bool = True) -> WhitelistPlan:
-    return make_plan(rows_of(*requests), fetch_listing(client), prune=prune)
+    return make_plan(rows_of(*requests), read_snapshot(client), PlanSettings(prune=prune))
 
 
 def test_the_text_of_another_request_is_compared_and_not_its_id(sandbox: Sandbox, client: CustodyClient) -> None:
@@ -57,7 +57,7 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
     # What replaces is not what nobody signed.
     for each in (first, second):
         sandbox.control.set_whitelist_status(each, "removed")
-    found = make_plan(rows_of(ask()), fetch_listing(client), prune=True, replace=True)
+    found = make_plan(rows_of(ask()), read_snapshot(client), PlanSettings(prune=True, replace=True))
     assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 

@@ -7,14 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import whitelist_plans
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from people import public_pem_of
-from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, rows_of, states, unreadable
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, states, unreadable
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.errors import CustodyResponseError, CustodyVerificationError
 from airflow_custody.client.verification.verifier import (
     RequestSignatures,
     VerificationPins,
@@ -22,14 +23,12 @@ from airflow_custody.client.verification.verifier import (
     VerifiedRules,
     Verifier,
 )
-from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
 from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
-from airflow_custody.client.whitelist.planner import make_plan
 
 RULES = VerifiedRules("00", 0, ())
 PINS = VerificationPins([public_pem_of(ec.generate_private_key(ec.SECP256R1())) for _ in range(3)], 2)
-WHY = "whitelisting request {} is not verified: nobody signed it"
+WHY = "not verified: nobody signed it"
 
 
 class TellingVerifier(Verifier):
@@ -48,7 +47,11 @@ class TellingVerifier(Verifier):
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         self._check("verify", envelope)
-        fields = WhitelistEnvelope(dict(envelope)).payload()  # type: ignore[arg-type]
+        shown = WhitelistEnvelope(dict(envelope))  # type: ignore[arg-type]
+        try:
+            fields = shown.payload()
+        except CustodyResponseError as error:
+            raise CustodyVerificationError(error.message) from None
         legacy = envelope["id"] in self._legacy
         omitted = [key for key in ("contractType",) if legacy and fields.pop(key, None) is not None]
         return VerifiedAddress(fields, legacy, "00", RULES, (), tuple(omitted))
@@ -60,7 +63,7 @@ class TellingVerifier(Verifier):
     def _check(self, how: str, envelope: Mapping[str, Any]) -> None:
         self.asked.append((how, envelope["id"]))
         if envelope["id"] in self._forged:
-            raise CustodyVerificationError(WHY.format(envelope["id"]))
+            raise CustodyVerificationError(f"{envelope['id']} is not verified", why="nobody signed it")
 
 
 def plan(
@@ -69,9 +72,7 @@ def plan(
     verifier: TellingVerifier | None,
     **options: Any,
 ) -> WhitelistPlan:
-    requests = [requests] if isinstance(requests, WhitelistRequest) else requests
-    envelopes = [envelopes] if isinstance(envelopes, WhitelistEnvelope) else envelopes
-    return make_plan(rows_of(*requests), Listing(envelopes, verifier=verifier), **options)
+    return whitelist_plans.plan(requests, envelopes, verifier=verifier, **options)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
         assert states(found) == [("unverified", None, "3711")]
         (row,) = found.rows
         assert (row.where, row.request, row.fields) == ("line 2", ask(**asked), ())
-        assert row.note == f"{WHY.format(3711)}. It may be this one: nothing is created"
+        assert row.note == f"{WHY}. It may be this one: nothing is created"
         assert found.has_changes
         assert not found.operations
 
@@ -104,7 +105,7 @@ def test_a_forged_request_takes_no_row_from_a_true_one(wire: dict[str, Any]) -> 
     # The forged one comes first, and is in effect as the file says; the true one is not.
     found = plan(ask(), [listed(1, wire=wire), listed(2, wire=PENDING)], TellingVerifier([1]), prune=True)
     assert states(found) == [("pending", None, "2"), ("unverified", None, "1")]
-    assert found.rows[1].note == f"{WHY.format(1)}; it claims to be for the same destination as line 2"
+    assert found.rows[1].note == f"{WHY}; it claims to be for the same destination as line 2"
     found = plan(ask(), [listed(1, wire=wire), listed(2, label="Other")], TellingVerifier([1]), prune=True)
     assert states(found) == [("differs", None, "2"), ("unverified", None, "1")]
 
@@ -113,7 +114,7 @@ def test_what_is_for_no_row_is_named_and_not_deleted() -> None:
     envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=f" {XRP}", currency="XRP")]
     found = plan(ask(), envelopes, TellingVerifier([2, 3]), prune=True)
     assert states(found) == [("unchanged", None, "1"), ("unverified", None, "2"), ("unverified", None, "3")]
-    assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY.format(2), WHY.format(3)]
+    assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY, WHY]
     assert found.rows[1].request == ask(address=OTHER)
     # One that no file can ask for: what it claims is shown all the same.
     assert (found.rows[2].request, found.rows[2].shown["address"]) == (None, f" {XRP}")
@@ -138,13 +139,12 @@ def test_which_requests_are_verified_and_how() -> None:
         unreadable("{}"),
     ]
     verifier = TellingVerifier()
-    listing = Listing(envelopes, {"2": "pending", "4": "settled"}, verifier)
-    found = make_plan(rows_of(ask()), listing)
-    assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4")]
+    found = plan(ask(), envelopes, verifier, pending=["2"], settled=["4"])
+    assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4"), ("verify", "3799")]
     assert found.counts == {**dict.fromkeys(STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
     # Listed as pending, whatever its status says; and not listed as pending is in effect if no words are given.
     verifier.asked.clear()
-    make_plan(rows_of(ask()), Listing(envelopes[:2], {"1": "pending"}, verifier), effective_statuses=None)
+    plan(ask(), envelopes[:2], verifier, pending=["1"], effective_statuses=None)
     assert verifier.asked == [("verify_signatures", "1"), ("verify", "2")]
 
 
@@ -200,10 +200,10 @@ def test_a_report_names_them_right_after_all_that_is_done() -> None:
     lines = [line for line in report.splitlines() if line.startswith("| **")]
     states = [line.split(" | ")[0].strip("| *") for line in lines]
     assert states == ["create"] * 199 + ["unverified"] * 2 + ["differs"]
-    assert WHY.format(1) in lines[199]
-    assert WHY.format(2) in plan_to_text(found)
+    assert WHY in lines[199]
+    assert WHY in plan_to_text(found)
     notes = [each["note"] for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
-    assert notes == [WHY.format(1), WHY.format(2)]
+    assert notes == [WHY, WHY]
     assert CHANGES[0] == "unverified"
     assert {*CHANGES} == {*STATES} - {"pending", "unchanged"}
 
@@ -249,7 +249,7 @@ def test_a_forged_request_only_ever_withholds_a_creation(
         request = ask(**{name: value for name, value in each.items() if value})
         # Two rows for one destination are refused.
         with suppress(CustodyRequestError):
-            make_plan(rows_of(*requests, request), Listing([]))
+            plan([*requests, request], [], None)
             requests.append(request)
     envelopes, forged = [], set()
     for number, each in enumerate(shown, 1):

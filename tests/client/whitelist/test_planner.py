@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, ask, listed, plan, rows_of, states, unreadable
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, ask, listed, plan, states, unreadable
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, advice_on_differences, check_only
 from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
-from airflow_custody.client.whitelist.planner import make_plan
 
 ALICE = "alice::1220" + "ab" * 16
 CANTON: dict[str, Any] = {"blockchain": "Canton", "address": ALICE}
@@ -127,7 +125,7 @@ def test_says_what_the_service_has_instead() -> None:
     (row,) = plan(ask(), listed(network="mainnet", contractType="x")).rows
     assert row.note == "filled in by the service: network, contractType"
     (row,) = plan(ask(), listed(wire=PENDING)).rows
-    assert row.note == "asked for already, status PENDING"
+    assert row.note == "requested already, status PENDING"
     (row,) = plan(ask(**CANTON), listed(**{**SHOWN, "address": ALICE.upper()})).rows
     assert row.shown == {"address": ALICE.upper()}
     assert "in another case, so nothing is created" in row.note
@@ -137,19 +135,19 @@ def test_says_what_the_service_has_instead() -> None:
 
 
 def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
-    frozen, mine, rows = listed(wire={"status": "FROZEN"}), "3711", rows_of(ask())
-    for listing, options, state in (
-        (Listing([frozen]), {}, "pending"),
+    frozen, mine = listed(wire={"status": "FROZEN"}), "3711"
+    cases: list[tuple[WhitelistEnvelope, dict[str, Any], str]] = [
+        (frozen, {}, "pending"),
         # It is not pending, and not in effect either.
-        (Listing([frozen], {mine: "settled"}), {}, "differs"),
-        (Listing([frozen]), {"effective_statuses": ["frozen"]}, "unchanged"),
-        (Listing([frozen]), {"rejected_statuses": ["frozen"]}, "rejected"),
-        (Listing([frozen]), {"effective_statuses": None}, "unchanged"),
+        (frozen, {"settled": [mine]}, "differs"),
+        (frozen, {"effective_statuses": ["frozen"]}, "unchanged"),
+        (frozen, {"rejected_statuses": ["frozen"]}, "rejected"),
+        (frozen, {"effective_statuses": None}, "unchanged"),
         # Pending for this user, whatever its status says.
-        (Listing([listed()], {mine: "pending"}), {"effective_statuses": None}, "pending"),
-    ):
-        given: dict[str, Any] = options
-        (row,) = make_plan(rows, listing, **given).rows
+        (listed(), {"effective_statuses": None, "pending": [mine]}, "pending"),
+    ]
+    for envelope, options, state in cases:
+        (row,) = plan(ask(), envelope, **options).rows
         assert row.state == state
         if state == "differs":
             assert (row.fields, row.shown) == (("status",), {"status": "FROZEN"})
@@ -276,8 +274,9 @@ def test_what_is_not_certain_is_not_replaced(
 def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
     there: list[WhitelistEnvelope], deleted_with: tuple[str, ...]
 ) -> None:
-    for options in ((), ("prune",), ("replace",), ("prune", "replace")):
-        found = plan(ask(), there, **dict.fromkeys(options, True))
+    for names in ((), ("prune",), ("replace",), ("prune", "replace")):
+        options: dict[str, Any] = dict.fromkeys(names, True)
+        found = plan(ask(), there, **options)
         deleted = [row.request_id for row in found.with_action("delete")]
         assert deleted == (["10"] if {*options} & {*deleted_with} else [])
         duplicates = {row.request_id: row for row in found.rows if row.state == "duplicate"}
@@ -289,7 +288,7 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
             duplicates["10"].others == ("9",) and "9 has what the file" in duplicates["10"].note
         )
         if deleted:
-            assert found.plan_hash != plan(ask(), [*there, listed(8)], **dict.fromkeys(options, True)).plan_hash
+            assert found.plan_hash != plan(ask(), [*there, listed(8)], **options).plan_hash
         elif deleted_with:
             way = "'prune' or 'replace' deletes it" if "replace" in deleted_with else "'prune' deletes it"
             assert way in duplicates["10"].note
@@ -300,8 +299,8 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
 
 
 def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
-    listing = Listing([listed(9), listed(10)], deletions=[listed(9, wire={"action": "delete"})])
-    found = make_plan(rows_of(ask()), listing, prune=True)
+    leaving = listed(9, wire={"action": "delete"})
+    found = plan(ask(), [listed(9), listed(10)], deletions=[leaving], prune=True)
     assert states(found) == [("unchanged", None, "9"), ("duplicate", None, "10")]
     assert "the deletion of 9 is pending" in found.rows[1].note
 
@@ -588,7 +587,7 @@ def test_unknown_keys_and_words_are_accepted_by_name() -> None:
     (row,) = plan(ask(), envelope).rows
     assert (row.state, row.fields) == ("differs", ("tag", "envelope.action"))
     assert row.shown == {"tag": "99", "envelope.action": "ARCHIVE"}
-    assert "nobody asked for tag: 'accept_fields' accepts" in row.note
+    assert "tag not requested: 'accept_fields' accepts" in row.note
     assert "'envelope.action' in 'accept_fields' accepts it" in row.note
     (row,) = plan(ask(), envelope, accept_fields="tag").rows
     assert row.fields == ("envelope.action",)

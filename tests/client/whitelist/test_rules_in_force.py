@@ -14,9 +14,9 @@ from whitelist_plans import ask, rows_of
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.errors import CustodyServerError, CustodyVerificationError
 from airflow_custody.client.verification.verifier import Verifier
-from airflow_custody.client.whitelist.listing import fetch_listing
 from airflow_custody.client.whitelist.plan import PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.sandbox import Sandbox
 
 RULES = {"method": "GET", "path": "/rules"}
@@ -50,7 +50,7 @@ class Service:
 
     def plan(self, *letters: str) -> list[PlanRow]:
         requests = [ask(address="0x" + each * 40) for each in letters]
-        return list(make_plan(rows_of(*requests), fetch_listing(self.ann.client)).rows)
+        return list(make_plan(rows_of(*requests), read_snapshot(self.ann.client)).rows)
 
 
 @pytest.fixture

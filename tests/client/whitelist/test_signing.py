@@ -48,7 +48,9 @@ def batches_sent(approver: SignedInApprover) -> list[list[str]]:
 # --- what is sent, and what is said of it ------------------------------------------------------------------
 
 
-def test_many_take_three_calls_for_each_hundred(approver: SignedInApprover, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_are_read_twice_and_sent_by_the_hundred(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     numbers = [approver.create() for _ in range(230)]
     approver.sandbox.control.clear_request_log()
@@ -57,9 +59,10 @@ def test_many_take_three_calls_for_each_hundred(approver: SignedInApprover, capl
     assert [number for batch in batches_sent(approver) for number in batch] == numbers
     assert [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)] == ["checked"] * 3
     log = approver.sandbox.control.request_log()
-    kinds = ["read" if each["path"].endswith(FOR_APPROVAL["path"]) else each["method"] for each in log]
+    kinds = ["for approval" if each["path"].endswith(FOR_APPROVAL["path"]) else each["method"] for each in log]
     # The user; all requests; and then each batch, again right before it is signed.
-    assert kinds == ["GET", *["read"] * 3, *["read", "POST"] * 3]
+    read = ["GET", "GET", "for approval"]
+    assert kinds == ["GET", *read * 3, *[*read, "POST"] * 3]
     assert approver.signed == numbers
     for number in numbers:
         assert f"To be signed, whitelisting request {number}," in caplog.text

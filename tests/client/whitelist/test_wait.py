@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from clocks import SkippingTime
@@ -19,6 +20,7 @@ from airflow_custody.client import (
     CustodyError,
     CustodyPermissionError,
     CustodyRequestError,
+    CustodyResponseError,
     CustodyServerError,
     CustodyVerificationError,
     VerifiedAddress,
@@ -27,10 +29,20 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import AppliedRule, GroupSignatures, VerifiedRules
-from airflow_custody.client.verification.trust import what_to_do
-from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, verified_facts
-from airflow_custody.client.whitelist.wait import RequestWait
+from airflow_custody.client.verification.trust import Trust, what_to_do
+from airflow_custody.client.whitelist.envelopes import UnreadableRow
+from airflow_custody.client.whitelist.expected import compare_effective
+from airflow_custody.client.whitelist.request import (
+    DEFAULT_WORDS,
+    Listed,
+    Request,
+    StatusWords,
+    judge_request,
+    make_request,
+    verified_facts,
+)
+from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.wait import RequestWait, state_of
 from airflow_custody.sandbox import Sandbox
 
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
@@ -51,19 +63,14 @@ def numbers(ann: CustodyClient) -> list[str]:
 
 
 def states(client: CustodyClient, numbers: list[str]) -> list[str]:
-    found = find_listed(client, numbers)
-    return [state(found[number], effective_statuses=None) for number in numbers]
-
-
-def state(listed: ListedRequest, **statuses: Any) -> str:
-    return RequestWait("7", **statuses).state_of(listed)
+    found = read_snapshot(client, StatusWords(None), numbers)
+    return [found[number].state for number in numbers]
 
 
 def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers: list[str]) -> None:
     for number, status in zip(numbers, ["APPROVED", "pending", "rejected", "removed"], strict=True):
         sandbox.control.set_whitelist_status(number, status)
     assert states(ann, [*numbers, "9999"]) == ["effective", "pending", "rejected", "missing", "missing"]
-    assert find_listed(ann, []) == {}
     # What takes effect between the calls is not gone.
     sandbox.control.add_fault("status", status=200, body={}, **LISTING)
     assert states(ann, numbers[:2]) == ["pending", "pending"]
@@ -105,7 +112,9 @@ def test_without_the_list_of_pending_requests_nothing_is_in_effect(
 
 
 def envelope(status: str | None = "approved", **wire: Any) -> WhitelistEnvelope:
-    return WhitelistEnvelope({"id": "7", "status": status, **wire})  # type: ignore[typeddict-item]
+    text = json.dumps({"currency": "ETH", "address": "0x1", "label": "L"})
+    metadata = {"payloadAsString": text, "hash": hashlib.sha256(text.encode()).hexdigest()}
+    return WhitelistEnvelope({"id": "7", "status": status, "metadata": metadata, **wire})  # type: ignore[typeddict-item]
 
 
 FIELDS = {"currency": "ETH", "address": "0x1", "label": "L", "memo": "", "linkedWallets": [{"id": 7, "name": "hot"}]}
@@ -117,15 +126,29 @@ def address(hash_: str = "ab", timestamp: int = 1767225600) -> VerifiedAddress:
     return VerifiedAddress(FIELDS, False, hash_, VerifiedRules("cd" * 32, timestamp, ("ef" * 32,)), (rule,))
 
 
-REFUSED = CustodyVerificationError("whitelisting request 7 is not verified: no signature", advice="Pin 'networks'.")
+def verified(shown: WhitelistEnvelope, found: VerifiedAddress) -> Request:
+    """Return a request in effect whose signatures prove an address."""
+    request = judge_request(shown, "effective", None)
+    return replace(request, trust=Trust("verified", address=found), fields=found.fields)
+
+
+def settled(shown: WhitelistEnvelope, words: StatusWords = DEFAULT_WORDS) -> Request:
+    return make_request(Listed("7", shown, is_settled=True), words)
+
+
+REFUSED = CustodyVerificationError(
+    "whitelisting request 7 is not verified: no signature", why="no signature", advice="Pin 'networks'."
+)
 LISTED = {
-    "effective": ListedRequest(envelope(), "settled"),
-    "verified": ListedRequest(envelope(), "settled", verified=address()),
-    "unverified": ListedRequest(envelope(), "settled", unverified=REFUSED),
-    "pending": ListedRequest(envelope("pending")),
-    "rejected": ListedRequest(envelope("rejected"), "settled"),
-    "odd": ListedRequest(envelope("odd"), "settled"),
-    "missing": ListedRequest(None),
+    "effective": settled(envelope()),
+    "verified": verified(envelope(), address()),
+    "unverified": Request(
+        "7", "unverified", "effective", envelope(), trust=Trust("unverified", error=REFUSED), reason="no signature"
+    ),
+    "pending": make_request(Listed("7", envelope("pending"))),
+    "rejected": settled(envelope("rejected")),
+    "odd": settled(envelope("odd")),
+    "missing": Request("7", "missing"),
 }
 
 
@@ -138,23 +161,41 @@ LISTED = {
     ],
 )
 def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: str) -> None:
-    listed = ListedRequest(envelope(word), "settled")
-    assert state(listed) == expected
-    found = RequestWait("7").update({"7": listed})
+    request = settled(envelope(word))
+    assert request.state == expected
+    found = RequestWait("7").update({"7": request})
     assert (found.is_done, found.error is not None) == (expected == "effective", expected == "rejected")
     if expected == "unknown":
         (warning,) = found.warnings
         assert repr(sanitize(word or "not given")) in warning == found.summary
         assert "effective_statuses" in warning
         assert "rejected_statuses" in warning
-    pending = ListedRequest(listed.envelope, "pending")
-    assert state(pending) == ("rejected" if expected == "rejected" else "pending")
+    pending = make_request(Listed("7", request.envelope))
+    assert pending.state == ("rejected" if expected == "rejected" else "pending")
     # Words can be chosen.
     if word:
-        assert state(listed, effective_statuses=["y", word], rejected_statuses=[]) == "effective"
-        assert state(listed, effective_statuses=None, rejected_statuses=[word]) == "rejected"
-    assert state(listed, effective_statuses=["y"], rejected_statuses=[]) == "unknown"
-    assert state(listed, effective_statuses=None, rejected_statuses=[]) == "effective"
+        assert settled(envelope(word), StatusWords(("y", word), ())).state == "effective"
+        assert settled(envelope(word), StatusWords(None, (word,))).state == "rejected"
+    assert settled(envelope(word), StatusWords(("y",), ())).state == "unknown"
+    assert settled(envelope(word), StatusWords(None, ())).state == "effective"
+
+
+def test_only_what_is_in_effect_must_be_verified() -> None:
+    """A pending request with a signature that is not valid may get its missing ones: the wait goes on."""
+    for reported, state in (("effective", "unverified"), ("pending", "pending"), ("unknown", "unknown")):
+        request = replace(LISTED["unverified"], reported=reported)  # type: ignore[arg-type]
+        assert state_of(request) == state
+        assert (RequestWait("7").update({"7": request}).error is None) is (reported != "effective")
+
+
+def test_a_request_that_cannot_be_read_ends_the_wait() -> None:
+    for shown in (
+        envelope(metadata={"payloadAsString": "{}", "hash": "0"}),
+        WhitelistEnvelope(cast("Any", UnreadableRow(id="7"))),
+    ):
+        error = RequestWait("7").update({"7": settled(shown)}).error
+        assert isinstance(error, CustodyResponseError)
+        assert "whitelisting request 7 cannot be read: it" in str(error)
 
 
 @pytest.fixture
@@ -164,9 +205,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingTime:
     return clock
 
 
-def many(*kinds: str) -> tuple[RequestWait, dict[str, ListedRequest]]:
-    """Return a wait for many, and where they are listed, by kind."""
-    found = {str(number): LISTED[kind] for number, kind in enumerate(kinds)}
+def many(*kinds: str) -> tuple[RequestWait, dict[str, Request]]:
+    """Return a wait for many, and the requests, by kind."""
+    found = {str(number): replace(LISTED[kind], id=str(number)) for number, kind in enumerate(kinds)}
     return RequestWait(list(found)), found
 
 
@@ -198,7 +239,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
     assert wait.update(listed).error is None
     for seconds, ends in ((20, False), (11, True)):
         clock.sleep(seconds)
-        error = wait.update({**listed, "1": LISTED["missing"]}).error
+        error = wait.update({**listed, "1": replace(LISTED["missing"], id="1")}).error
         assert (error is not None) is ends
     assert str(error).startswith(
         "1 of 3 whitelisting requests is not going to take effect: whitelisting request 0 does not exist"
@@ -269,14 +310,15 @@ def test_the_result_of_a_list_does_not_grow(number: int) -> None:
     wait, found = many(*["effective"] * number)
     result = wait.update(found).result
     assert result == {"state": "effective", "count": number, "statuses": {"approved": number}, "verified": 0}
-    odd = ListedRequest(envelope("Z\n" * 50_000), "settled")
-    statuses = RequestWait(list(found), effective_statuses=None).update(dict.fromkeys(found, odd)).result["statuses"]
+    words = StatusWords(None)
+    odd = settled(envelope("Z\n" * 50_000), words)
+    statuses = RequestWait(list(found), words=words).update(dict.fromkeys(found, odd)).result["statuses"]
     assert len(json.dumps(statuses)) < 200
 
 
 def test_equal_texts_are_named() -> None:
     wait = RequestWait(["0", "1", "2"])
-    found = {str(n): ListedRequest(envelope(), "settled", verified=address(each)) for n, each in enumerate("aba")}
+    found = {str(n): verified(envelope(id=str(n)), address(each)) for n, each in enumerate("aba")}
     assert wait.update(found).warnings == [
         "whitelisting requests 0, 2 have the same signed text: signatures do not show that each of them exists"
     ]
@@ -307,30 +349,28 @@ def test_what_is_verified_is_plain_json() -> None:
 
 
 def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
-    def compared(listed: ListedRequest, **changes: Any) -> tuple[str, ...]:
+    def compared(request: Request, **changes: Any) -> tuple[str, ...]:
         asked = {"label": "L", "address": "0x1", "blockchain": "ETH", "linked_wallet_ids": ["7"], **changes}
-        return compare_listed(WhitelistRequest(**asked), listed)
+        return compare_effective(WhitelistRequest(**asked), request)
 
-    def verified(**wire: Any) -> ListedRequest:
-        return ListedRequest(envelope(**wire), "settled", verified=address())
+    def signed(**wire: Any) -> Request:
+        return verified(envelope(**wire), address())
 
     other = json.dumps({**FIELDS, "memo": "unsigned"})
     metadata = {"payloadAsString": other, "hash": hashlib.sha256(other.encode()).hexdigest()}
-    assert compared(verified(metadata=metadata)) == ()
+    assert compared(signed(metadata=metadata)) == ()
     # What only the envelope has is compared and named.
     unsigned = {"network": "main", "visibility_group_id": "g"}
-    assert compared(verified(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
-    for listed, changes, match in (
-        (
-            ListedRequest(envelope(metadata=metadata), "settled"),
-            {},
-            r"7 is not what was asked for: memo \(not asked for\)",
-        ),
+    assert compared(signed(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
+    for request, changes, match in (
+        (settled(envelope(metadata=metadata)), {}, r"7 is not what was asked for: memo \(not asked for\)"),
         # A legacy form does not have it.
-        (verified(), {"contract_type": "x"}, r"contract_type \(asked for 'x', shown nothing\)"),
-        (verified(network="test", visibilityGroupID="g"), unsigned, "network"),
-        (verified(network="main"), unsigned, "visibilityGroupID"),
-        (ListedRequest(None), {}, "not listed"),
+        (signed(), {"contract_type": "x"}, r"contract_type \(asked for 'x', shown nothing\)"),
+        (signed(network="test", visibilityGroupID="g"), unsigned, "network"),
+        (signed(network="main"), unsigned, "visibilityGroupID"),
     ):
         with pytest.raises(CustodyRequestError, match=match):
-            compared(listed, **changes)
+            compared(request, **changes)
+    for kind in ("missing", "pending", "unverified"):
+        with pytest.raises(CustodyResponseError, match=f"7 is {kind}, and cannot be compared"):
+            compared(LISTED[kind])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -54,7 +54,7 @@ class EvidenceFile(BaseModel):
     rows: list[Evidence]
 
 
-def evidence_to_json(rows: Sequence[Evidence], in_force: Mapping[str, Any] | None) -> dict[str, Any]:
+def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     Return evidence as plain JSON data, which :func:`read_evidence` reads.
 

@@ -1,0 +1,295 @@
+"""
+A whitelisting request with all facts about it: its state, what it is for, and whether that is proved.
+
+Two facts decide how the service reports a request: where it is listed, because pending requests are hidden unless one
+asks for them, and its ``status``. The service's makers publish no list of status words, so an unknown word proves
+nothing. With pinned keys there is a third: only signatures prove that a request is in effect. :func:`make_request`
+reads all of this, once. All other code uses the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_custody.client.arguments import MAX_ID, check_names
+from airflow_custody.client.text import read_number, sanitize
+from airflow_custody.client.timestamps import format_unix_time
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    ReportedState,
+    Trust,
+    decide_trust,
+    has_status,
+)
+from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.destinations import Destination, read_destination
+from airflow_custody.client.whitelist.models import WhitelistRequest, read_request
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
+
+if TYPE_CHECKING:
+    from airflow_custody.client.verification.results import VerifiedAddress
+    from airflow_custody.client.verification.verifier import Verifier
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+
+#: State of a request. ``unknown``: it is not pending, and its status is not a known word. ``unverified``: its
+#: signatures do not prove what its state needs. ``unreadable``: its content cannot be read. ``missing``: not listed.
+RequestState = Literal["effective", "pending", "rejected", "unknown", "unverified", "unreadable", "missing"]
+
+_MAX_STATUS = 100
+_NOT_CHECKED = Trust("not checked")
+
+
+# --- how the service reports it ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StatusWords:
+    """
+    The status words that a user knows; compared without case.
+
+    :param effective: words of requests in effect; None: any settled request that was not rejected is in effect.
+        Default ``approved``.
+    :param rejected: words of rejected requests. Default: five words.
+    """
+
+    effective: tuple[str, ...] | None = EFFECTIVE_STATUSES
+    rejected: tuple[str, ...] = REJECTED_STATUSES
+
+    @classmethod
+    def read(cls, effective: object = EFFECTIVE_STATUSES, rejected: object = REJECTED_STATUSES) -> StatusWords:
+        """
+        Return the words that an operator or a command was given.
+
+        :param effective: ``effective_statuses``: a word, a list of words, or None.
+        :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
+        :raises CustodyRequestError: if they are anything else; ``setting`` names the parameter.
+        """
+        effective_words = check_names("effective_statuses", effective)
+        rejected_words = check_names("rejected_statuses", rejected, may_be_empty=True) or []
+        return cls(None if effective_words is None else tuple(effective_words), tuple(rejected_words))
+
+    def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
+        """Return what a status says, wherever the request is listed."""
+        if has_status(status, self.rejected):
+            return "rejected"
+        effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
+        return "effective" if has_status(status, effective) else "unknown"
+
+
+#: The words that are used where nobody gives others.
+DEFAULT_WORDS = StatusWords()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """
+    Where the service lists a request.
+
+    :param id: its id.
+    :param envelope: the request, as it was listed last; None: it is not listed. Default None.
+    :param is_settled: whether it is among the requests that are not pending. Default False.
+    :param for_approval: the request as it is listed among those that the client's user may still sign. Default None:
+        it is not among them.
+    """
+
+    id: str
+    envelope: WhitelistEnvelope | None = None
+    is_settled: bool = False
+    for_approval: WhitelistEnvelope | None = None
+
+    @property
+    def is_deletion_pending(self) -> bool:
+        """Whether what the user may sign is the deletion of a settled request, which is in effect until then."""
+        return self.is_settled and self.for_approval is not None and is_deletion(self.for_approval.action or "")
+
+    def reported_state(self, words: StatusWords) -> ReportedState:
+        """Return the state that the service reports. A request that can still be signed is pending."""
+        if self.for_approval is not None and not self.is_deletion_pending:
+            return "pending"
+        meaning = words.meaning(None if self.envelope is None else self.envelope.status)
+        if meaning == "rejected":
+            return "rejected"
+        if not self.is_settled:
+            return "pending"
+        return "effective" if words.effective is None else meaning
+
+
+# --- the request -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """
+    A whitelisting request, with all that is known about it.
+
+    :param id: its id.
+    :param state: its state.
+    :param reported: its state as the service reports it, whatever its signatures prove; ``unknown`` if it is missing.
+    :param envelope: the request, as it was listed; None: it is missing.
+    :param for_approval: the request, as it is listed for the client's user to sign; None: it is not.
+    :param destination: its destination; None: it cannot be read.
+    :param fields: the fields that signatures cover, if they prove it; otherwise its payload, which it only claims.
+        Empty if it cannot be read.
+    :param trust: what its signatures prove.
+    :param deletion_pending: whether it is settled, and its deletion is pending approval by the client's user.
+    :param is_contradictory: whether it is listed as pending with a status of a decided request.
+    :param reason: why it is unverified or unreadable, without its name; empty otherwise.
+    """
+
+    id: str
+    state: RequestState
+    reported: ReportedState = "unknown"
+    envelope: WhitelistEnvelope | None = None
+    for_approval: WhitelistEnvelope | None = None
+    destination: Destination | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    trust: Trust = _NOT_CHECKED
+    deletion_pending: bool = False
+    is_contradictory: bool = False
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"whitelisting request {sanitize(self.id, 40)}"
+
+    @property
+    def shown(self) -> WhitelistEnvelope:
+        """The envelope of a request that is listed."""
+        if self.envelope is None:
+            raise ValueError(f"{self.name} is not listed")
+        return self.envelope
+
+    @property
+    def proved(self) -> VerifiedAddress | None:
+        """The address that its signatures prove; None: they prove none, or need not."""
+        return self.trust.address
+
+    @property
+    def status(self) -> str:
+        """Its status as the service sent it, short enough for a report; empty: none, or it is missing."""
+        return "" if self.envelope is None else status_word(self.envelope.status)
+
+
+def make_request(listed: Listed, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None) -> Request:
+    """
+    Return a request with all that is known about it.
+
+    :param listed: where it is listed.
+    :param words: the status words. Default: the usual ones.
+    :param verifier: verifier of its signatures; None (default): no keys are pinned, and nothing is verified.
+    """
+    if listed.envelope is None:
+        return Request(listed.id, "missing")
+    reported = listed.reported_state(words)
+    return replace(
+        judge_request(listed.envelope, reported, verifier),
+        for_approval=listed.for_approval,
+        deletion_pending=listed.is_deletion_pending,
+        is_contradictory=reported == "pending" and words.meaning(listed.envelope.status) != "unknown",
+    )
+
+
+def judge_request(envelope: WhitelistEnvelope, reported: ReportedState, verifier: Verifier | None) -> Request:
+    """
+    Return a request in a known place, with what its content and its signatures are.
+
+    :param envelope: the request, as it was listed.
+    :param reported: its state as the service reports it.
+    :param verifier: verifier of its signatures; None: no keys are pinned, and nothing is verified.
+    """
+    if not envelope.is_readable:
+        reason = "it cannot be read: one of its fields has an unexpected type"
+        return Request(envelope.id, "unreadable", reported, envelope, reason=reason)
+    trust = decide_trust(envelope.wire, reported, verifier)
+    destination: Destination | None = None
+    fields: Mapping[str, Any] = {}
+    state: RequestState = reported
+    reason = ""
+    try:
+        destination, fields = _read_content(envelope, trust)
+    except RefusalError as refusal:
+        state, reason = "unreadable", str(refusal)
+    if trust.error is not None:
+        state, reason = "unverified", trust.error.why
+    return Request(envelope.id, state, reported, envelope, None, destination, fields, trust, reason=reason)
+
+
+def _read_content(envelope: WhitelistEnvelope, trust: Trust) -> tuple[Destination, Mapping[str, Any]]:
+    """
+    Return the destination and the fields of a request.
+
+    :raises RefusalError: if they cannot be read.
+    """
+    if read_number(envelope.id, MAX_ID) is None:
+        raise RefusalError("its id is no number")
+    payload = envelope.read_payload()
+    return read_destination(envelope, payload), payload if trust.address is None else trust.address.fields
+
+
+def to_whitelist_request(request: Request) -> WhitelistRequest:
+    """
+    Return what one would have to ask for to get this request.
+
+    Values that the service fills in, and empty fields, are left out.
+
+    :param request: a listed request.
+    :raises RefusalError: if one cannot ask for it: a field is malformed, or has surrounding white space.
+    """
+    envelope = request.envelope
+    fields: dict[str, Any] = {}
+    for name, key in PAYLOAD_KEYS.items():
+        value = request.fields.get(name)
+        if key.field is not None and value not in (None, "", [], key.harmless):
+            fields[key.field] = _ids_of(value) if isinstance(value, list) else value
+    if envelope is not None and envelope.network:
+        fields.setdefault("network", envelope.network)
+    if envelope is not None and envelope.visibility_group_id:
+        fields["visibility_group_id"] = envelope.visibility_group_id
+    found, faults = read_request(fields)
+    if found is None:
+        raise RefusalError(f"it cannot be written in a file: {'; '.join(map(str, faults))}")
+    return found
+
+
+def _ids_of(links: list[Any]) -> list[Any]:
+    return [each.get("id") if isinstance(each, dict) else each for each in links]
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def status_word(status: str | None) -> str:
+    """Return a status as the service sent it, short enough for a report; empty if there is none."""
+    return sanitize(status or "", _MAX_STATUS)
+
+
+def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
+    """
+    Return what signatures prove, as plain JSON data.
+
+    :param verified: the verified address.
+    :return: ``fields``, what the signed text says, by the names of the parameters; ``signed_by``, the external ids of
+        the users whose signatures counted; ``rules_date``, the date of the rules, empty if they do not say.
+    """
+    fields: dict[str, Any] = {}
+    for name, key in PAYLOAD_KEYS.items():
+        value = verified.fields.get(name)
+        if value not in (None, "", []):
+            is_list = isinstance(value, list)
+            fields[key.field or name] = [str(link["id"]) for link in value] if is_list else value
+    timestamp = verified.rules.timestamp
+    date = (format_unix_time(timestamp) or str(timestamp)) if timestamp else ""
+    return {"fields": fields, "signed_by": list(verified.user_ids), "rules_date": date}
+
+
+def describe_verified(facts: Mapping[str, Any]) -> str:
+    """Describe what :func:`verified_facts` returned: who signed, under which rules."""
+    signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
+    date = facts["rules_date"].replace("T", " ").replace("Z", " UTC")
+    rules = f"rules of {date}" if date else "rules without a date"
+    return f"signed by {signed_by} under {rules}"

@@ -1,0 +1,158 @@
+"""A snapshot of whitelisting requests: what the service lists, all of it or some requests, read in one way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.rules_in_force import verifier_for
+from airflow_custody.client.whitelist.models import cut_into_batches
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.verification.rules_in_force import PendingVerifier
+    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+
+log = logging.getLogger(__name__)
+
+# Seconds before a listing that changed while it was read is read again.
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+
+Envelopes = dict[str, "WhitelistEnvelope"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """
+    Whitelisting requests as the service listed them, all of them or some.
+
+    :param requests: the requests, by id. Of those that were asked for by id, the missing ones are among them.
+    :param words: the status words that the states follow from. Default: the usual ones.
+    :param verifier: the verifier of the requests. Default None: nothing was verified.
+    """
+
+    requests: Mapping[str, Request]
+    words: StatusWords = DEFAULT_WORDS
+    verifier: Verifier | None = None
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.requests.values())
+
+    def __getitem__(self, request_id: str) -> Request:
+        return self.requests[request_id]
+
+    @property
+    def pins(self) -> VerificationPins | None:
+        """The pins that requests were verified with; None: nothing was verified."""
+        return None if self.verifier is None else self.verifier.pins
+
+    def without(self, ids: Iterable[str]) -> Snapshot:
+        """Return the snapshot without these requests."""
+        left_out = frozenset(ids)
+        return replace(self, requests={each.id: each for each in self if each.id not in left_out})
+
+
+def read_snapshot(
+    client: CustodyClient,
+    words: StatusWords = DEFAULT_WORDS,
+    ids: Iterable[str] | None = None,
+    verifier: PendingVerifier | None = None,
+) -> Snapshot:
+    """
+    Read whitelisting requests, and verify them if the client has pinned keys.
+
+    First the settled requests are read, then all, then those that the client's user may still sign. A request in the
+    second listing but not in the first is pending: what takes effect in between is seen as pending, and not as gone.
+    This takes two calls for each hundred requests, and one for each hundred that the user may sign.
+
+    :param client: the client.
+    :param words: the status words. Default: the usual ones.
+    :param ids: ids of the requests to read. Default None: all that the service lists.
+    :param verifier: verifier of the requests, which may have fetched the rules in force already. Default None: a new
+        one, if the client has pinned keys.
+    :return: the requests; one that was asked for and is not listed is ``missing``. A request that cannot be read or
+        verified affects no other.
+    :raises CustodyError: if a page cannot be read. A part of a listing proves nothing.
+    """
+    found = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
+    # Pending requests may be shown without the rules that verify them.
+    shown = [envelope.wire for each in found for envelope in (each.envelope, each.for_approval) if envelope is not None]
+    if verifier is None:
+        verifier = verifier_for(client, shown)
+    else:
+        verifier.fetch_for(shown)
+    return Snapshot({each.id: make_request(each, words, verifier) for each in found}, words, verifier)
+
+
+def _read_everything(client: CustodyClient) -> list[Listed]:
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            return _read(client, None)
+        except CustodyResponseError as error:
+            # On a busy service, requests appear and disappear between two pages.
+            seconds = next(pauses, None)
+            if seconds is None or not error.retryable:
+                raise
+            log.info("%s; reading it again in %g s", error.message, seconds)
+            time.sleep(seconds)
+
+
+def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[Listed]:
+    return [each for batch in cut_into_batches(ids) for each in _read(client, batch)]
+
+
+def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
+    """Read the three listings: of all requests, or of up to a hundred."""
+    find = partial(client.find_whitelist_requests, ids=ids)
+    settled = {each.id: each for each in find(include_pending=False)}
+    everything = {each.id: each for each in find()}
+    for_approval = _find_for_approval(client, ids)
+    listed = {**for_approval, **settled, **everything}
+    if ids is None:
+        # In the service's order.
+        ids = list(dict.fromkeys([*everything, *listed]))
+    return [
+        Listed(each, listed.get(each), is_settled=each in settled, for_approval=for_approval.get(each)) for each in ids
+    ]
+
+
+def _find_for_approval(client: CustodyClient, ids: list[str] | None) -> Envelopes:
+    """Find the requests that the client's user may still sign; none for a user who does not sign."""
+    try:
+        return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
+    except CustodyError as error:
+        # Only the service itself can say that a user does not sign.
+        if error.not_offered and error.from_service:
+            return {}
+        raise
+
+
+def service_name(client: CustodyClient) -> str:
+    """
+    Return what names the service, and the tenant of the client's user, in a plan.
+
+    :param client: the client.
+    :return: the base URL, and the tenant's id if the service says who the user is.
+    :raises CustodyError: if that cannot be known now.
+    """
+    tenant_id = tenant_of(client)
+    return f"{client.settings.base_url} (tenant {sanitize(tenant_id, 40)})" if tenant_id else client.settings.base_url
+
+
+def tenant_of(client: CustodyClient) -> str | None:
+    """Return the id of the tenant of the client's user; None: the service does not say."""
+    try:
+        return client.get_current_user().get("tenantId")
+    except CustodyError as error:
+        if not error.not_offered:
+            raise
+        return None

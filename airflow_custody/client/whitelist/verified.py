@@ -1,0 +1,183 @@
+"""A whitelist verified by signatures: what is proved of each request, and the evidence to verify it again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.text import sentences
+from airflow_custody.client.verification.evidence import Evidence, EvidenceFile, Listed, evidence_to_json
+from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, ReportedState
+from airflow_custody.client.verification.verifier import Verifier
+from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
+from airflow_custody.client.whitelist.matching import find_duplicates
+from airflow_custody.client.whitelist.request import Request, StatusWords, judge_request
+from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.verification.verifier import VerificationPins
+
+#: State of a verified request, in the order of a summary.
+VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent"]
+STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
+
+_PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
+# Whatever the status of a settled request: it is verified as one in effect.
+_REPORTED: dict[Listed, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
+
+
+@dataclass(frozen=True)
+class VerifiedWhitelist:
+    """
+    A whitelist, verified by signatures.
+
+    :param requests: the requests.
+    :param verifier: what verified them.
+    :param service: base URL and tenant of the service; None: the requests come from a file.
+    """
+
+    requests: Sequence[Request]
+    verifier: Verifier
+    service: dict[str, Any] | None = None
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each request, as ``custody whitelist verify --help`` describes it."""
+        return [_row(each) for each in self.requests]
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The number of requests in each state."""
+        found = Counter(each["state"] for each in self.rows)
+        return {state: found[state] for state in STATES}
+
+    @cached_property
+    def duplicates(self) -> list[tuple[str, ...]]:
+        """The ids of verified requests for one destination, in groups."""
+        return find_duplicates(each for each in self.requests if each.proved is not None)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether all that must be proved is: no row has a reason why it is not."""
+        return all(each["reason"] is None for each in self.rows)
+
+    def to_json(self, *, file: dict[str, str] | None = None, with_evidence: bool = False) -> dict[str, Any]:
+        """
+        Return all of it as plain JSON data.
+
+        :param file: name and SHA-256 of the file that the evidence comes from. Default None: a service.
+        :param with_evidence: whether to add what it takes to verify again. Default False.
+        """
+        evidence = None
+        if with_evidence:
+            evidence = evidence_to_json(map(_evidence_of, self.requests), self.verifier.rules_in_force)
+        return {
+            "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "service": self.service,
+            "file": file,
+            "pins": self.verifier.pins.to_json(),
+            "counts": self.counts,
+            "rows": self.rows,
+            "evidence": evidence,
+            "duplicates": self.duplicates,
+        }
+
+
+def verify_service(
+    client: CustodyClient, ids: Iterable[str] | None = None, rejected_statuses: Sequence[str] | None = None
+) -> VerifiedWhitelist:
+    """
+    Verify the whitelist that a service lists, with the client's pinned keys.
+
+    :param client: the client.
+    :param ids: ids of the requests to verify. Default None: all.
+    :param rejected_statuses: status words of rejected requests. Default: the usual ones.
+    :raises CustodyConfigurationError: if no keys are pinned.
+    :raises CustodyError: if the service cannot be read.
+    """
+    if client.verifier is None:
+        reason = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
+        raise CustodyConfigurationError(reason, setting="superadmin_keys", advice=client.settings.how_to_pin)
+    service = {"base_url": client.settings.base_url, "tenant_id": tenant_of(client)}
+    words = StatusWords.read(None, rejected_statuses or REJECTED_STATUSES)
+    snapshot = read_snapshot(client, words, ids)
+    return VerifiedWhitelist([*snapshot], snapshot.verifier or client.verifier, service)
+
+
+def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[str] | None = None) -> VerifiedWhitelist:
+    """
+    Verify the evidence of a file. No service is asked.
+
+    :param kept: the evidence.
+    :param pins: the pinned keys. They must not come from the file.
+    :param ids: ids of the requests to verify; one that the file lacks is absent. Default None: all.
+    """
+    verifier = Verifier(pins, rules_in_force=kept.rules_in_force)
+    found = {each.id: _read_evidence(each, verifier) for each in kept.rows}
+    requests = found.values() if ids is None else [found.get(each, Request(each, "missing")) for each in ids]
+    return VerifiedWhitelist([*requests], verifier)
+
+
+def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:
+    if evidence.listed == "absent":
+        return Request(evidence.id, "missing")
+    wire: Any = evidence.envelope
+    try:
+        _wire_form().validate_python(wire)
+    except ValidationError:
+        wire = UnreadableRow(id=evidence.id)
+    return judge_request(WhitelistEnvelope(wire), _REPORTED[evidence.listed], verifier)
+
+
+@cache
+def _wire_form() -> TypeAdapter[WireEnvelope]:
+    """Return what an envelope must look like, as it is for one that a service sends."""
+    return TypeAdapter(WireEnvelope)
+
+
+def _evidence_of(request: Request) -> Evidence:
+    if request.envelope is None:
+        return Evidence(id=request.id, listed="absent")
+    listed = next(listed for listed, reported in _REPORTED.items() if reported == request.reported)
+    return Evidence(id=request.id, listed=listed, envelope=dict(request.envelope.wire))
+
+
+def _row(request: Request) -> dict[str, Any]:
+    state, signatures, error = _state_of(request), request.trust.signatures, request.trust.error
+    reason: str | None = None
+    proved: dict[str, Any] = {}
+    if state == "absent":
+        reason = "it is not listed"
+    elif error is not None:
+        reason = " ".join(sentences(error.why, error.advice).split())
+    elif request.state == "unreadable":
+        reason = request.reason
+    elif request.proved is not None:
+        proved = {**request.proved.to_json(), "rules": request.proved.rules.to_json()}
+    elif signatures is not None:
+        rules = None if signatures.rules is None else signatures.rules.to_json()
+        proved = {"hash": signatures.hash, "user_ids": list(signatures.user_ids), "rules": rules}
+    return {
+        "id": request.id,
+        "state": state,
+        "status": None if request.envelope is None else request.envelope.status,
+        "verified": state == "verified",
+        "reason": reason,
+        **{name: proved.get(name) for name in _PROVED},
+    }
+
+
+def _state_of(request: Request) -> VerifiedState:
+    if request.state == "missing":
+        return "absent"
+    if request.reported in ("pending", "rejected"):
+        return request.reported
+    return "verified" if request.state == "effective" and request.proved is not None else "unverified"

@@ -1,0 +1,145 @@
+"""All requests are read in the same way as some, whatever the service lists where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from whitelist_plans import listed
+
+from airflow_custody.client import CustodyRequestError
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.snapshot import read_snapshot
+
+
+@dataclass(frozen=True)
+class Row:
+    """
+    A request, and where the service lists it.
+
+    :param where: ``settled``, also without asking for pending ones; ``pending``, only with them; or ``hidden``.
+    :param for_approval: ``signable`` and ``signed`` by the client's user, or neither.
+    :param action: what approving it does, as it is listed for approval.
+    """
+
+    status: str | None
+    where: str
+    for_approval: str
+    action: str
+
+
+class Service:
+    """Lists rows, whose ids are their numbers."""
+
+    verifier = None
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = {str(number): row for number, row in enumerate(rows, 1)}
+
+    def _found(self, ids: Any, action: bool, *where: str) -> Iterator[WhitelistEnvelope]:
+        for each, row in self._rows.items():
+            if (ids is None or each in ids) and (row.for_approval if action else row.where) in where:
+                wire = {"status": row.status, "action": row.action if action else "create"}
+                yield listed(int(each), wire=wire)
+
+    def find_whitelist_requests(self, *, ids: Any = None, include_pending: bool = True) -> Iterator[WhitelistEnvelope]:
+        return self._found(ids, False, "settled", *(["pending"] if include_pending else []))
+
+    def find_whitelist_requests_for_approval(
+        self, *, ids: Any = None, include_already_signed: bool = False
+    ) -> Iterator[WhitelistEnvelope]:
+        return self._found(ids, True, "signable", *(["signed"] if include_already_signed else []))
+
+
+LIVE = Row("LIVE", "settled", "signed", "create")
+
+
+@pytest.mark.parametrize(
+    ("row", "effective", "state"),
+    [
+        # An address is in effect until its deletion is approved.
+        *(
+            (Row("APPROVED", "settled", "signable", action), ("approved",), "effective")
+            for action in ("DELETE", "remove")
+        ),
+        *(
+            (Row("APPROVED", "settled", "signable", action), ("approved",), "pending")
+            for action in ("create", "odd", "")
+        ),
+        # This user signed it before it took effect, or was rejected; or may still sign it.
+        (Row("APPROVED", "settled", "signed", "create"), ("approved",), "effective"),
+        (Row("Rejected", "settled", "signed", "create"), ("approved",), "rejected"),
+        (Row("Rejected", "settled", "signable", "create"), ("approved",), "pending"),
+        (Row("odd", "settled", "signable", "create"), ("approved",), "pending"),
+        (Row("APPROVED", "pending", "signed", "create"), ("approved",), "pending"),
+        (Row("APPROVED", "hidden", "signable", "create"), ("approved",), "pending"),
+        (Row("APPROVED", "hidden", "signed", "create"), ("approved",), "missing"),
+        # The words that were given decide.
+        (LIVE, ("live",), "effective"),
+        (LIVE, ("approved",), "unknown"),
+        (LIVE, None, "effective"),
+        (Row("Rejected", "settled", "", "create"), None, "rejected"),
+    ],
+)
+def test_the_state_follows_from_where_a_request_is_listed_and_its_status(
+    row: Row, effective: tuple[str, ...] | None, state: str
+) -> None:
+    client = cast("Any", Service([row, Row("pending", "pending", "", "create")]))
+    found = read_snapshot(client, StatusWords(effective), ["1", "2"])
+    assert {each.id: each.state for each in found} == {"1": state, "2": "pending"}
+
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from(["approved", "Approved", "active", "pending", "rejected", "", None]),
+        st.sampled_from(["settled", "pending", "hidden"]),
+        st.sampled_from(["signable", "signed", ""]),
+        st.sampled_from(["create", "", "update", "delete", "REMOVE"]),
+    ),
+    max_size=4,
+)
+
+
+@given(ROWS, st.sampled_from([StatusWords(), StatusWords(None)]))
+def test_all_requests_are_read_as_some_are(rows: Sequence[Row], words: StatusWords) -> None:
+    client = cast("Any", Service(rows))
+    everything = read_snapshot(client, words)
+    some = read_snapshot(client, words, [str(number) for number, _ in enumerate(rows, 1)])
+    for each in some:
+        other = everything.requests.get(each.id, Request(each.id, "missing"))
+        assert (each.state, each.reported, each.deletion_pending) == (
+            other.state,
+            other.reported,
+            other.deletion_pending,
+        )
+    for number, row in enumerate(rows, 1):
+        is_deletion = row.where == "settled" and row.for_approval == "signable" and row.action in ("delete", "REMOVE")
+        assert some[str(number)].deletion_pending is is_deletion
+
+
+def test_a_request_that_is_asked_for_twice_is_read_once() -> None:
+    found = read_snapshot(cast("Any", Service([LIVE])), ids=["1", "1", "2"])
+    assert {each.id: each.state for each in found} == {"1": "unknown", "2": "missing"}
+    assert [*read_snapshot(cast("Any", Service([LIVE])), ids=[])] == []
+
+
+@pytest.mark.parametrize(
+    ("given_words", "message"),
+    [
+        ({"effective": []}, "effective_statuses is an empty list"),
+        ({"effective": 7}, "effective_statuses must be"),
+        ({"rejected": [None]}, "rejected_statuses[0]"),
+    ],
+    ids=str,
+)
+def test_wrong_words_are_refused_by_the_parameters_name(given_words: dict[str, Any], message: str) -> None:
+    with pytest.raises(CustodyRequestError) as caught:
+        StatusWords.read(**given_words)
+    assert message in str(caught.value)
+    assert StatusWords.read("live", []) == StatusWords(("live",), ())
