@@ -135,23 +135,26 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "timeout": {
                         "label": "Timeout (seconds)",
-                        "description": "For one request and its whole response; a retry has the same time again. "
-                        "Default: 30.",
+                        "description": "Seconds for connecting, for each wait, and for the body of a response as a "
+                        "whole. A retry has the same time again. Default: 30.",
                         "schema": {"type": ["number", "null"], "minimum": 1, "maximum": 86400},
                     },
                     "verify": {
                         "label": "TLS verification",
-                        "description": "true, false, or the path of a CA bundle. Default: true.",
+                        "description": "Whether to verify the service's TLS certificate (true or false), or the path "
+                        "of a CA bundle to verify it with. Environment variables do not change it. Default: true.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "client_cert": {
                         "label": "Client certificate",
-                        "description": "Path of a PEM file with certificate and key, or both paths, comma-separated.",
+                        "description": "Path of a PEM file with certificate and key, or both paths, comma-separated "
+                        "or as a pair. Default: none.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "proxy": {
                         "label": "Proxy",
-                        "description": "URL of a proxy. Default: from HTTPS_PROXY and NO_PROXY, for HTTPS only.",
+                        "description": "URL of a proxy, http:// or https://. Default: from HTTPS_PROXY, or else "
+                        "ALL_PROXY, and NO_PROXY, for HTTPS only.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "max_retries": {
@@ -161,38 +164,45 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "max_response_bytes": {
                         "label": "Maximum response size (bytes)",
-                        "description": "A larger response is refused. Default: 67108864 (64 MiB).",
+                        "description": "Maximum size of a response in bytes. A larger response is refused. Default: "
+                        "67108864 (64 MiB).",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "allow_http": {
                         "label": "Allow plain HTTP",
-                        "description": "Send the token unencrypted to another machine. Default: no.",
+                        "description": "Whether the token may travel unencrypted, over plain HTTP, to another "
+                        "machine. Default: no.",
                         "schema": {"type": ["boolean", "null"]},
                     },
                     "superadmin_keys": {
                         "label": "Super-administrators' public keys",
-                        "description": "PEM, or the absolute path of a file: addresses must be signed under rules that "
-                        "they have signed. Get them from the people, not from the service. Default: not verified.",
+                        "description": "The super-administrators' public keys, with which whitelisted addresses are "
+                        "verified: PEM, or the path of a file, which must be absolute in a connection. Get them from "
+                        "the people who hold them, not from the service. Default: none; nothing is verified, and the "
+                        "service is believed.",
                         "schema": {"type": ["string", "null"], "format": "multiline"},
                     },
                     "superadmin_minimum": {
                         "label": "Super-administrators' signatures",
-                        "description": "How many of the keys must have signed the rules. Required with the keys.",
+                        "description": "Number of the super-administrators' keys that must have signed the rules. "
+                        "Required with the keys.",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "networks": {
                         "label": "Networks",
-                        "description": "Names of the networks that are accepted, comma-separated. Default: any.",
+                        "description": "Names of the networks that are accepted; as text, comma-separated. Default: "
+                        "any.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "allow_legacy_signatures": {
                         "label": "Allow legacy signatures",
-                        "description": "Accept addresses that were signed in an older form. Default: no.",
+                        "description": "Whether to accept addresses that were signed in a legacy form. Default: no.",
                         "schema": {"type": ["boolean", "null"]},
                     },
                     "rules_not_before": {
                         "label": "Rules not before",
-                        "description": "Date, such as 2026-01-31, before which no rules count. Default: any rules.",
+                        "description": "Date, such as 2026-01-31, or Unix time in seconds, before which no rules "
+                        "count. Default: any rules count.",
                         "schema": {"type": ["string", "null"]},
                     },
                 },

@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "sensors": "airflow client hooks plugin retry_policy triggers _base",
     "operators": "airflow assets client hooks idempotency metrics plugin retry_policy _base _call_cursors",
     "plugin": "airflow client hooks overview",
-    "cli": "airflow client hooks overview _new_files",
+    "cli": "airflow client hooks overview _new_files get_provider_info",
     "/": "airflow client hooks idempotency retry_policy",
 }
 #: Modules that handle secrets.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import Parser, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
+from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, VerificationPins
@@ -20,25 +21,24 @@ if TYPE_CHECKING:
 DEFAULT_CONN_ID = "custody_default"
 #: Where the settings of ``--base-url`` come from, as the client names it.
 OPTIONS = "--base-url"
-#: The settings that have an option, which goes with ``--base-url``: its value, None for a switch, and what it says.
-SETTINGS: dict[str, tuple[str | None, str]] = {
-    "timeout": ("SECONDS", "for connecting, each wait and the body. Default: 30"),
-    "verify": ("PATH|false", "CA bundle to verify the certificate with; false: do not verify it"),
-    "client_cert": ("PATH", "PEM file with certificate and key, or both paths, comma-separated"),
-    "proxy": ("URL", "proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),
-    "max_retries": ("N", "retries of a call. Default: 3"),
-    "max_response_bytes": ("N", "maximum size of a response. Default: 67108864 (64 MiB)"),
-    "allow_http": (None, "send the token unencrypted to another machine"),
-    "superadmin_keys": ("PATH", "file with the super-administrators' public keys, to verify with"),
-    "superadmin_minimum": ("N", "how many of these keys must have signed the rules"),
-    "networks": ("NAMES", "networks that are accepted, comma-separated. Default: any"),
-    "allow_legacy_signatures": (None, "accept addresses that were signed in an older form"),
-    "rules_not_before": ("DATE", "date before which no rules count. Default: any rules count"),
+_FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
+#: The settings that have an option, which goes with ``--base-url``; credentials have none.
+SETTINGS = tuple(name for name in _FORM if name not in ("auth", "api_key_id"))
+# The values of options; others are called by their type.
+_METAVARS = {
+    "timeout": "SECONDS",
+    "verify": "PATH|false",
+    "client_cert": "PATH",
+    "proxy": "URL",
+    "superadmin_keys": "PATH",
+    "networks": "NAMES",
+    "rules_not_before": "DATE",
 }
 _CREDENTIALS_HELP = """\
 Credentials with --base-url come from the environment: CUSTODY_TOKEN, an API token;
 CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET.
-Or --token-stdin reads an API token. An Airflow connection has its own, and settings."""
+Or --token-stdin reads an API token. A proxy with a password goes into HTTPS_PROXY.
+An Airflow connection has its own credentials and settings."""
 
 
 def add_connection_options(parser: Parser) -> None:
@@ -52,11 +52,21 @@ def add_connection_options(parser: Parser) -> None:
     add("--conn-id", metavar="ID", help=f"id of an Airflow connection. Default: {DEFAULT_CONN_ID}")
     add("--base-url", metavar="URL", help="where the service is; then Airflow is not used. Credentials: see below")
     add("--token-stdin", action="store_true", help="read the API token from standard input")
-    for name, (metavar, text) in SETTINGS.items():
-        how = {"action": "store_true"} if metavar is None else {"metavar": metavar}
-        if name == "superadmin_keys":
-            how["action"] = "append"
-        add(flag_of(name), help=text, **how)
+    for name in SETTINGS:
+        add(flag_of(name), **_option(name))
+
+
+def _option(name: str) -> dict[str, Any]:
+    """Return the option of a setting, in the words of the form."""
+    text = _FORM[name]["description"].removesuffix(".").replace("%", "%%")
+    # Not an abbreviation.
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    kind = _FORM[name]["schema"]["type"][0]
+    if kind == "boolean":
+        return {"action": "store_true", "help": text}
+    action = "append" if name == "superadmin_keys" else "store"
+    return {"action": action, "metavar": _METAVARS.get(name, "N" if kind == "integer" else kind.upper()), "help": text}
 
 
 @contextmanager

@@ -45,28 +45,33 @@ class CustodyClient(
     *undocumented* are not part of the interface description that this package was built to: they are known from other
     publications of the service's makers, and a service may not offer them.
 
-    :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
-        is refused except to this machine.
+    :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is
+        refused except to this machine.
     :param token: the API token, without ``Bearer``.
     :param auth: another way to authenticate, instead of a token: :class:`PasswordSignIn` or :class:`ApiKey`.
     :param timeout: seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the
-        same time again. Default 30.
-    :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
-        Environment variables do not change it. Default True.
-    :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.
-    :param proxy: URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else
-        ``ALL_PROXY``, and ``NO_PROXY`` say.
-    :param max_retries: maximum number of retries within one call. Default 3.
-    :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
-    :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
-    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
-        texts, or the path of a file with them. Default None: nothing is verified, and the service is believed.
-    :param superadmin_minimum: number of these keys that must have signed the rules. Required with ``superadmin_keys``.
-    :param networks: names of the networks that are accepted. Default None: any.
-    :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
-    :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
-    :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default None.
-    :param source: place where the user finds these settings, for error messages. Default None.
+        same time again. Default: 30.
+    :param verify: whether to verify the service's TLS certificate (true or false), or the path of a CA bundle to verify
+        it with. Environment variables do not change it. Default: true.
+    :param client_cert: path of a PEM file with certificate and key, or both paths, comma-separated or as a pair.
+        Default: none.
+    :param proxy: URL of a proxy, ``http://`` or ``https://``. Default: from ``HTTPS_PROXY``, or else ``ALL_PROXY``, and
+        ``NO_PROXY``, for HTTPS only.
+    :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
+    :param max_response_bytes: maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64
+        MiB).
+    :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.
+    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM,
+        or the path of a file, which must be absolute in a connection. Get them from the people who hold them, not from
+        the service. Default: none; nothing is verified, and the service is believed.
+    :param superadmin_minimum: number of the super-administrators' keys that must have signed the rules. Required with
+        the keys.
+    :param networks: names of the networks that are accepted; as text, comma-separated. Default: any.
+    :param allow_legacy_signatures: whether to accept addresses that were signed in a legacy form. Default: no.
+    :param rules_not_before: date, such as 2026-01-31, or Unix time in seconds, before which no rules count. Default:
+        any rules count.
+    :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default: none.
+    :param source: place where the user finds these settings, for error messages. Default: none.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
@@ -81,8 +86,8 @@ class CustodyClient(
         client_cert: str | tuple[str, str] | None = None,
         proxy: str | None = None,
         max_retries: int = DEFAULT_MAX_RETRIES,
-        allow_http: bool = False,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
+        allow_http: bool = False,
         superadmin_keys: str | Sequence[str] | None = None,
         superadmin_minimum: int | None = None,
         networks: Collection[str] | None = None,
@@ -104,7 +109,7 @@ class CustodyClient(
             max_retries=max_retries,
             max_response_bytes=max_response_bytes,
             allow_http=allow_http,
-            superadmin_keys=superadmin_keys,  # type: ignore[arg-type]
+            superadmin_keys=superadmin_keys,
             superadmin_minimum=superadmin_minimum,
             networks=networks,
             allow_legacy_signatures=allow_legacy_signatures,

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields
@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
@@ -255,6 +255,21 @@ def _no_boolean(value: object) -> object:
 _Number = BeforeValidator(_no_boolean)
 
 
+@plain_dataclass(frozen=True)
+class FormField:
+    """
+    The field of a connection's form for a setting. Its type and limits are those of the setting.
+
+    :param label: its label.
+    :param schema: more keys of its JSON schema. Default: none.
+    """
+
+    label: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+# A setting is one field here: type, check, field of the form, default and meaning. After a change, run
+# ``python tests/client/test_settings.py``, which renews the copies in CustodyClient and get_provider_info.py.
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
@@ -266,38 +281,49 @@ class ClientSettings:
     base_url: Annotated[str, BeforeValidator(_check_base_url)] = Field("", validate_default=True)
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
-    timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
+    timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number, FormField("Timeout (seconds)")] = DEFAULT_TIMEOUT
     """Seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the same time
-    again. Default 30."""
-    verify: Annotated[bool | str, BeforeValidator(_check_verify)] = True
-    """Whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with. Environment
-    variables do not change it. Default True."""
-    client_cert: Annotated[str | tuple[str, str] | None, BeforeValidator(_check_client_cert)] = None
-    """Path of one PEM file with certificate and key, or the pair of paths; as text, comma-separated. Default None."""
-    proxy: Annotated[str | None, BeforeValidator(_check_proxy)] = field(default=None, repr=False)
-    """URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else ``ALL_PROXY``,
-    and ``NO_PROXY`` say."""
-    max_retries: Annotated[int, Field(ge=0, le=20), _Number] = DEFAULT_MAX_RETRIES
-    """Maximum number of retries within one call. Default 3."""
-    max_response_bytes: Annotated[int, Field(ge=1), _Number] = DEFAULT_MAX_RESPONSE_BYTES
-    """Maximum size of a response in bytes. Default 64 MiB."""
-    allow_http: bool = False
-    """Whether the token may travel over plain HTTP to another machine. Default False."""
-    superadmin_keys: Annotated[tuple[str, ...] | None, BeforeValidator(_read_keys)] = None
-    """The super-administrators' public keys, with which whitelisted addresses are verified: PEM texts, or the path of
-    a file with them. Default None: nothing is verified, and the service is believed."""
-    superadmin_minimum: Annotated[int | None, _Number] = None
-    """Number of these keys that must have signed the rules. Required with ``superadmin_keys``."""
-    networks: Annotated[Any, BeforeValidator(_split_names)] = None
-    """Names of the networks that are accepted; as text, comma-separated. Default None: any."""
-    allow_legacy_signatures: bool = False
-    """Whether addresses count that were signed in a legacy form. Default False."""
-    rules_not_before: Annotated[Any, BeforeValidator(_read_date)] = None
-    """Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None."""
+    again. Default: 30."""
+    verify: Annotated[bool | str, BeforeValidator(_check_verify), FormField("TLS verification")] = True
+    """Whether to verify the service's TLS certificate (true or false), or the path of a CA bundle to verify it with.
+    Environment variables do not change it. Default: true."""
+    client_cert: Annotated[
+        str | tuple[str, str] | None, BeforeValidator(_check_client_cert), FormField("Client certificate")
+    ] = None
+    """Path of a PEM file with certificate and key, or both paths, comma-separated or as a pair. Default: none."""
+    proxy: Annotated[str | None, BeforeValidator(_check_proxy), FormField("Proxy")] = field(default=None, repr=False)
+    """URL of a proxy, ``http://`` or ``https://``. Default: from ``HTTPS_PROXY``, or else ``ALL_PROXY``, and
+    ``NO_PROXY``, for HTTPS only."""
+    max_retries: Annotated[int, Field(ge=0, le=20), _Number, FormField("Retries")] = DEFAULT_MAX_RETRIES
+    """Maximum number of retries of a call that is safe to repeat. Default: 3."""
+    max_response_bytes: Annotated[int, Field(ge=1), _Number, FormField("Maximum response size (bytes)")] = (
+        DEFAULT_MAX_RESPONSE_BYTES
+    )
+    """Maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64 MiB)."""
+    allow_http: Annotated[bool, FormField("Allow plain HTTP")] = False
+    """Whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no."""
+    superadmin_keys: Annotated[
+        str | Sequence[str] | None,
+        PlainValidator(_read_keys),
+        FormField("Super-administrators' public keys", {"format": "multiline"}),
+    ] = None
+    """The super-administrators' public keys, with which whitelisted addresses are verified: PEM, or the path of a file,
+    which must be absolute in a connection. Get them from the people who hold them, not from the service. Default: none;
+    nothing is verified, and the service is believed."""
+    superadmin_minimum: Annotated[
+        int | None, _Number, FormField("Super-administrators' signatures", {"minimum": 1})
+    ] = None
+    """Number of the super-administrators' keys that must have signed the rules. Required with the keys."""
+    networks: Annotated[Collection[str] | None, PlainValidator(_split_names), FormField("Networks")] = None
+    """Names of the networks that are accepted; as text, comma-separated. Default: any."""
+    allow_legacy_signatures: Annotated[bool, FormField("Allow legacy signatures")] = False
+    """Whether to accept addresses that were signed in a legacy form. Default: no."""
+    rules_not_before: Annotated[int | str | None, PlainValidator(_read_date), FormField("Rules not before")] = None
+    """Date, such as 2026-01-31, or Unix time in seconds, before which no rules count. Default: any rules count."""
     user_agent: str | None = None
-    """Text to add to the ``User-Agent``, which names this package and its version. Default None."""
+    """Text to add to the ``User-Agent``, which names this package and its version. Default: none."""
     source: str | None = None
-    """Place where the user finds these settings, for error messages. Default None."""
+    """Place where the user finds these settings, for error messages. Default: none."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -365,7 +391,7 @@ class ClientSettings:
             self.superadmin_minimum or 0,
             networks=self.networks,
             allow_legacy_signatures=self.allow_legacy_signatures,
-            rules_not_before=self.rules_not_before,
+            rules_not_before=self.rules_not_before,  # type: ignore[arg-type]  # a date is a number by now
         )
 
     @cached_property

@@ -19,13 +19,9 @@ class CustodyHook(BaseHook):
     Port works too, ``https`` by default). There are three ways to authenticate, and what is filled in decides:
     Password alone is the API token; Login and Password are a user's; the extra ``api_key_id`` with Password is an API
     key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. The other
-    extras are the settings of :class:`~airflow_custody.client.CustodyClient`, with its defaults: ``timeout``,
-    ``verify``, ``client_cert``, ``proxy``, ``max_retries``, ``max_response_bytes``, ``allow_http``.
-
-    Some say what whitelisted addresses are verified with: ``superadmin_keys`` (public keys in PEM, also without their
-    line ends, a list of them, or the absolute path of a file, which is read when the client is made),
-    ``superadmin_minimum``, ``networks`` (``mainnet, testnet``), ``allow_legacy_signatures`` and ``rules_not_before`` (a
-    date, or Unix time in seconds). They are no secrets, but whoever may change them decides what is trusted.
+    extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`; the form shows
+    them all. A path in ``superadmin_keys`` must be absolute; the file is read when the client is made.
+    The pins are not secret, but whoever may change them decides what is trusted.
 
     An extra that is not known is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also
     where ``max_response_bytes`` is more.

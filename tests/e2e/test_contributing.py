@@ -1,4 +1,4 @@
-"""The example in CONTRIBUTING.md, followed step by step in a copy of the package."""
+"""What CONTRIBUTING.md says about changes, followed step by step in a copy of the package."""
 
 from __future__ import annotations
 
@@ -23,6 +23,38 @@ CHOSEN = (
     "or confirmed_by or checks_what_was_given or every_import_is_declared"
 )
 
+NEW_SETTING = """\
+    idle_timeout: Annotated[float, Field(ge=0.5, le=90), _Number, FormField("Idle timeout (seconds)")] = 4.0
+    \"\"\"Seconds after which an unused connection is closed. Default: 4.\"\"\"
+"""
+#: A program that uses the new setting: as an argument, from a connection and as an option.
+USES_IT = """\
+import json, os
+from airflow_custody.cli.connection import open_client
+from airflow_custody.cli.main import make_parser
+from airflow_custody.client import CustodyClient, CustodyConfigurationError
+from airflow_custody.hooks.custody import CustodyHook
+
+def from_connection(value):
+    connection = {"conn_type": "custody", "host": URL, "password": "t", "extra": {"idle_timeout": value}}
+    os.environ["AIRFLOW_CONN_CUSTODY_DEFAULT"] = json.dumps(connection)
+    return CustodyHook().get_conn().settings.idle_timeout
+
+URL = os.environ["CUSTODY_TOKEN"] = "https://custody.example.com"
+assert CustodyClient(URL, "t").settings.idle_timeout == 4
+assert CustodyClient(URL, "t", idle_timeout=3).settings.idle_timeout == 3
+assert ":param idle_timeout: seconds after which" in CustodyClient.__doc__
+assert from_connection("2.5") == 2.5
+try:
+    from_connection(91)
+except CustodyConfigurationError as error:
+    assert "Idle timeout (idle_timeout): must be less than or equal to 90" in str(error), error
+else:
+    raise AssertionError("not checked")
+with open_client(make_parser().parse_args(["check", "--base-url", URL, "--idle-timeout", "7"])) as client:
+    assert client.settings.idle_timeout == 7
+"""
+
 
 def put(file: Path, line: str, code: str) -> None:
     """Put a block above a line, and the imports that it begins with below the file's first import."""
@@ -35,29 +67,46 @@ def put(file: Path, line: str, code: str) -> None:
     file.write_text("".join(lines))
 
 
-def test_the_example_passes_its_tests(tmp_path: Path) -> None:
-    assert len(STEPS) == TEXT.count("```python") > 0
-    for folder in ("airflow_custody", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for new, old, line, code in STEPS:
-        if new:
-            (tmp_path / new).write_text(code)
-        else:
-            put(tmp_path / old, line, code)
+def copy_package(folder: Path) -> None:
+    for each in ("airflow_custody", "tests"):
+        shutil.copytree(ROOT / each, folder / each, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def run_python(folder: Path, *arguments: str) -> None:
+    """Run Python on a copy, and expect it to succeed."""
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-k", CHOSEN),
-            *dict.fromkeys(new or old for new, old, _, _ in STEPS if (new or old).startswith("tests/")),
-            "tests/test_architecture.py",
-        ],
-        cwd=tmp_path,
+        [sys.executable, *arguments],
+        cwd=folder,
         # Coverage is measured in the package, not in its copy, which comes before the package that is installed.
         env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-        | {"PYTHONPATH": str(tmp_path)},
+        | {"PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         timeout=900,
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+
+
+def test_the_example_passes_its_tests(tmp_path: Path) -> None:
+    assert len(STEPS) == TEXT.count("```python") > 0
+    copy_package(tmp_path)
+    for new, old, line, code in STEPS:
+        if new:
+            (tmp_path / new).write_text(code)
+        else:
+            put(tmp_path / old, line, code)
+    changed = dict.fromkeys(new or old for new, old, _, _ in STEPS)
+    tests = [each for each in changed if each.startswith("tests/")]
+    run_python(tmp_path, "-m", "pytest", "-k", CHOSEN, *tests, "tests/test_architecture.py")
+
+
+def test_a_new_setting_is_one_field(tmp_path: Path) -> None:
+    command = "tests/client/test_settings.py"
+    assert f"`python {command}`" in TEXT
+    copy_package(tmp_path)
+    put(tmp_path / "airflow_custody/client/settings.py", "user_agent: str | None = None", NEW_SETTING)
+    run_python(tmp_path, command)
+    run_python(tmp_path, "-c", USES_IT)
+    run_python(tmp_path, "-m", "pytest", command, "tests/hooks/test_connection_form.py")

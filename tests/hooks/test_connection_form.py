@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import inspect
-from dataclasses import fields
-
 import pytest
 from airflow_runs import AIRFLOW
 from pinned_keys import pinned
 
-from airflow_custody.client import ClientSettings, CustodyClient, CustodyConfigurationError
+from airflow_custody.client import ClientSettings, CustodyConfigurationError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
 
@@ -49,21 +46,6 @@ def test_the_form_of_airflow_2_has_the_same_fields() -> None:
     )
 
 
-# The form has the first under Host; the hook sets the second.
-NOT_IN_THE_FORM = {"base_url", "user_agent", "source"}
-CREDENTIALS = {"auth", "api_key_id"}
-
-
-def test_the_form_has_every_setting_of_the_client() -> None:
-    settings = {each.name: each.default for each in fields(ClientSettings)}
-    assert set(TYPE["conn-fields"]) - CREDENTIALS == set(settings) - NOT_IN_THE_FORM
-    for name, field in TYPE["conn-fields"].items():
-        # The form saves an empty field as null.
-        assert "null" in field["schema"]["type"]
-        if isinstance(settings.get(name), (int, float)) and not isinstance(settings[name], bool):
-            assert f"Default: {settings[name]:.0f}" in field["description"]
-
-
 def test_the_form_takes_the_numbers_that_the_client_takes() -> None:
     settings = {"base_url": "https://custody.example.com", **pinned(1)}
     limits = [(name, each["schema"]) for name, each in TYPE["conn-fields"].items()]
@@ -72,14 +54,3 @@ def test_the_form_takes_the_numbers_that_the_client_takes() -> None:
             ClientSettings.parse({**settings, name: limit})
             with pytest.raises(CustodyConfigurationError, match=name):
                 ClientSettings.parse({**settings, name: limit + beyond})
-
-
-def test_the_client_takes_every_setting_as_an_argument() -> None:
-    arguments = inspect.signature(CustodyClient).parameters
-    settings = {each.name: each.default for each in fields(ClientSettings)}
-    assert set(arguments) - {"token", "auth"} == set(settings)
-    for name in set(settings) - {"base_url"}:
-        assert arguments[name].default == settings[name]
-    for name, field in ClientSettings.__pydantic_fields__.items():  # type: ignore[attr-defined]
-        assert f":param {name}:" in (CustodyClient.__doc__ or "")
-        assert field.description
