@@ -1,4 +1,4 @@
-"""The command that tries a connection step by step, and says what each step shows."""
+"""The command that tries a connection step by step, and prints the result of each step."""
 
 from __future__ import annotations
 
@@ -6,59 +6,24 @@ import json
 import platform
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody import __version__
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
 from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.pins import (
-    NOTHING_PINNED,
-    describe_pins,
-    describe_rules,
-    shorten_hashes,
-)
-from airflow_custody.client.connection_test import (
-    DEFAULT_ROLE,
-    ROLES,
-    ConnectionTest,
-    Finding,
-    check_client,
-    describe_roles,
-)
+from airflow_custody.cli.pins import shorten_hashes
+from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.text import count, sanitize, sentences
+from airflow_custody.client.text import sanitize, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client import CustodyClient
     from airflow_custody.client.assumptions import Assumption
-    from airflow_custody.client.http.responses import Observation
-
-#: The checks, in their order.
-CHECKS = (
-    "settings",
-    "reachable",
-    "tls",
-    "credentials",
-    "user",
-    "roles",
-    "health listing",
-    "signatures",
-    "clock",
-)
-# Clocks that are kept by NTP differ by less.
-_MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
-# More than all parts of one: each part that comes from the service is short.
-_MAX_DETAIL = 3000
-
-#: What a check shows, as JSON has it.
-_Row: TypeAlias = dict[str, str]
 
 
 def check(args: Namespace, output: Output) -> int:
@@ -68,9 +33,9 @@ def check(args: Namespace, output: Output) -> int:
     listing, what is pinned to verify signatures with and whether the service's rules are signed so,
     and whether the clocks agree. It changes nothing.
 
-    What is not a response of the service has failed, and so have roles that --role asks for and the
-    service does not show. Unknown is what the service itself says that it does not offer. The
-    button Test Connection judges the responses in the same way, but does not compare the clocks.
+    A check fails if the response is not the service's, or a role required by --role is missing.
+    Unknown: the service does not offer this. The button Test Connection makes the same checks, but
+    does not compare the clocks.
 
     With --assumptions it also tries, with reads only, what this package assumes about the service
     because it is not published: at most 1,000 requests and 500 webhook calls. An assumption holds
@@ -91,51 +56,65 @@ def check(args: Namespace, output: Output) -> int:
         raise usage_error("--report: only with --assumptions", "Give both.")
     for each in args.roles or ():
         _check_role(each)
-    assumptions: list[Assumption] = []
-    found = {name: _row(name, Finding()) for name in CHECKS}
-    try:
-        with open_client(args) as client:
-            for row in _rows(client, args):
-                found[row["check"]] = row
-            if args.assumptions and found["credentials"]["state"] == "ok":
-                from airflow_custody.client.assumptions import check_assumptions
-
-                assumptions = check_assumptions(client)
-    except CustodyError as error:
-        if found["settings"]["state"] != "not checked":
-            raise
-        found["settings"] = _row("settings", Finding("failed", error))
-    states = {*(row["state"] for row in found.values()), *(each.state for each in assumptions)}
-    failed = bool(states & {"failed", "does not hold"})
-    checked = [
-        {
-            "check": row["check"],
-            "state": row["state"],
-            "detail": shorten_hashes(sentences(row["detail"], row["advice"])),
-            "code": row["code"] and f"[custody/{row['code']}]",
-        }
-        for row in found.values()
-        if row["detail"]
-    ]
-    skipped = [name for name, row in found.items() if not row["detail"]]
-    rows = [*map(asdict, assumptions)]
+    checks, assumptions = _find(args)
+    has_failed = any(each.state == "failed" for each in checks.values())
+    failed = has_failed or any(each.state == "does not hold" for each in assumptions)
     output.data(
-        {"ok": not failed, "checks": [*found.values()], "assumptions": rows or None},
         {
-            "checks": checked,
-            "not checked": ", ".join(skipped),
-            "assumptions": [
-                {name: row[name] for name in ("assumption", "state")}
-                | {"seen": sentences(_in_words(row["seen"]), row["error"], row["advice"])}
-                for row in rows
-            ],
+            "ok": not failed,
+            "checks": [_check_to_json(name, each) for name, each in checks.items()],
+            "assumptions": [*map(asdict, assumptions)] or None,
         },
+        _view(checks, assumptions),
     )
-    if args.assumptions and not rows:
+    if args.assumptions and not assumptions:
         message("Assumptions were not tried: that needs credentials that are accepted.")
     if args.report:
-        _write_report(args.report, found, rows)
+        _write_report(args.report, checks, assumptions)
     return ERROR if failed else NOTHING_TO_DO
+
+
+def _find(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
+    """Return the results of the checks and, if they are tried, of the assumptions."""
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(open_client(args))
+        except CustodyError as error:
+            return {**dict.fromkeys(CHECKS, Check()), "settings": Check.of(error)}, []
+        checks = check_connection(client, args.roles or ()).checks
+        if not args.assumptions or checks["credentials"].state != "ok":
+            return checks, []
+        from airflow_custody.client.assumptions import check_assumptions
+
+        return checks, check_assumptions(client)
+
+
+def _check_to_json(name: str, check: Check) -> dict[str, str]:
+    texts = {"detail": check.detail, "advice": check.advice, "code": check.code}
+    return {"check": name, "state": check.state, **texts}
+
+
+def _view(checks: dict[str, Check], assumptions: list[Assumption]) -> dict[str, Any]:
+    """Return what people see of the results."""
+    return {
+        "checks": [_check_row(name, each) for name, each in checks.items() if each.detail],
+        "not checked": ", ".join(name for name, each in checks.items() if not each.detail),
+        "assumptions": [_assumption_row(each) for each in assumptions],
+    }
+
+
+def _check_row(name: str, check: Check) -> dict[str, str]:
+    return {
+        "check": name,
+        "state": check.state,
+        "detail": shorten_hashes(sentences(check.detail, check.advice)),
+        "code": check.code and f"[custody/{check.code}]",
+    }
+
+
+def _assumption_row(found: Assumption) -> dict[str, str]:
+    seen = sentences(_in_words(found.seen), found.error, found.advice)
+    return {"assumption": found.assumption, "state": found.state, "seen": seen}
 
 
 def _in_words(seen: Mapping[str, Any]) -> str:
@@ -150,16 +129,18 @@ def _value_in_words(value: object) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def _write_report(path: str, found: dict[str, _Row], rows: list[dict[str, Any]]) -> None:
-    """Write what was found without a word that could tell whose service it is: no detail, advice or error text."""
+def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumption]) -> None:
+    """Write the results without any text that could identify the service: no detail, advice or error."""
     report = {
         "airflow-provider-custody": __version__,
         "python": platform.python_version(),
-        "checks": {name: {"state": row["state"], "code": row["code"]} for name, row in found.items()},
-        "assumptions": [{name: row[name] for name in ("assumption", "state", "seen")} for row in rows],
+        "checks": {name: {"state": each.state, "code": each.code} for name, each in checks.items()},
+        "assumptions": [
+            {"assumption": each.assumption, "state": each.state, "seen": each.seen} for each in assumptions
+        ],
     }
     try:
-        # A new file: another one under this name may be somebody's keys.
+        # A new file: an existing file may hold keys.
         with open(path, "x", encoding="utf-8") as file:
             file.write(f"{json.dumps(report, indent=2)}\n")
     except OSError as error:
@@ -169,102 +150,6 @@ def _write_report(path: str, found: dict[str, _Row], rows: list[dict[str, Any]])
             code="parameter-wrong",
         ) from None
     message(f"{path} has states, words, counts and codes only. Read its words before you send it along with an issue.")
-
-
-def _row(
-    name: str, finding: Finding, detail: str = "", advice: str = "", *, redact: Callable[[str, int], str] = sanitize
-) -> _Row:
-    """Return what a check shows: of an error its reason and advice, unless something else is given."""
-    error = finding.error
-    if error is not None:
-        detail, advice = detail or redact(error.reason, 600), advice or error.advice or ""
-    texts = {"detail": sanitize(detail, _MAX_DETAIL), "advice": sanitize(advice, 600)}
-    return {"check": name, "state": finding.state, **texts, "code": error.code if error else ""}
-
-
-def _rows(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
-    """Yield what each check shows; those that could not be made are left out."""
-    seen: list[Observation] = []
-    client.observe(lambda each: seen.append(each) if each.status is not None else None)
-    settings, auth = client.settings, client.auth
-    row = partial(_row, redact=auth.redact)
-    where = f"{settings.base_url}, {type(auth).__name__} from {auth.source}"
-    yield row("settings", Finding("ok"), where)
-    found = check_client(client, args.roles or ())
-    if not seen and found.health.error is not None:
-        yield row("reachable", found.health)
-        return
-    if seen:
-        another = found.reachable.error
-        words = f"the service responds (status {seen[-1].status})"
-        if another:
-            words = auth.redact(f"another program responds, not the custody service: {another.reason}", 800)
-        yield row("reachable", found.reachable, words)
-        yield _tls(client, seen[-1])
-        yield _clock(seen[-1])
-        if another:
-            return
-    expires = getattr(auth, "expires", None)
-    until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
-    yield row("credentials", found.credentials, "" if found.credentials.error else f"the service accepts them{until}")
-    # Each by itself: a long one pushes no other out.
-    user = found.user or {}
-    shown = [f"{name} {auth.redact(str(value), 80)}" for name, value in user.items() if name != "roles" and value]
-    advice = "What this status means is not published: may this user work?" if found.who.state == "unknown" else ""
-    yield row("user", found.who, ", ".join(shown), "" if found.who.error else advice)
-    if found.roles.state != "not checked":
-        roles = user.get("roles")
-        unknown = "" if found.roles.error else "the service does not say which roles the user has"
-        yield row("roles", found.roles, unknown if roles is None else f"has {describe_roles(roles, auth.redact)}")
-    checks = found.checks
-    yield row(
-        "health listing",
-        found.health,
-        f"{count(len(checks), 'check')}; custody health judges them" if checks is not None else "",
-    )
-    yield _signatures(client, found)
-
-
-def _tls(client: CustodyClient, seen: Observation) -> _Row:
-    if client.settings.base_url.startswith("http:"):
-        return _row("tls", Finding("unknown"), "plain HTTP: whoever is in between reads the token", "Use https://.")
-    if client.settings.verify is False:
-        advice = "Give the path of the CA bundle in 'verify' instead of false."
-        return _row("tls", Finding("unknown"), f"{seen.tls_version}; the certificate is not verified", advice)
-    ends = seen.certificate_ends
-    end = f"ends on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its end is not known"
-    return _row("tls", Finding("ok"), f"{seen.tls_version or 'TLS'}; the certificate is accepted, and {end}")
-
-
-def _clock(seen: Observation) -> _Row:
-    if seen.date is None:
-        return _row("clock", Finding("unknown"), "the responses have no date")
-    difference = seen.date - seen.received_at
-    seconds = round(difference.total_seconds())
-    detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
-    if abs(difference) <= _MAX_CLOCK_DIFFERENCE:
-        return _row("clock", Finding("ok"), detail)
-    advice = "Set both by NTP: API keys sign the time, and tokens and health checks expire."
-    return _row("clock", Finding("failed"), detail, advice)
-
-
-def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
-    """Say what is pinned, and whether the rules in force are signed so."""
-    pins, finding = client.settings.pins, found.signatures
-    if pins is None:
-        return _row("signatures", finding, NOTHING_PINNED, client.settings.how_to_pin)
-    if finding.state == "not checked":
-        return _row("signatures", finding)
-    advice = ""
-    if found.rules is not None and found.verified is not None:
-        detail = describe_rules(pins, found.verified, found.rules)
-    elif finding.state == "unknown" or finding.error is None:
-        detail, advice = "the service does not offer its rules", "Each address is verified with its own."
-    else:
-        detail = client.auth.redact(finding.error.reason, 600)
-        if found.rules is not None:
-            advice = "Nothing is verified under them: are the pins right? Do not take keys from it."
-    return _row("signatures", finding, f"{describe_pins(pins)}. {detail}", advice)
 
 
 def _check_role(given: str) -> None:

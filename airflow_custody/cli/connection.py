@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.http.authentication import Authentication
 
 DEFAULT_CONN_ID = "custody_default"
-#: Where the settings of ``--base-url`` come from, as the client names it.
-OPTIONS = "--base-url"
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
 #: The settings that have an option, which goes with ``--base-url``; credentials have none.
 SETTINGS = tuple(name for name in _FORM if name not in ("auth", "api_key_id"))
@@ -163,7 +161,7 @@ def _base_url_client(args: Namespace) -> CustodyClient:
     auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
     settings = ClientSettings.parse(
-        {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS}
+        {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": "--base-url"}
     )
     return CustodyClient.from_settings(settings, auth)
 

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from statistics import median_high
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow_custody.client.connection_test import attempt
+from airflow_custody.client.checks import attempt
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.connection_test import check_client, describe_roles, may_work, user_name
+from airflow_custody.client.checks import check_connection, describe_roles, may_work, user_name
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.text import count, sentences
 
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.users.operations import WireUser
 
-#: What to say where nobody knows which roles the user has.
+#: Text for a user whose roles are not known.
 UNKNOWN_ROLES = "The service does not say which roles the user has."
+_SIGNATURES = {
+    "ok": "Its present rules are signed with the pinned keys.",
+    "unknown": "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user.",
+}
 
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
@@ -32,27 +36,24 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
 
 def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
-    Make authenticated calls that change nothing, and return whether they succeeded and what to tell the user.
+    Make the checks of ``custody check``, except for the clocks, and summarize them.
 
-    :param client: the client. The same responses are good as for ``custody check``, which also compares the clocks.
+    :param client: the client.
+    :return: whether they succeeded, and what to tell the user.
     """
-    found = check_client(client)
-    failures = found.failures
-    if failures and found.user is None:
-        is_untested = found.credentials.state == "unknown" and failures[0].from_service
+    report = check_connection(client)
+    failures, signatures = report.failures, report.checks["signatures"].state
+    if failures and report.user is None:
+        is_untested = report.checks["credentials"].state == "unknown" and failures[0].from_service
         words = " The credentials could not be tested." if is_untested else ""
         return False, f"{failures[0].text}{words} {label(failures[0].code)}"
     texts = [each.text for each in failures]
-    if found.checks is not None:
-        number = count(len(found.checks), "health check")
+    if report.listing is not None:
+        number = count(len(report.listing), "health check")
         texts.append(f"The service accepted the connection and lists {number}.")
-        texts += [] if found.checks else ["Without any, no health gate passes."]
-    texts.append(UNKNOWN_ROLES if found.user is None else describe_user(found.user, client.auth.redact))
-    if found.signatures.state == "ok":
-        texts.append("Its present rules are signed with the pinned keys.")
-    elif found.signatures.state == "unknown":
-        texts.append(
-            "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user."
-        )
+        texts += [] if report.listing else ["Without any, no health gate passes."]
+    texts.append(UNKNOWN_ROLES if report.user is None else describe_user(report.user, client.auth.redact))
+    if signatures in _SIGNATURES:
+        texts.append(_SIGNATURES[signatures])
     text = sentences(*texts)
     return not failures, f"{text} {label(failures[0].code)}" if failures else text

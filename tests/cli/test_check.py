@@ -15,8 +15,8 @@ from authorities import Authority
 from cli_runs import Ran, Run
 from pinned_keys import public_pem
 
-from airflow_custody.cli.check import CHECKS
 from airflow_custody.client import VerificationPins
+from airflow_custody.client.checks import CHECKS
 from airflow_custody.client.http.responses import Observation
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
@@ -68,6 +68,18 @@ def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked
     assert "cannot be reached" in detail(ran, "reachable")
 
 
+def test_a_connection_that_breaks_says_nothing_about_the_credentials(
+    plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.token)
+    sandbox.control.add_fault("status", status=503, retry_after=0)
+    sandbox.control.add_fault("drop", times=None)
+    ran = plain("check", "--base-url", sandbox.url, "--max-retries", "1", "-o", "json")
+    known = {"settings": "ok", "reachable": "ok", "tls": "unknown", "clock": "ok", "health listing": "failed"}
+    assert (ran.code, states(ran)) == (1, {name: known.get(name, "not checked") for name in CHECKS})
+    assert (row(ran, "credentials")["detail"], row(ran, "health listing")["code"]) == ("", "no-response")
+
+
 @pytest.mark.parametrize(
     ("kind", "response", "seen"),
     [
@@ -104,13 +116,17 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1, "ok"), (20, "ok"), (300, "failed"), (-300, "failed")])
-def test_clocks_that_differ(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str) -> None:
+def test_clocks_that_differ(
+    connection: str, custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str
+) -> None:
     at = NOW + timedelta(seconds=seconds)
     monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, at))
     ran = custody("check", "-o", "json")
     assert states(ran)["clock"] == state
     words = "behind" if seconds > 0 else "ahead of"
     assert f"this machine's clock is {abs(seconds)} s {words} the service's" in detail(ran, "clock")
+    # The button does not judge the clocks.
+    assert (ran.code, CustodyHook().test_connection()[0]) == (0 if state == "ok" else 1, True)
 
 
 # --- who the user is, as the button sees it, too ---------------------------------------------------------------

@@ -20,7 +20,7 @@ from pinned_keys import pinned, public_pem
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyConfigurationError, VerificationPins
-from airflow_custody.client.connection_test import ROLES
+from airflow_custody.client.checks import ROLES
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import sanitize
 from airflow_custody.get_provider_info import get_provider_info

@@ -1,0 +1,455 @@
+"""
+The checks of a connection, for ``custody check`` and the button *Test Connection*.
+
+:func:`check_connection` first makes all calls, then judges their results: one function for each check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, describe_rules, how_to_pin
+from airflow_custody.client.errors import (
+    CustodyAuthenticationError,
+    CustodyConfigurationError,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyPermissionError,
+    CustodyResponseError,
+)
+from airflow_custody.client.http.operation import missing_roles
+from airflow_custody.client.text import ascii_lower, count, sanitize
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.health.models import HealthListing
+    from airflow_custody.client.http.responses import Observation
+    from airflow_custody.client.rules.operations import WireRules
+    from airflow_custody.client.users.operations import WireUser
+    from airflow_custody.client.verification.verifier import VerifiedRules
+
+T = TypeVar("T")
+
+State = Literal["ok", "failed", "unknown", "not checked"]
+
+#: The role that every read needs.
+DEFAULT_ROLE = "TPUser"
+#: The roles that the operations need, and for what.
+ROLES = {
+    DEFAULT_ROLE: "everything",
+    "WhitelistedAddressCreator": "creating whitelisting requests",
+    "WhitelistedAddressApprover": "signing and rejecting them",
+    "Admin": "changing webhooks",
+    "Admin or AdminReadOnly": "reading webhooks and their calls",
+}
+# Status words of a user who may work. No complete list of status words is published.
+_MAY_WORK = ("active", "enabled")
+# Clocks that are kept by NTP differ by less.
+_MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
+# More than all parts of one: each part that comes from the service is short.
+_MAX_DETAIL = 3000
+
+
+@dataclass(frozen=True)
+class Check:
+    """
+    The result of one check.
+
+    :param state: the state; ``unknown``: the service itself says that it does not offer it, and it was not required.
+    :param detail: what was found; empty: nothing to report.
+    :param advice: what to do about it. Default empty.
+    :param error: the reason why it is not ok. Default None.
+    """
+
+    state: State = "not checked"
+    detail: str = ""
+    advice: str = ""
+    error: CustodyError | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", sanitize(self.detail, _MAX_DETAIL))
+        object.__setattr__(self, "advice", sanitize(self.advice, 600))
+
+    @classmethod
+    def of(
+        cls,
+        error: CustodyError,
+        state: State = "failed",
+        *,
+        detail: str = "",
+        advice: str = "",
+        redact: Callable[[str, int], str] = sanitize,
+    ) -> Check:
+        """
+        Return the result of a check that is not ok.
+
+        :param error: the reason.
+        :param state: the state. Default ``failed``.
+        :param detail: what was found. Default: the error's reason.
+        :param advice: what to do about it. Default: the error's advice.
+        :param redact: removes secrets from a text of the service.
+        """
+        return cls(state, detail or redact(error.reason, 600), advice or error.advice or "", error)
+
+    @property
+    def code(self) -> str:
+        """The code of its error; empty: it has none."""
+        return self.error.code if self.error else ""
+
+
+@dataclass
+class Facts:
+    """
+    The results of the calls. The calls end early if the service cannot be reached or rejects the credentials.
+
+    :param client: the client.
+    :param roles: the roles that its user must have.
+    :param responses: what was observed of each response.
+    :param unreachable: the reason why there was no response.
+    :param sign_in_error: the reason why the service rejects the credentials.
+    :param other_program: the error that shows that another program responds. Then there are no other results.
+    :param listing: the health listing.
+    :param listing_error: the reason why there is none.
+    :param user: the user.
+    :param user_error: the reason why the user is not known.
+    :param rules: the rules in force; they are read only if keys are pinned.
+    :param rules_error: the reason why they are not known, or not verified.
+    :param verified: the verified rules.
+    """
+
+    client: CustodyClient
+    roles: list[str]
+    responses: list[Observation] = field(default_factory=list)
+    unreachable: CustodyError | None = None
+    sign_in_error: CustodyError | None = None
+    other_program: CustodyError | None = None
+    listing: HealthListing | None = None
+    listing_error: CustodyError | None = None
+    user: WireUser | None = None
+    user_error: CustodyError | None = None
+    rules: WireRules | None = None
+    rules_error: CustodyError | None = None
+    verified: VerifiedRules | None = None
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a response shows that the service accepts the credentials: any server could have sent the others."""
+        has_listing = self.listing is not None and not self.listing.is_blank
+        return has_listing or self.user is not None or self.verified is not None
+
+    def not_ok(self, error: CustodyError, state: State = "failed", detail: str = "", advice: str = "") -> Check:
+        """Return the result of a check that is not ok, without secrets."""
+        return Check.of(error, state, detail=detail, advice=advice, redact=self.client.auth.redact)
+
+
+@dataclass(frozen=True)
+class ConnectionReport:
+    """
+    The checks of a connection.
+
+    :param checks: their results by name, in the order of :data:`CHECKS`.
+    :param listing: the health listing; None: it could not be read.
+    :param user: the user; None: not known.
+    """
+
+    checks: dict[str, Check]
+    listing: HealthListing | None
+    user: WireUser | None
+
+    @property
+    def failures(self) -> list[CustodyError]:
+        """The errors, in the order of the calls; none: the client can be used."""
+        checks = [self.checks[name] for name in _FAILURES]
+        errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
+        return list({id(each): each for each in errors}.values())
+
+
+def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionReport:
+    """
+    Make authenticated calls that change nothing, and return the results of the checks.
+
+    :param client: the client.
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
+        service that does not show the user's roles fails the check. Default: :data:`DEFAULT_ROLE`, which is judged only
+        if the service shows the roles, or responds with a 403 of its own.
+    """
+    facts = _read_facts(client, list(roles))
+    return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)
+
+
+# --- the calls -----------------------------------------------------------------------------------------------
+
+
+def _read_facts(client: CustodyClient, roles: list[str]) -> Facts:
+    facts = Facts(client, roles)
+    client.observe(lambda each: facts.responses.append(each) if each.status is not None else None)
+    facts.listing, error = attempt(client.list_health_checks)
+    if isinstance(error, CustodyAuthenticationError):
+        facts.sign_in_error = error
+        return facts
+    if error is not None and not facts.responses:
+        facts.unreachable = error
+        return facts
+    facts.listing_error = error
+    if isinstance(error, (CustodyConnectionError, CustodyConfigurationError)):
+        return facts
+    facts.user, error = attempt(lambda: _read_user(client))
+    if isinstance(error, CustodyAuthenticationError):
+        facts.sign_in_error = error
+        return facts
+    facts.user_error = error
+    _read_rules(facts)
+    errors = [each for each in (facts.listing_error, facts.user_error) if each is not None]
+    if not facts.is_proved and all(map(_is_of_another_program, errors)):
+        return Facts(client, roles, facts.responses, other_program=errors[0])
+    return facts
+
+
+def _read_user(client: CustodyClient) -> WireUser:
+    user = client.get_current_user()
+    if user_name(user) is None and user.get("roles") is None:
+        # Any server could have sent the rest.
+        raise CustodyResponseError(
+            "the service does not say who the user is: the response has no id, no externalUserId and no roles",
+            advice="Check that the base URL is the service's own; if it is, ask its administrator.",
+        )
+    return user
+
+
+def _read_rules(facts: Facts) -> None:
+    """Read the rules in force and verify their signatures, if keys are pinned."""
+    verifier = facts.client.verifier
+    if verifier is None:
+        return
+    rules, facts.rules_error = attempt(facts.client.get_rules)
+    if rules is not None:
+        facts.rules = rules
+        facts.verified, facts.rules_error = attempt(lambda: verifier.verify_rules(rules))
+
+
+# --- the checks ----------------------------------------------------------------------------------------------
+
+
+def _check_settings(facts: Facts) -> Check:
+    auth = facts.client.auth
+    return Check("ok", f"{facts.client.settings.base_url}, {type(auth).__name__} from {auth.source}")
+
+
+def _check_reachable(facts: Facts) -> Check:
+    if facts.unreachable:
+        return facts.not_ok(facts.unreachable)
+    if facts.other_program:
+        why = f"another program responds, not the custody service: {facts.other_program.reason}"
+        return facts.not_ok(facts.other_program, detail=facts.client.auth.redact(why, 800))
+    if not facts.responses:
+        return Check()
+    return Check("ok", f"the service responds (status {facts.responses[-1].status})")
+
+
+def _check_tls(facts: Facts) -> Check:
+    if not facts.responses:
+        return Check()
+    settings, seen = facts.client.settings, facts.responses[-1]
+    if settings.base_url.startswith("http:"):
+        return Check("unknown", "plain HTTP: whoever is in between reads the token", "Use https://.")
+    if settings.verify is False:
+        advice = "Give the path of the CA bundle in 'verify' instead of false."
+        return Check("unknown", f"{seen.tls_version}; the certificate is not verified", advice)
+    ends = seen.certificate_ends
+    end = f"ends on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its end is not known"
+    return Check("ok", f"{seen.tls_version or 'TLS'}; the certificate is accepted, and {end}")
+
+
+def _check_credentials(facts: Facts) -> Check:
+    if facts.sign_in_error:
+        return facts.not_ok(facts.sign_in_error)
+    if facts.is_proved:
+        expires = getattr(facts.client.auth, "expires", None)
+        until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
+        return Check("ok", f"the service accepts them{until}")
+    if facts.user_error is None:
+        return Check()
+    cause = facts.listing_error or facts.user_error
+    others = (_check_health, _check_user, _check_roles, _check_signatures)
+    if any(check(facts).state == "failed" for check in others):
+        # Another failure speaks for itself. A 403 may be about the credentials, whatever it says.
+        return facts.not_ok(cause, "unknown")
+    return facts.not_ok(_not_proved(cause))
+
+
+def _check_user(facts: Facts) -> Check:
+    if facts.user_error:
+        return facts.not_ok(facts.user_error, _state_of(facts.user_error))
+    if facts.user is None:
+        return Check()
+    # Truncate each value separately, so that a long one does not crowd out the others.
+    values = {name: value for name, value in facts.user.items() if name != "roles" and value}
+    detail = ", ".join(f"{name} {facts.client.auth.redact(str(value), 80)}" for name, value in values.items())
+    status = facts.user.get("status")
+    if status and not may_work(status):
+        return Check("unknown", detail, "What this status means is not published: may this user work?")
+    return Check("ok", detail)
+
+
+def _check_roles(facts: Facts) -> Check:
+    error, user = facts.user_error, facts.user
+    if user is None and (error is None or _state_of(error) != "unknown"):
+        return Check()
+    if isinstance(error, CustodyPermissionError):
+        # Every read takes this role, and this one takes no other.
+        return facts.not_ok(error)
+    roles = user.get("roles") if user else None
+    if roles is None:
+        if facts.roles:
+            return facts.not_ok(_not_shown(error))
+        return Check("unknown", "the service does not say which roles the user has")
+    detail = f"has {describe_roles(roles, facts.client.auth.redact)}"
+    if lacking := missing_roles(facts.roles or [DEFAULT_ROLE], roles):
+        return facts.not_ok(_lacks(facts.client, lacking), detail=detail)
+    return Check("ok", detail)
+
+
+def _check_health(facts: Facts) -> Check:
+    # Every service offers it from version 3.14 on, and every health gate needs it.
+    if facts.listing_error:
+        return facts.not_ok(facts.listing_error)
+    if facts.listing is None:
+        return Check()
+    return Check("ok", f"{count(len(facts.listing), 'check')}; custody health judges them")
+
+
+def _check_signatures(facts: Facts) -> Check:
+    if facts.unreachable or facts.other_program:
+        return Check()
+    settings, error = facts.client.settings, facts.rules_error
+    if settings.pins is None:
+        return Check("not checked", NOTHING_PINNED, how_to_pin(settings.source))
+    pins = describe_pins(settings.pins)
+    if facts.rules is not None and facts.verified is not None:
+        return Check("ok", f"{pins}. {describe_rules(settings.pins, facts.verified, facts.rules)}")
+    if error is None:
+        return Check()
+    if _state_of(error) == "unknown":
+        detail, advice = "the service does not offer its rules", "Each address is verified with its own."
+        return facts.not_ok(error, "unknown", f"{pins}. {detail}", advice)
+    are_read = facts.rules is not None
+    advice = "Nothing is verified under them: are the pins right? Do not take keys from it." if are_read else ""
+    return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
+
+
+def _check_clock(facts: Facts) -> Check:
+    if not facts.responses:
+        return Check()
+    seen = facts.responses[-1]
+    if seen.date is None:
+        return Check("unknown", "the responses have no date")
+    difference = seen.date - seen.received_at
+    seconds = round(difference.total_seconds())
+    detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
+    if abs(difference) <= _MAX_CLOCK_DIFFERENCE:
+        return Check("ok", detail)
+    return Check("failed", detail, "Set both by NTP: API keys sign the time, and tokens and health checks expire.")
+
+
+_CHECKS: dict[str, Callable[[Facts], Check]] = {
+    "settings": _check_settings,
+    "reachable": _check_reachable,
+    "tls": _check_tls,
+    "credentials": _check_credentials,
+    "user": _check_user,
+    "roles": _check_roles,
+    "health listing": _check_health,
+    "signatures": _check_signatures,
+    "clock": _check_clock,
+}
+#: The names of the checks, in their order.
+CHECKS = tuple(_CHECKS)
+# In the order of the calls.
+_FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "signatures")
+
+
+# --- helpers -------------------------------------------------------------------------------------------------
+
+
+def _state_of(error: CustodyError) -> State:
+    """Return the state of an operation that the service need not offer."""
+    return "unknown" if error.not_offered and error.from_service else "failed"
+
+
+def user_name(user: WireUser) -> str | None:
+    """
+    Return the id of a user, or else the external id; None if neither has a visible character.
+
+    :param user: the user.
+    """
+    return next((each for each in (user.get("id"), user.get("externalUserId")) if each and sanitize(each)), None)
+
+
+def may_work(status: str) -> bool:
+    """
+    Tell whether a user's status is known to mean that the user may work.
+
+    :param status: the status.
+    """
+    return ascii_lower(status) in _MAY_WORK
+
+
+def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) -> str:
+    """
+    Name a user's roles, and those that operations need and the user lacks, with what they are for.
+
+    :param roles: the roles.
+    :param redact: removes secrets from a text of the service.
+    """
+    words = f"the roles: {redact(', '.join(roles), 1000) or 'none'}"
+    missing = [f"{role} ({ROLES[role]})" for role in missing_roles(ROLES, roles)]
+    return f"{words}. Missing: {', '.join(missing)}" if missing else words
+
+
+def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
+    """
+    Make a call, and return its value or its error.
+
+    :param call: the call.
+    """
+    try:
+        return call(), None
+    except CustodyError as error:
+        return None, error
+
+
+def _is_of_another_program(error: CustodyError) -> bool:
+    """Tell whether what responded is not the service; with a 403, it may be a gateway before the service."""
+    return error.code == "response-unusable" and not error.retryable and error.status != 403
+
+
+def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
+    named = " and ".join(client.auth.redact(each, 60) for each in roles)
+    return CustodyPermissionError(
+        f"{client.settings.user_text.replace('The', 'the', 1)} lacks {named}",
+        advice=f"Give the user {named}, or use another user.",
+        required_roles=roles,
+        code="role-missing",
+    )
+
+
+def _not_proved(cause: CustodyError) -> CustodyError:
+    return CustodyResponseError(
+        "nothing shows that the service accepts the credentials: the health listing is {}, which any server may send, "
+        f"and {cause.reason}",
+        advice="Check that the base URL is the service's own; if it is, ask its administrator for health checks, or to "
+        "let this user read GET /users/me.",
+        code=cause.code,
+    )
+
+
+def _not_shown(error: CustodyError | None) -> CustodyError:
+    why = "the service does not say which roles the user has" if error is None else error.reason
+    return CustodyResponseError(
+        f"whether the user has the role that is asked for is not known: {why}",
+        advice="Ask an administrator of the service which roles the user has; without --role this is no failure.",
+        code="role-missing",
+    )

@@ -1,0 +1,83 @@
+"""Descriptions of pins and of the service's rules, for people. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.timestamps import format_unix_time
+from airflow_custody.client.verification.trust import NOT_PINNED
+
+if TYPE_CHECKING:
+    from airflow_custody.client.rules.operations import WireRules
+    from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
+
+#: What to say where no keys are pinned.
+NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
+_MAX_SHOWN = 10
+
+
+def how_to_pin(source: str | None) -> str:
+    """
+    Say how keys are pinned.
+
+    :param source: place of the settings: ``--base-url``, or an Airflow connection.
+    """
+    how = (
+        "Give --superadmin-keys and --superadmin-minimum"
+        if str(source).startswith("--")
+        else f"Set superadmin_keys and superadmin_minimum in {source or 'the connection'}"
+    )
+    return f"{how}. Get the keys from the people who hold them, not from the service."
+
+
+def name_texts(texts: Iterable[str], limit: int = 80) -> str:
+    """Return a list of names in words: each shortened, and at most ten of them."""
+    shown = [sanitize(each, limit) for each in texts]
+    rest = f" and {len(shown) - _MAX_SHOWN} more" if len(shown) > _MAX_SHOWN else ""
+    return ", ".join(shown[:_MAX_SHOWN]) + rest
+
+
+def describe_pins(pins: VerificationPins) -> str:
+    """Return pins in words."""
+    keys = name_texts(pins.fingerprints)
+    networks = "any network" if pins.networks is None else f"networks {name_texts(sorted(pins.networks), 40)}"
+    legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
+    oldest = pins.rules_not_before
+    floor = "rules of any age" if oldest is None else f"rules from {format_unix_time(oldest)} on"
+    number = count(len(pins.fingerprints), "pinned key")
+    return f"{pins.superadmin_minimum} of {number} must sign ({keys}); {networks}, {legacy}, {floor}"
+
+
+def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
+    """
+    Describe the verified rules that the service says are in force.
+
+    :param pins: the pins.
+    :param verified: the verified facts.
+    :param rules: the rules, as the service sent them.
+    """
+    since = format_unix_time(verified.timestamp) if verified.timestamp else None
+    signers = _signers(pins, rules)
+    text = (
+        f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
+        f"signed by {name_texts(signers)}; SHA-256 {verified.sha256}"
+    )
+    others = [each for each in pins.fingerprints if each not in signers]
+    return f"{text}; did not sign them: {name_texts(others)}" if others else text
+
+
+def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
+    """Return the fingerprints of all pinned keys that signed the rules, not only of as many as are required."""
+    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
+
+    found = []
+    for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
+        try:
+            Verifier(VerificationPins(key, 1)).verify_rules(rules)
+        except CustodyError:
+            continue
+        found.append(fingerprint)
+    return found
