@@ -52,13 +52,9 @@ def check(args: Namespace, output: Output) -> int:
     --assumptions, and where the credentials are not accepted; their states are holds, does not
     hold, cannot tell.
     """
-    if args.report and not args.assumptions:
-        raise usage_error("--report: only with --assumptions", "Give both.")
-    for each in args.roles or ():
-        _check_role(each)
+    _check_options(args)
     checks, assumptions = _find(args)
-    has_failed = any(each.state == "failed" for each in checks.values())
-    failed = has_failed or any(each.state == "does not hold" for each in assumptions)
+    failed = _has_failed(checks, assumptions)
     output.data(
         {
             "ok": not failed,
@@ -74,13 +70,27 @@ def check(args: Namespace, output: Output) -> int:
     return ERROR if failed else NOTHING_TO_DO
 
 
+def _check_options(args: Namespace) -> None:
+    if args.report and not args.assumptions:
+        raise usage_error("--report: only with --assumptions", "Give both.")
+    for each in args.roles or ():
+        _check_role(each)
+
+
+def _has_failed(checks: dict[str, Check], assumptions: list[Assumption]) -> bool:
+    if any(each.state == "failed" for each in checks.values()):
+        return True
+    return any(each.state == "does not hold" for each in assumptions)
+
+
 def _find(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
     """Return the results of the checks and, if they are tried, of the assumptions."""
     with ExitStack() as stack:
         try:
             client = stack.enter_context(open_client(args))
         except CustodyError as error:
-            return {**dict.fromkeys(CHECKS, Check()), "settings": Check.of(error)}, []
+            failed = Check("failed", error.reason, error.advice or "", error)
+            return {**dict.fromkeys(CHECKS, Check()), "settings": failed}, []
         checks = check_connection(client, args.roles or ()).checks
         if not args.assumptions or checks["credentials"].state != "ok":
             return checks, []

@@ -73,27 +73,6 @@ class Check:
         object.__setattr__(self, "detail", sanitize(self.detail, _MAX_DETAIL))
         object.__setattr__(self, "advice", sanitize(self.advice, 600))
 
-    @classmethod
-    def of(
-        cls,
-        error: CustodyError,
-        state: State = "failed",
-        *,
-        detail: str = "",
-        advice: str = "",
-        redact: Callable[[str, int], str] = sanitize,
-    ) -> Check:
-        """
-        Return the result of a check that is not ok.
-
-        :param error: the reason.
-        :param state: the state. Default ``failed``.
-        :param detail: what was found. Default: the error's reason.
-        :param advice: what to do about it. Default: the error's advice.
-        :param redact: removes secrets from a text of the service.
-        """
-        return cls(state, detail or redact(error.reason, 600), advice or error.advice or "", error)
-
     @property
     def code(self) -> str:
         """The code of its error; empty: it has none."""
@@ -101,7 +80,7 @@ class Check:
 
 
 @dataclass
-class Facts:
+class _Facts:
     """
     The results of the calls. The calls end early if the service cannot be reached or rejects the credentials.
 
@@ -141,8 +120,8 @@ class Facts:
         return has_listing or self.user is not None or self.verified is not None
 
     def not_ok(self, error: CustodyError, state: State = "failed", detail: str = "", advice: str = "") -> Check:
-        """Return the result of a check that is not ok, without secrets."""
-        return Check.of(error, state, detail=detail, advice=advice, redact=self.client.auth.redact)
+        """Return the result of a check that is not ok, with the error's own texts unless others are given."""
+        return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
 
 @dataclass(frozen=True)
@@ -183,8 +162,8 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
 # --- the calls -----------------------------------------------------------------------------------------------
 
 
-def _read_facts(client: CustodyClient, roles: list[str]) -> Facts:
-    facts = Facts(client, roles)
+def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
+    facts = _Facts(client, roles)
     client.observe(lambda each: facts.responses.append(each) if each.status is not None else None)
     facts.listing, error = attempt(client.list_health_checks)
     if isinstance(error, CustodyAuthenticationError):
@@ -204,7 +183,7 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> Facts:
     _read_rules(facts)
     errors = [each for each in (facts.listing_error, facts.user_error) if each is not None]
     if not facts.is_proved and all(map(_is_of_another_program, errors)):
-        return Facts(client, roles, facts.responses, other_program=errors[0])
+        return _Facts(client, roles, facts.responses, other_program=errors[0])
     return facts
 
 
@@ -219,7 +198,7 @@ def _read_user(client: CustodyClient) -> WireUser:
     return user
 
 
-def _read_rules(facts: Facts) -> None:
+def _read_rules(facts: _Facts) -> None:
     """Read the rules in force and verify their signatures, if keys are pinned."""
     verifier = facts.client.verifier
     if verifier is None:
@@ -233,12 +212,12 @@ def _read_rules(facts: Facts) -> None:
 # --- the checks ----------------------------------------------------------------------------------------------
 
 
-def _check_settings(facts: Facts) -> Check:
+def _check_settings(facts: _Facts) -> Check:
     auth = facts.client.auth
     return Check("ok", f"{facts.client.settings.base_url}, {type(auth).__name__} from {auth.source}")
 
 
-def _check_reachable(facts: Facts) -> Check:
+def _check_reachable(facts: _Facts) -> Check:
     if facts.unreachable:
         return facts.not_ok(facts.unreachable)
     if facts.other_program:
@@ -249,7 +228,7 @@ def _check_reachable(facts: Facts) -> Check:
     return Check("ok", f"the service responds (status {facts.responses[-1].status})")
 
 
-def _check_tls(facts: Facts) -> Check:
+def _check_tls(facts: _Facts) -> Check:
     if not facts.responses:
         return Check()
     settings, seen = facts.client.settings, facts.responses[-1]
@@ -263,7 +242,7 @@ def _check_tls(facts: Facts) -> Check:
     return Check("ok", f"{seen.tls_version or 'TLS'}; the certificate is accepted, and {end}")
 
 
-def _check_credentials(facts: Facts) -> Check:
+def _check_credentials(facts: _Facts) -> Check:
     if facts.sign_in_error:
         return facts.not_ok(facts.sign_in_error)
     if facts.is_proved:
@@ -280,7 +259,7 @@ def _check_credentials(facts: Facts) -> Check:
     return facts.not_ok(_not_proved(cause))
 
 
-def _check_user(facts: Facts) -> Check:
+def _check_user(facts: _Facts) -> Check:
     if facts.user_error:
         return facts.not_ok(facts.user_error, _state_of(facts.user_error))
     if facts.user is None:
@@ -294,7 +273,7 @@ def _check_user(facts: Facts) -> Check:
     return Check("ok", detail)
 
 
-def _check_roles(facts: Facts) -> Check:
+def _check_roles(facts: _Facts) -> Check:
     error, user = facts.user_error, facts.user
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
@@ -312,7 +291,7 @@ def _check_roles(facts: Facts) -> Check:
     return Check("ok", detail)
 
 
-def _check_health(facts: Facts) -> Check:
+def _check_health(facts: _Facts) -> Check:
     # Every service offers it from version 3.14 on, and every health gate needs it.
     if facts.listing_error:
         return facts.not_ok(facts.listing_error)
@@ -321,7 +300,7 @@ def _check_health(facts: Facts) -> Check:
     return Check("ok", f"{count(len(facts.listing), 'check')}; custody health judges them")
 
 
-def _check_signatures(facts: Facts) -> Check:
+def _check_signatures(facts: _Facts) -> Check:
     if facts.unreachable or facts.other_program:
         return Check()
     settings, error = facts.client.settings, facts.rules_error
@@ -340,7 +319,7 @@ def _check_signatures(facts: Facts) -> Check:
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
-def _check_clock(facts: Facts) -> Check:
+def _check_clock(facts: _Facts) -> Check:
     if not facts.responses:
         return Check()
     seen = facts.responses[-1]
@@ -354,7 +333,7 @@ def _check_clock(facts: Facts) -> Check:
     return Check("failed", detail, "Set both by NTP: API keys sign the time, and tokens and health checks expire.")
 
 
-_CHECKS: dict[str, Callable[[Facts], Check]] = {
+_CHECKS: dict[str, Callable[[_Facts], Check]] = {
     "settings": _check_settings,
     "reachable": _check_reachable,
     "tls": _check_tls,

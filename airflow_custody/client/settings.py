@@ -50,32 +50,39 @@ def _os_text(exception: Exception) -> str:
 # --- the base URL --------------------------------------------------------------------------------------------
 
 
-def _check_base_url(value: object) -> str:
-    """Return the base URL without a trailing slash, or refuse it."""
+def _refused_url(why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(f"the base URL {why}", setting="base_url")
 
-    def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting="base_url")
 
+def _parse_base_url(value: object) -> Url:
+    """Return the parts of a base URL, or refuse it."""
     if not isinstance(value, str) or not value.strip():
-        raise refused("is missing (an example: https://custody.example.com)")
+        raise _refused_url("is missing (an example: https://custody.example.com)")
     if re.search(r"[\s\\\x00-\x20\x7f]", value):
-        raise refused("contains white space, a control character or a backslash")
+        raise _refused_url("contains white space, a control character or a backslash")
     if not re.match("https?://", value, re.IGNORECASE):
-        raise refused("must begin with https:// (or http:// for a service on this machine)")
+        raise _refused_url("must begin with https:// (or http:// for a service on this machine)")
     parsed: Url | None = None
     with suppress(ValueError):
         parsed = parse_url(value)
     if parsed is None:
-        raise refused("cannot be read as a URL")
+        raise _refused_url("cannot be read as a URL")
     if parsed.auth is not None or "@" in value:
-        raise refused("must not contain a user name, password or '@': the token has a setting of its own")
+        raise _refused_url("must not contain a user name, password or '@': the token has a setting of its own")
+    return parsed
+
+
+def _check_base_url(value: object) -> str:
+    """Return the base URL without a trailing slash, or refuse it."""
+    parsed = _parse_base_url(value)
     if not _HOST.fullmatch(parsed.host or ""):
-        raise refused("names no host, or a host that cannot exist: a part of its name is empty or too long")
-    if re.search(r"[?#]|/\.{1,2}(/|$)", value):  # of dots, the parser has resolved them already
-        raise refused("must not contain a query, a fragment, or '.' or '..' in its path")
+        raise _refused_url("names no host, or a host that cannot exist: a part of its name is empty or too long")
+    # Checked in the text, because the parser has already resolved dots.
+    if re.search(r"[?#]|/\.{1,2}(/|$)", str(value)):
+        raise _refused_url("must not contain a query, a fragment, or '.' or '..' in its path")
     path = (parsed.path or "").rstrip("/")
     if path.endswith(API_ROOT):
-        raise refused(f"must end before {API_ROOT}, which is added to it")
+        raise _refused_url(f"must end before {API_ROOT}, which is added to it")
     return parsed._replace(path=path or None).url
 
 
@@ -407,25 +414,33 @@ class ClientSettings:
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise _wrong("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
-            host = str(parse_url(self.base_url).host)
-            is_loopback = host.lower() == "localhost"
-            with suppress(ValueError):
-                is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
-            if not is_loopback:
-                raise CustodyConfigurationError(
-                    f"the base URL is plain HTTP to {host}: the token would travel in clear text; use https://, or set "
-                    "'allow_http' if the network in between is yours",
-                    setting="base_url",
-                )
-            if self.proxy:
-                raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
-        # Whoever gives one of these expects that something is verified.
+            self._check_plain_http()
+        self._check_pins()
+
+    def _check_plain_http(self) -> None:
+        """Refuse plain HTTP, except to this machine and without a proxy."""
+        host = str(parse_url(self.base_url).host)
+        is_loopback = host.lower() == "localhost"
+        with suppress(ValueError):
+            is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
+        if not is_loopback:
+            raise CustodyConfigurationError(
+                f"the base URL is plain HTTP to {host}: the token would travel in clear text; use https://, or set "
+                "'allow_http' if the network in between is yours",
+                setting="base_url",
+            )
+        if self.proxy:
+            raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
+
+    def _check_pins(self) -> None:
+        """Refuse incomplete pins: setting any of them implies verification."""
         values = {name: getattr(self, name) for name in PIN_SETTINGS}
         values["allow_legacy_signatures"] = self.allow_legacy_signatures or None
         given = [name for name, value in values.items() if value is not None]
-        if given and self.superadmin_keys is None:
+        if not given:
+            return
+        if self.superadmin_keys is None:
             raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")
-        if given and self.superadmin_minimum is None:
+        if self.superadmin_minimum is None:
             raise _wrong("superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules")
-        if given:
-            self.pins  # noqa: B018 - it raises if they cannot be used
+        self.pins  # noqa: B018 - it raises if they cannot be used
