@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody import __version__
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
-from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.pins import shorten_hashes
+from airflow_custody.cli.output import Output, message, shorten_hashes
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.http.operation import missing_roles

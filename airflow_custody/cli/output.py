@@ -144,3 +144,11 @@ def keep_clean(stream: TextIO) -> Iterator[None]:
             own.setLevel(level)
             for handler in moved:
                 handler.setStream(stream)
+
+
+_HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{48}\b")
+
+
+def shorten_hashes(text: str) -> str:
+    """Return a text for people, with the first 16 digits of each SHA-256: JSON has all 64."""
+    return _HASH.sub(r"\1…", text)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client, read_pins, usage_error
-from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.pins import describe_pins, name_texts, shorten_hashes
+from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.client.describe import describe_pins, name_texts
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import describe_legacy
 

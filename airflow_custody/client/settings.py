@@ -377,14 +377,6 @@ class ClientSettings:
         return f"{setting!r} of {self.source}" if self.source else repr(setting)
 
     @property
-    def how_to_pin(self) -> str:
-        """How a user pins the super-administrators' keys."""
-        how = f"Set superadmin_keys and superadmin_minimum in {self.source or 'the connection'}"
-        if self._from_options:
-            how = "Give --superadmin-keys and --superadmin-minimum"
-        return f"{how}. Get the keys from the people who hold them, not from the service."
-
-    @property
     def _from_options(self) -> bool:
         return str(self.source).startswith("--")
 

@@ -215,12 +215,13 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
     key, *others = record["creations"]
     deletion = {"id": "3711", "operation": '{"delete":"3711"}', "expected": {}}
     sandbox.control.clear_request_log()
-    for change in (
+    changes: list[dict[str, Any]] = [
         {"creations": {other: [] for other in others}},
         {"creations": {**record["creations"], key: ["3711"]}},
         {"deletions": [deletion]},
         {"observed": ['{"ignored":"3711"}']},
-    ):
+    ]
+    for change in changes:
         task.store.values[PLAN_KEY] = json.dumps({**record, **change})
         error = task.fails()
         assert error.code == "plan-changed"

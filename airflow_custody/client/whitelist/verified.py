@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from airflow_custody.client.describe import NOTHING_PINNED, how_to_pin
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sentences
 from airflow_custody.client.verification.evidence import Evidence, EvidenceFile, Listed, evidence_to_json
-from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, ReportedState
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
 from airflow_custody.client.whitelist.matching import find_duplicates
@@ -104,8 +105,8 @@ def verify_service(
     :raises CustodyError: if the service cannot be read.
     """
     if client.verifier is None:
-        reason = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
-        raise CustodyConfigurationError(reason, setting="superadmin_keys", advice=client.settings.how_to_pin)
+        advice = how_to_pin(client.settings.source)
+        raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
     service = {"base_url": client.settings.base_url, "tenant_id": tenant_of(client)}
     words = StatusWords.read(None, rejected_statuses or REJECTED_STATUSES)
     snapshot = read_snapshot(client, words, ids)
