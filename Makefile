@@ -186,7 +186,7 @@ $(VENV)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) into $(VENV) (a minute or two)"
 	@$(call new,$(VENV),$(PYTHON))
 	@$(call install,$(VENV)) "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
-		apache-airflow-providers-http -e '.[sandbox,addresses]' --group test --group lint
+		apache-airflow-providers-http -e '.[sandbox]' --group test --group lint
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml

@@ -14,8 +14,7 @@ ends there. To go on after a failure, clear the tasks that failed.
 
 What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
-with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``). The extra ``addresses`` of this package
-finds mistyped addresses before anything is sent.
+with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
 Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run only
 plans: read the plan in the log of ``plan``, and approve it by starting another run with

@@ -113,7 +113,7 @@ from contextlib import suppress
 with suppress(ImportError): from airflow.sdk import RetryPolicy
 with suppress(ImportError): from airflow.providers.standard.operators.hitl import ApprovalOperator
 """
-HEAVY = "requests urllib3 pydantic cryptography"
+HEAVY = "requests urllib3 pydantic cryptography base58 Crypto"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,6 @@ def test_importing_loads_nothing_heavy(before: str, modules: list[str], heavy: s
 
 #: What else parts of the package may import: what their extra brings, and what is Airflow's own.
 EXTRAS = {
-    "client/whitelist/address_decoders.py": "addresses",
     "client/signers/pkcs11.py": "pkcs11",
     "sandbox/": "sandbox",
 }

@@ -340,8 +340,7 @@ def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
         "--check-addresses",
         action=BooleanOptionalAction,
         default=True,
-        help="whether addresses are checked against the rules of their chains, where the extra 'addresses' is "
-        "installed. Default: yes",
+        help="whether addresses are checked against the rules of their chains. Default: yes",
     )
 
 

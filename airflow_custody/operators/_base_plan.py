@@ -101,7 +101,6 @@ class WhitelistFileTask(CustodyOperator):
 
     def _read_file(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.text import count
-        from airflow_custody.client.whitelist.addresses import is_installed
         from airflow_custody.client.whitelist.file import read_whitelist_rows
 
         if self.rows is None:
@@ -110,8 +109,7 @@ class WhitelistFileTask(CustodyOperator):
             file = read_whitelist_rows(self.rows, check_addresses=self.check_address, omit_if_none=self.omit_if_none)
         self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), file.name, file.sha256)
         if file.unchecked:
-            log = self.log.info if is_installed() else self.log.warning
-            log("%s: %s.", file.name, file.unchecked_text)
+            self.log.info("%s: %s.", file.name, file.unchecked_text)
         return file
 
     def _read_path(self, context: Context) -> WhitelistFile:

@@ -74,7 +74,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param check_address: whether to check the address against the rules of its chain before anything is sent, as far as
         they are known. An address that cannot be one of the chain fails the task; one that cannot be verified does not.
-        Needs the extra ``addresses``: without it, nothing is checked. Default True.
+        Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
         that were given, and ``id``; and under the key ``created`` whether this task created it. If it did not, chain,

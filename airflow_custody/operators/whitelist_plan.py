@@ -81,8 +81,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service that the plan is
         about, from ten requests up. Default 30; None: no limit.
     :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
-    :param check_address: whether an address that is certainly wrong for its chain is a fault of the file. It takes the
-        extra ``addresses``; without it nothing is checked. Default True.
+    :param check_address: whether an address that is certainly wrong for its chain is a fault of the file. Default
+        True.
     :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``. None:
         not being listed as pending is enough, which takes a second listing. (templated)
     :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,

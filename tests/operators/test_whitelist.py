@@ -15,7 +15,6 @@ from airflow_custody.client import (
     CustodyRateLimitError,
     WhitelistRequest,
 )
-from airflow_custody.client.whitelist.addresses import is_installed
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
@@ -33,10 +32,8 @@ def create(**kwargs: Any) -> Any:
 
 # One character of an address in the case of EIP-55 is another one.
 MISTYPED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"
-needs_addresses = pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
 
 
-@needs_addresses
 def test_a_mistyped_address_is_refused_before_anything_is_sent(sandbox: Sandbox) -> None:
     with failing_at_once(
         r"nothing was sent: address: 0x5aAeb6…1BeAeD is not a valid ETH address: .*EIP-55.*; "
@@ -47,12 +44,9 @@ def test_a_mistyped_address_is_refused_before_anything_is_sent(sandbox: Sandbox)
     assert sandbox.control.request_log() == []
 
 
-@pytest.mark.parametrize("given", [{}, {"check_address": False}], ids=["no extra", "no check"])
-def test_what_is_not_checked_here_is_sent(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
-) -> None:
-    if not given:
-        monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+@pytest.mark.parametrize("given", [{"blockchain": "NEAR"}, {"check_address": False}], ids=["no rules", "no check"])
+def test_what_is_not_checked_here_is_sent(sandbox: Sandbox, given: dict[str, Any]) -> None:
+    sandbox.control.configure(currencies=["ETH", "NEAR"])
     create(address=MISTYPED, **given)
     assert [call["body"]["address"] for call in sandbox.control.request_log(method="POST")] == [MISTYPED]
 

@@ -14,7 +14,6 @@ from task_log import TaskLog
 from task_tries import ADDRESS, CREATE, LISTING, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError
-from airflow_custody.client.whitelist.addresses import is_installed
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -130,7 +129,6 @@ def test_what_somebody_has_asked_for_is_used(sandbox: Sandbox, task_log: TaskLog
     assert ti.pushed["created"] is True
 
 
-@pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
 @pytest.mark.parametrize("form", ["lower", "as sent"])
 def test_another_spelling_is_the_same_and_what_follows_goes_through(sandbox: Sandbox, form: str) -> None:
     sandbox.control.configure(address_form=form)

@@ -1,9 +1,8 @@
 """
 Decoders of addresses: each returns an address's prefix, which tells its network, or raises ``ValueError``.
 
-They are those of bip-utils, which the extra ``addresses`` brings. It is imported with the first address, which takes
-0.15 to 0.6 seconds and 24 MB. Its decoders for Stellar and Algorand refuse accounts that are no point of the curve, as
-those of contracts and of several signers are: of these, and of what it lacks, the checksum is compared here.
+The packages ``base58`` and ``pycryptodome`` are imported with the first address that needs them. Only checksums and
+lengths are compared. Keys are not: the addresses of contracts, and of accounts with several signers, have none.
 """
 
 from __future__ import annotations
@@ -12,13 +11,43 @@ import base64
 import binascii
 import hashlib
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 Decoder = Callable[[str], str]
 
+# The characters of bech32 and of cashaddr: each has five bits.
+_CHARACTERS = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CASHADDR_PREFIXES = ("bitcoincash", "bchtest", "bchreg")
 _MAX_SEGWIT_LENGTH = 90
+_RESERVED_SS58_NETWORKS = (46, 47)
+
+
+class _Code(NamedTuple):
+    """A checksum as bech32 and cashaddr have it: a remainder of polynomials whose coefficients have five bits."""
+
+    # Number of characters.
+    length: int
+    generator: tuple[int, ...]
+
+
+# BIP-173; what remains of an intact text in bech32, and in bech32m (BIP-350).
+_BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
+_BECH32 = 1
+_BECH32M = 0x2BC830A3
+# What remains of an intact address is 1.
+_CASHADDR_CODE = _Code(8, (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470))
+
+
+# Kinds of items of CBOR (RFC 8949).
+_NUMBER, _BYTES, _LIST, _MAP, _TAG = 0, 2, 4, 5, 6
+
+
+class _Tagged(NamedTuple):
+    """An item of CBOR with a tag."""
+
+    tag: int
+    item: Any
 
 
 class UncheckedForm(Exception):
@@ -35,91 +64,158 @@ def refuse(address: str) -> str:
     raise ValueError(f"{len(address)} characters")
 
 
-def base58(address: str, *, size: int) -> str:
-    """Decode base58 without a checksum."""
-    from bip_utils.base58 import Base58Decoder
+# --- base58 ------------------------------------------------------------------------------------------------
 
-    _expect(len(Base58Decoder.Decode(address)) == size)
+
+def plain_base58(address: str, *, size: int) -> str:
+    """Decode base58 without a checksum."""
+    _expect(len(_base58(address)) == size)
     return ""
 
 
-def base58_check(address: str, *, prefix: int = 1, alphabet: str = "BITCOIN") -> str:
+def base58_check(address: str, *, prefix: int = 1, is_ripple: bool = False) -> str:
     """Decode base58 with a checksum; the prefix is returned in hexadecimal."""
-    from bip_utils.base58 import Base58Alphabets, Base58Decoder
+    from base58 import BITCOIN_ALPHABET, RIPPLE_ALPHABET, b58decode_check
 
-    data: bytes = Base58Decoder.CheckDecode(address, Base58Alphabets[alphabet])
+    data = b58decode_check(address, RIPPLE_ALPHABET if is_ripple else BITCOIN_ALPHABET)
     return data[:prefix].hex()
-
-
-def segwit(address: str) -> str:
-    """Decode a SegWit address (BIP-173, BIP-350)."""
-    from bip_utils.bech32 import SegwitBech32Decoder
-
-    _expect(len(address) <= _MAX_SEGWIT_LENGTH)
-    prefix = _bech32_prefix(address)
-    version, program = SegwitBech32Decoder.Decode(prefix, address)
-    if version > 1 or (version == 1 and len(program) != 32):
-        raise UncheckedForm
-    return prefix
-
-
-def cashaddr(address: str) -> str:
-    """Decode a cashaddr address of Bitcoin Cash, which may be without its prefix."""
-    from bip_utils.bech32 import BchBech32Decoder, Bech32ChecksumError
-
-    _expect(address in (address.lower(), address.upper()))
-    given, _, rest = address.lower().rpartition(":")
-    for prefix in [given] if given else _CASHADDR_PREFIXES:
-        with suppress(Bech32ChecksumError):
-            BchBech32Decoder.Decode(prefix, f"{prefix}:{rest}")
-            return prefix
-    raise ValueError("checksum")
-
-
-def bech32(address: str) -> str:
-    """Decode an address in bech32, of the Cosmos Hub or of Cardano (CIP-19)."""
-    from bip_utils.bech32 import Bech32Decoder
-
-    prefix = _bech32_prefix(address)
-    Bech32Decoder.Decode(prefix, address)
-    return prefix
-
-
-def byron(address: str) -> str:
-    """Decode a Byron address of Cardano, whose key is an ordinary one or one to redeem with."""
-    from bip_utils.addr import AdaByronAddrDecoder, AdaByronAddrTypes
-
-    for kind in AdaByronAddrTypes:
-        # The library reads data of another shape as if it had the right one.
-        with suppress(ValueError, TypeError):
-            AdaByronAddrDecoder.DecodeAddr(address, addr_type=kind)
-            return ""
-    raise ValueError("checksum")
 
 
 def ss58(address: str, *, network: int) -> str:
     """Decode an SS58 address of a Substrate network."""
-    from bip_utils.ss58 import SS58Decoder
-
-    found, _ = SS58Decoder.Decode(address)
+    data = _base58(address)
+    found, key = data[0], data[1:-2]
+    if found & 0x40:
+        # Two bytes: 01LLLLLL LLHHHHHH.
+        found, key = (data[0] & 0x3F) << 2 | data[1] >> 6 | (data[1] & 0x3F) << 8, data[2:-2]
+    _expect(len(key) == 32 and found not in _RESERVED_SS58_NETWORKS)
+    _expect(hashlib.blake2b(b"SS58PRE" + data[:-2]).digest()[:2] == data[-2:])
     if found != network:
         raise UncheckedForm
     return ""
 
 
+def byron(address: str) -> str:
+    """Decode a Byron address of Cardano, whose key is an ordinary one or one to redeem with."""
+    match _cbor(_base58(address))[0]:
+        case [_Tagged(24, bytes(payload)), int(checksum)] if zlib.crc32(payload) == checksum:
+            content = _cbor(payload)[0]
+        case _:
+            raise ValueError("checksum")
+    match content:
+        # The hash of the key, attributes, and the kind of the key.
+        case [bytes(root), dict(attributes), 0 | 2] if len(root) == 28:
+            _check_byron_attributes(attributes)
+        case _:
+            raise ValueError("content")
+    return ""
+
+
+def _check_byron_attributes(attributes: dict[int, Any]) -> None:
+    """Refuse what is not the encrypted path of the key (1), or the network (2): both are bytes of CBOR."""
+    known = attributes.keys() & {1, 2}
+    _expect(len(attributes) <= 2 and (known or not attributes))
+    for number in known:
+        _expect(isinstance(attributes[number], bytes))
+        content = _cbor(attributes[number])[0]
+        _expect(number == 2 or isinstance(content, bytes))
+
+
+def _base58(text: str) -> bytes:
+    from base58 import b58decode
+
+    return b58decode(text)
+
+
+# --- bech32 and cashaddr -----------------------------------------------------------------------------------
+
+
+def segwit(address: str) -> str:
+    """Decode a SegWit address (BIP-173, BIP-350)."""
+    _expect(len(address) <= _MAX_SEGWIT_LENGTH)
+    prefix, values, remainder = _bech32(address)
+    version, program = values[0], _in_bytes(values[1:])
+    _expect(remainder == (_BECH32M if version else _BECH32))
+    _expect(version <= 16 and 2 <= len(program) <= 40)
+    _expect(version > 0 or len(program) in (20, 32))
+    if version > 1 or (version == 1 and len(program) != 32):
+        raise UncheckedForm
+    return prefix
+
+
+def bech32(address: str) -> str:
+    """Decode an address in bech32, of the Cosmos Hub or of Cardano (CIP-19)."""
+    prefix, values, remainder = _bech32(address)
+    _in_bytes(values)
+    _expect(remainder == _BECH32)
+    return prefix
+
+
+def cashaddr(address: str) -> str:
+    """Decode a cashaddr address of Bitcoin Cash, which may be without its prefix."""
+    _expect(address in (address.lower(), address.upper()))
+    given, _, rest = address.lower().rpartition(":")
+    values = _values(rest)
+    _in_bytes(values[: -_CASHADDR_CODE.length])
+    for prefix in [given] if given else _CASHADDR_PREFIXES:
+        low_bits = [ord(each) & 31 for each in prefix]
+        if _remainder([*low_bits, 0, *values], _CASHADDR_CODE) == 1:
+            return prefix
+    raise ValueError("checksum")
+
+
+def _bech32(address: str) -> tuple[str, list[int], int]:
+    """Return prefix, values without their checksum, and what remains of all."""
+    _expect(address in (address.lower(), address.upper()))
+    prefix, _, rest = address.lower().rpartition("1")
+    values = _values(rest)
+    _expect(len(values) > _BECH32_CODE.length)
+    high_bits = [ord(each) >> 5 for each in prefix]
+    low_bits = [ord(each) & 31 for each in prefix]
+    remainder = _remainder([*high_bits, 0, *low_bits, *values], _BECH32_CODE)
+    return prefix, values[: -_BECH32_CODE.length], remainder
+
+
+def _values(text: str) -> list[int]:
+    return [_CHARACTERS.index(each) for each in text]
+
+
+def _remainder(values: Sequence[int], code: _Code) -> int:
+    shift = 5 * (code.length - 1)
+    remainder = 1
+    for value in values:
+        high = remainder >> shift
+        remainder = (remainder & (1 << shift) - 1) << 5 ^ value
+        for index, polynomial in enumerate(code.generator):
+            if high >> index & 1:
+                remainder ^= polynomial
+    return remainder
+
+
+def _in_bytes(values: Sequence[int]) -> bytes:
+    """Return values of five bits as bytes. The bits of the last one that are left over must be zero."""
+    number = 0
+    for value in values:
+        number = number << 5 | value
+    size, unused = divmod(5 * len(values), 8)
+    _expect(unused < 5 and number & (1 << unused) - 1 == 0)
+    return (number >> unused).to_bytes(size, "big")
+
+
+# --- base32 and hexadecimal --------------------------------------------------------------------------------
+
+
 def eip55(address: str) -> str:
     """Decode an Ethereum address in both cases."""
-    from bip_utils.addr import EthAddrDecoder
-
-    EthAddrDecoder.DecodeAddr(address)
+    _expect(address == in_eip55(address.lower()))
     return ""
 
 
 def in_eip55(address: str) -> str:
     """Return an Ethereum address that is in lower case in the one of EIP-55."""
-    from bip_utils.utils.crypto import Kekkak256
+    from Crypto.Hash import keccak
 
-    digits = Kekkak256.QuickDigest(address[2:].encode()).hex()
+    digits = keccak.new(data=address[2:].encode(), digest_bits=256).hexdigest()
     letters = (each.upper() if digit > "7" else each for each, digit in zip(address[2:], digits, strict=False))
     return "0x" + "".join(letters)
 
@@ -135,10 +231,10 @@ def strkey(address: str) -> str:
 def algorand(address: str) -> str:
     """Decode an address of Algorand."""
     # Not every hashlib has it.
-    from bip_utils.utils.crypto import Sha512_256
+    from Crypto.Hash import SHA512
 
     data = _base32(address)
-    _expect(Sha512_256.QuickDigest(data[:-4])[-4:] == data[-4:])
+    _expect(SHA512.new(data[:-4], truncate="256").digest()[-4:] == data[-4:])
     return ""
 
 
@@ -156,10 +252,6 @@ def internet_computer(address: str) -> str:
     return ""
 
 
-def _bech32_prefix(address: str) -> str:
-    return address.lower().rpartition("1")[0]
-
-
 def _base32(text: str) -> bytes:
     data = base64.b32decode(text + "=" * (-len(text) % 8))
     # The last character may have unused bits.
@@ -167,6 +259,44 @@ def _base32(text: str) -> bytes:
     return data
 
 
-def _expect(is_right: bool) -> None:
+# --- what they share ---------------------------------------------------------------------------------------
+
+
+def _cbor(data: bytes) -> tuple[Any, bytes]:
+    """Return the first item of CBOR, and what follows it. Kinds that addresses do not have are refused."""
+    kind, number, rest = _cbor_head(data)
+    if kind == _NUMBER:
+        return number, rest
+    if kind == _BYTES:
+        _expect(len(rest) >= number)
+        return rest[:number], rest[number:]
+    if kind == _TAG:
+        item, rest = _cbor(rest)
+        return _Tagged(number, item), rest
+    _expect(kind in (_LIST, _MAP))
+    items = []
+    for _ in range(number if kind == _LIST else 2 * number):
+        item, rest = _cbor(rest)
+        items.append(item)
+    if kind == _LIST:
+        return items, rest
+    keys = items[::2]
+    _expect(all(isinstance(each, int) for each in keys))
+    return dict(zip(keys, items[1::2], strict=True)), rest
+
+
+def _cbor_head(data: bytes) -> tuple[int, int, bytes]:
+    """Return an item's kind, its number, which is a value, a length or a tag, and what follows."""
+    _expect(data)
+    kind, number, rest = data[0] >> 5, data[0] & 31, data[1:]
+    _expect(number < 28)
+    if number < 24:
+        return kind, number, rest
+    size = 1 << number - 24
+    _expect(len(rest) >= size)
+    return kind, int.from_bytes(rest[:size], "big"), rest[size:]
+
+
+def _expect(is_right: object) -> None:
     if not is_right:
         raise ValueError("checksum or length")

@@ -4,17 +4,14 @@ Checks of addresses against the rules of their chains: funds sent to a mistyped 
 The verdict is ``valid`` if the address follows its chain's rules, ``invalid`` if it cannot be an address of the chain,
 and ``unchecked`` for all else: chains and forms that are not in the table, a failure of the check. Only ``invalid`` is
 a reason to stop. Valid does not say that the address is the right one, or that anyone has its key.
-
-The check needs the extra ``addresses``. Without it, every address is ``unchecked``.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
@@ -24,8 +21,6 @@ AddressVerdict = Literal["valid", "invalid", "unchecked"]
 
 #: The longest text that is checked. No address comes near it.
 MAX_ADDRESS_LENGTH = 256
-#: Why nothing can be checked where the extra is not installed, and what to do about it.
-MISSING_LIBRARY = "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
 
 
 @dataclass(frozen=True)
@@ -229,9 +224,9 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     # Accounts of its other chains, and nodes.
     "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
     "xrp": (
-        Form(f"r{_B58}+", partial(decoders.base58_check, alphabet="RIPPLE"), ("00",)),
+        Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
         # X-addresses, with a tag in them.
-        Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, alphabet="RIPPLE"), ("0544",)),
+        Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, is_ripple=True), ("0544",)),
     ),
     "xlm": (
         # The others are of no account.
@@ -263,7 +258,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
     "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
     # Any 32 bytes: programs have addresses that are no point of the curve.
-    "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.base58, size=32)),),
+    "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.plain_base58, size=32)),),
     "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.bech32, ("cosmos", "cosmosvaloper"), canonical=str.lower),),
     "icp": (
         Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
@@ -305,7 +300,7 @@ def canonical_address(address: str, chain: str) -> tuple[str, bool]:
     """
     if _HEXADECIMAL.fullmatch(address):
         return address.lower(), True
-    form = next((each for each in FORMS.get(chain, ()) if re.fullmatch(each.pattern, address)), None)
+    form = _form_of(address, chain)
     if form is None:
         return address, False
     return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
@@ -315,23 +310,17 @@ def spellings(address: str, chain: str) -> list[str]:
     """
     Return the texts under which a service may list an address: a search by address may find only what is equal.
 
-    Some of them may be other addresses, where case counts. The one of EIP-55 needs the extra ``addresses``.
+    Some of them may be other addresses, where case counts.
     """
     chain = chain_name(chain)
     canonical = canonical_address(address, chain)[0]
     found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
-    if FORMS.get(chain) is _EVM and len(canonical) == 42 and is_installed():
+    if FORMS.get(chain) is _EVM and len(canonical) == 42:
         found.append(decoders.in_eip55(canonical))
     return list(dict.fromkeys(found))
 
 
 # --- the check ---------------------------------------------------------------------------------------------
-
-
-@cache
-def is_installed() -> bool:
-    """Tell whether the extra ``addresses`` is installed; imports nothing."""
-    return importlib.util.find_spec("bip_utils") is not None
 
 
 def check_address(address: str, chain: str, network: str | None = None) -> AddressCheck:
@@ -344,28 +333,40 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         it is not clearly the main one, and are unchecked where it is not given.
     :return: the verdict and its reason. The reason holds no part of the address.
     """
-    forms = FORMS.get(chain_name(chain))
     # A number of seven digits may be the id of a validator or of a pool.
-    if forms is None or not is_installed() or (is_decimal(address) and len(address) <= 7):
+    is_id = is_decimal(address) and len(address) <= 7
+    if is_id or chain_name(chain) not in FORMS:
         return AddressCheck("unchecked")
     if fault := _fault(address):
         return AddressCheck("invalid", fault)
-    form = next((each for each in forms if re.fullmatch(each.pattern, address)), None)
+    form = _form_of(address, chain_name(chain))
     if form is None:
         return AddressCheck("invalid", f"it has none of the forms of {sanitize(chain, 40)} addresses")
     if form.decode is None:
         return AddressCheck("unchecked")
     try:
         prefix = form.decode(address)
-    except Exception as error:
-        # By its name: importing the library's errors takes longer than checking thousands of addresses. A bug in the
-        # library does not make an address invalid.
-        is_fault = isinstance(error, ValueError) or type(error).__name__.endswith("ChecksumError")
-        return AddressCheck("invalid", form.fault) if is_fault else AddressCheck("unchecked")
+    except ValueError:
+        return AddressCheck("invalid", form.fault)
+    except (ImportError, OSError):
+        # A library is not installed, or cannot be loaded.
+        raise
+    except Exception:
+        # Neither a form that may be another chain's nor a bug makes an address invalid.
+        return AddressCheck("unchecked")
+    return _check_prefix(prefix, form.prefixes, chain, network)
+
+
+def _form_of(address: str, chain: str) -> Form | None:
+    return next((each for each in FORMS.get(chain, ()) if re.fullmatch(each.pattern, address)), None)
+
+
+def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, network: str | None) -> AddressCheck:
+    """Return the verdict on an intact address by its prefix."""
     network = (network or "").strip()
     is_test = bool(_TEST_PREFIX.fullmatch(prefix))
     is_other = bool(network) and network_name(network, chain) != "mainnet"
-    if prefix in form.prefixes or (is_test and is_other):
+    if prefix in main_prefixes or (is_test and is_other):
         return AddressCheck("valid")
     # A network that is not known may have prefixes that are not.
     if is_other or (is_test and not network):

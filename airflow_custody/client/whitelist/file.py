@@ -82,8 +82,7 @@ class WhitelistFile:
     :param rows: its rows, in its order; at least one.
     :param name: its name as given, for messages.
     :param sha256: SHA-256 of its bytes, in hex; without a file, of what the rows ask for, as JSON with sorted keys.
-    :param unchecked: number of rows whose address could not be checked: all without the extra ``addresses``, and 0
-        if addresses were not to be checked.
+    :param unchecked: number of rows whose address could not be checked; 0 if addresses were not to be checked.
     :param unchecked_chains: the chains of these rows, each once.
     """
 
@@ -98,8 +97,6 @@ class WhitelistFile:
         """A notice about the addresses that could not be checked; empty if there are none."""
         if not self.unchecked:
             return ""
-        if not addresses.is_installed():
-            return f"addresses were not checked: {addresses.MISSING_LIBRARY}"
         chains = name_some([sanitize(each, 40) for each in self.unchecked_chains])
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({chains})"
 
@@ -109,8 +106,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     Read a whitelist file.
 
     :param path: its path; it ends in ``.yaml``, ``.yml``, ``.json`` or ``.csv``.
-    :param check_addresses: whether each address is checked against the rules of its chain. Default True. Without the
-        extra ``addresses`` nothing is checked.
+    :param check_addresses: whether each address is checked against the rules of its chain. Default True.
     :return: its rows, at least one.
     :raises WhitelistFileError: if it cannot be read, or anything in it is wrong; it lists up to 500 faults.
     """

@@ -15,8 +15,6 @@ import pytest
 from airflow_custody.client.whitelist.addresses import check_address
 from airflow_custody.client.whitelist.file import read_whitelist_file
 
-pytest.importorskip("bip_utils")
-
 EXAMPLE = Path(__file__).parents[3] / "example_dags" / "custody_whitelist.yaml"
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "address_vectors.json").read_text())
 ETHEREUM = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

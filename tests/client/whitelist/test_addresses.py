@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
+import zlib
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -23,9 +24,6 @@ from airflow_custody.client.whitelist.addresses import (
     network_name,
 )
 
-pytest.importorskip("bip_utils")
-from bip_utils.bech32 import Bech32Encoder
-
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "address_vectors.json").read_text())
 # For each kind of vectors, the verdict where no network is named, where it is the main one, and where it is another.
 EXPECTED = {
@@ -38,6 +36,7 @@ EXPECTED = {
     "invalid": ("invalid", "invalid", "invalid"),
 }
 BITCOIN = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+LEGACY = "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"
 BITCOIN_TEST = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
 ETHEREUM = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
@@ -159,13 +158,24 @@ def test_names_that_may_mean_one_network(chain: str, one: str, other: str) -> No
     assert not are_two_networks(network_name(one, chain), network_name(other, chain), known)
 
 
-@pytest.mark.parametrize("error", [IndexError("x"), ImportError("x"), RecursionError()])
-def test_an_address_is_not_wrong_because_the_library_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def let_the_library_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("bip_utils.bech32.SegwitBech32Decoder.Decode", fail)
-    assert check_address(BITCOIN, "BTC").verdict == "unchecked"
+    monkeypatch.setattr("base58.b58decode_check", fail)
+
+
+@pytest.mark.parametrize("error", [IndexError("x"), RecursionError()])
+def test_an_address_is_not_wrong_because_the_library_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_library_fail(monkeypatch, error)
+    assert check_address(LEGACY, "BTC").verdict == "unchecked"
+
+
+@pytest.mark.parametrize("error", [ImportError("base58"), OSError("cannot load native module")])
+def test_a_broken_installation_is_not_passed_over(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_library_fail(monkeypatch, error)
+    with pytest.raises(type(error)):
+        check_address(LEGACY, "BTC")
 
 
 CHAINS = sorted({each["chain"] for each in VECTORS if chain_name(each["chain"]) in FORMS})
@@ -240,12 +250,41 @@ def test_every_account_is_valid_with_or_without_a_key(data: bytes, number: int) 
 
 
 HASH = bytes(range(28))
+OSMOSIS = "osmo1qqqsyqcyq5rqwzqfpg9scrgwpugpzysntdz28t"
+
+
+def byron(*, attributes: bytes = b"\xa0", kind: int = 0, damage: int = 0) -> str:
+    """Return a Byron address of Cardano: CBOR with a CRC-32."""
+    payload = b"\x83\x58\x1c" + HASH + attributes + bytes([kind])
+    checksum = zlib.crc32(payload) ^ damage
+    return base58(b"\x82\xd8\x18\x58" + bytes([len(payload)]) + payload + b"\x1a" + checksum.to_bytes(4, "big"))
+
+
+# The encrypted path of a key: bytes in bytes.
+PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
 
 
 @pytest.mark.parametrize(
     ("address", "chain", "expected"),
     [
-        (Bech32Encoder.Encode("osmo", HASH[:20]), "Cosmos", "invalid"),
+        (OSMOSIS, "Cosmos", "invalid"),
+        (byron(), "ADA", "valid"),
+        (byron(kind=2), "ADA", "valid"),
+        (byron(attributes=PATH), "ADA", "valid"),
+        # A script; a CRC that does not match; content that is no address's.
+        (byron(kind=1), "ADA", "invalid"),
+        (byron(damage=1), "ADA", "invalid"),
+        (byron(attributes=PATH, damage=256), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x03" + PATH[2:]), "ADA", "invalid"),
+        (byron(attributes=PATH[:4] + b"\x83\x19\x00\x01\x58\x18" + HASH[:24]), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x01\x83\x01\x02\x58\x1b" + HASH[:27]), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x41\x01\x58\x1d" + HASH + b"\0"), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x01\x58\xff" + HASH + b"\0\0"), "ADA", "invalid"),
+        (byron(attributes=b"\xbf\x01\x58\x1e\x58\x1c" + HASH), "ADA", "invalid"),
+        (ss58(46, bytes(32)), "DOT", "invalid"),
+        (ss58(47, bytes(32)), "TAO", "invalid"),
+        (ss58(0, bytes(31)), "DOT", "invalid"),
+        (ss58(255, bytes(33)), "DOT", "invalid"),
         (base58_check(bytes.fromhex("067c75") + HASH[:20]), "XTZ", "unchecked"),
         (strkey(19 << 3, bytes(32)), "XLM", "invalid"),
         (strkey(6 << 3, bytes(31)), "XLM", "invalid"),

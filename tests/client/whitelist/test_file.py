@@ -284,7 +284,6 @@ def test_a_missing_value_that_a_program_wrote_into_yaml(word: str) -> None:
 
 
 def test_each_address_is_checked() -> None:
-    pytest.importorskip("bip_utils")
     text = (
         f"{HEAD}- {{label: 1x, address: '0x', currency: ETH, memo: 7}}\n- {{label: b, address: odd, blockchain: X}}\n"
     )
