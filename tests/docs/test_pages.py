@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
+from lowest import read_project
+from packaging.requirements import Requirement
 
 from airflow_custody.cli.main import make_parser
 from airflow_custody.client.whitelist.file import read_whitelist_file
@@ -114,6 +116,13 @@ def test_there_is_no_more_than_a_reader_reads() -> None:
 
 def test_tests_are_named_on_the_page_of_promises_alone() -> None:
     assert {page.name for page in PAGES if "(../tests/" in page.read_text()} == {"promises.md"}
+
+
+def test_what_it_depends_on_is_what_pyproject_declares() -> None:
+    text = (DOCS / "promises.md").read_text()
+    table = text.partition("## What it depends on")[2].partition("\n## ")[0]
+    declared = [Requirement(each).name for each in read_project()["dependencies"]]
+    assert sorted(re.findall("^\\| `(.+?)`", table, re.MULTILINE)) == sorted(declared)
 
 
 @pytest.mark.parametrize("command", sorted({*commands("custody ")}))
