@@ -1,8 +1,8 @@
 """
 Decoders of addresses: each returns an address's prefix, which tells its network, or raises ``ValueError``.
 
-The packages ``base58`` and ``pycryptodome`` are imported with the first address that needs them. Only checksums and
-lengths are compared. Keys are not: the addresses of contracts, and of accounts with several signers, have none.
+They import ``base58`` and ``pycryptodome`` with the first address that needs them. They check forms, lengths and
+checksums, never keys: contracts, and accounts with several signers, have addresses without a key of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 Decoder = Callable[[str], str]
 
-# The characters of bech32 and of cashaddr: each has five bits.
+# The characters of bech32 and cashaddr: each stands for five bits.
 _CHARACTERS = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CASHADDR_PREFIXES = ("bitcoincash", "bchtest", "bchreg")
 _MAX_SEGWIT_LENGTH = 90
@@ -24,30 +24,23 @@ _RESERVED_SS58_NETWORKS = (46, 47)
 
 
 class _Code(NamedTuple):
-    """A checksum as bech32 and cashaddr have it: a remainder of polynomials whose coefficients have five bits."""
+    """
+    The checksum of bech32 or of cashaddr: the remainder of a polynomial whose coefficients have five bits.
 
-    # Number of characters.
+    :param length: number of characters of the checksum.
+    :param generator: the multiples of the generator polynomial for each of the five bits.
+    """
+
     length: int
     generator: tuple[int, ...]
 
 
-# BIP-173; what remains of an intact text in bech32, and in bech32m (BIP-350).
+# The remainder of intact text is 1 in bech32 (BIP-173), another number in bech32m (BIP-350).
 _BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
 _BECH32 = 1
 _BECH32M = 0x2BC830A3
-# What remains of an intact address is 1.
+# The remainder of an intact address is 1.
 _CASHADDR_CODE = _Code(8, (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470))
-
-
-# Kinds of items of CBOR (RFC 8949).
-_NUMBER, _BYTES, _LIST, _MAP, _TAG = 0, 2, 4, 5, 6
-
-
-class _Tagged(NamedTuple):
-    """An item of CBOR with a tag."""
-
-    tag: int
-    item: Any
 
 
 class UncheckedForm(Exception):
@@ -62,6 +55,11 @@ def accept(address: str) -> str:
 def refuse(address: str) -> str:
     """Refuse a text that is certainly not an address."""
     raise ValueError(f"{len(address)} characters")
+
+
+def _expect(is_right: object) -> None:
+    if not is_right:
+        raise ValueError("checksum or length")
 
 
 # --- base58 ------------------------------------------------------------------------------------------------
@@ -112,7 +110,7 @@ def byron(address: str) -> str:
 
 
 def _check_byron_attributes(attributes: dict[int, Any]) -> None:
-    """Refuse what is not the encrypted path of the key (1), or the network (2): both are bytes of CBOR."""
+    """Check the encrypted path of the key (1) and the network (2): CBOR in bytes."""
     known = attributes.keys() & {1, 2}
     _expect(len(attributes) <= 2 and (known or not attributes))
     for number in known:
@@ -134,7 +132,7 @@ def segwit(address: str) -> str:
     """Decode a SegWit address (BIP-173, BIP-350)."""
     _expect(len(address) <= _MAX_SEGWIT_LENGTH)
     prefix, values, remainder = _bech32(address)
-    version, program = values[0], _in_bytes(values[1:])
+    version, program = values[0], _to_bytes(values[1:])
     _expect(remainder == (_BECH32M if version else _BECH32))
     _expect(version <= 16 and 2 <= len(program) <= 40)
     _expect(version > 0 or len(program) in (20, 32))
@@ -146,7 +144,7 @@ def segwit(address: str) -> str:
 def bech32(address: str) -> str:
     """Decode an address in bech32, of the Cosmos Hub or of Cardano (CIP-19)."""
     prefix, values, remainder = _bech32(address)
-    _in_bytes(values)
+    _to_bytes(values)
     _expect(remainder == _BECH32)
     return prefix
 
@@ -156,7 +154,7 @@ def cashaddr(address: str) -> str:
     _expect(address in (address.lower(), address.upper()))
     given, _, rest = address.lower().rpartition(":")
     values = _values(rest)
-    _in_bytes(values[: -_CASHADDR_CODE.length])
+    _to_bytes(values[: -_CASHADDR_CODE.length])
     for prefix in [given] if given else _CASHADDR_PREFIXES:
         low_bits = [ord(each) & 31 for each in prefix]
         if _remainder([*low_bits, 0, *values], _CASHADDR_CODE) == 1:
@@ -165,7 +163,7 @@ def cashaddr(address: str) -> str:
 
 
 def _bech32(address: str) -> tuple[str, list[int], int]:
-    """Return prefix, values without their checksum, and what remains of all."""
+    """Return the prefix, the values without the checksum, and the remainder of all."""
     _expect(address in (address.lower(), address.upper()))
     prefix, _, rest = address.lower().rpartition("1")
     values = _values(rest)
@@ -192,8 +190,8 @@ def _remainder(values: Sequence[int], code: _Code) -> int:
     return remainder
 
 
-def _in_bytes(values: Sequence[int]) -> bytes:
-    """Return values of five bits as bytes. The bits of the last one that are left over must be zero."""
+def _to_bytes(values: Sequence[int]) -> bytes:
+    """Return values of five bits as bytes. Bits that are left over must be zero."""
     number = 0
     for value in values:
         number = number << 5 | value
@@ -212,7 +210,7 @@ def eip55(address: str) -> str:
 
 
 def in_eip55(address: str) -> str:
-    """Return an Ethereum address that is in lower case in the one of EIP-55."""
+    """Return a lower-case Ethereum address in the case of EIP-55."""
     from Crypto.Hash import keccak
 
     digits = keccak.new(data=address[2:].encode(), digest_bits=256).hexdigest()
@@ -259,11 +257,21 @@ def _base32(text: str) -> bytes:
     return data
 
 
-# --- what they share ---------------------------------------------------------------------------------------
+# --- CBOR (RFC 8949) ---------------------------------------------------------------------------------------
+
+# The kinds of items that addresses contain.
+_NUMBER, _BYTES, _LIST, _MAP, _TAG = 0, 2, 4, 5, 6
+
+
+class _Tagged(NamedTuple):
+    """An item with a tag."""
+
+    tag: int
+    item: Any
 
 
 def _cbor(data: bytes) -> tuple[Any, bytes]:
-    """Return the first item of CBOR, and what follows it. Kinds that addresses do not have are refused."""
+    """Return the first item, and the bytes after it."""
     kind, number, rest = _cbor_head(data)
     if kind == _NUMBER:
         return number, rest
@@ -286,7 +294,7 @@ def _cbor(data: bytes) -> tuple[Any, bytes]:
 
 
 def _cbor_head(data: bytes) -> tuple[int, int, bytes]:
-    """Return an item's kind, its number, which is a value, a length or a tag, and what follows."""
+    """Return the kind of the first item, its value, length or tag, and the bytes after these."""
     _expect(data)
     kind, number, rest = data[0] >> 5, data[0] & 31, data[1:]
     _expect(number < 28)
@@ -295,8 +303,3 @@ def _cbor_head(data: bytes) -> tuple[int, int, bytes]:
     size = 1 << number - 24
     _expect(len(rest) >= size)
     return kind, int.from_bytes(rest[:size], "big"), rest[size:]
-
-
-def _expect(is_right: object) -> None:
-    if not is_right:
-        raise ValueError("checksum or length")
