@@ -31,7 +31,7 @@ from airflow_custody.client.error_codes import ErrorCode, known_code, label
 from airflow_custody.client.text import lines, sanitize, sentences
 
 #: Statuses of an operation that is not offered, or not to this user.
-_NOT_OFFERED = (403, 404, 405, 501)
+NOT_OFFERED_STATUSES = (403, 404, 405, 501)
 
 
 class CustodyError(Exception):
@@ -118,7 +118,7 @@ class CustodyError(Exception):
         A gateway in between may say so too. A caller that takes the error as evidence of something, and not only as an
         operation that cannot be used, must check ``from_service`` as well.
         """
-        return self.status in _NOT_OFFERED
+        return self.status in NOT_OFFERED_STATUSES
 
     @property
     def reason(self) -> str:

@@ -20,6 +20,11 @@ API_ROOT = "/api/rest/v1"
 MAX_PAGE_SIZE = 100
 #: Seconds that the service may take to show in its listings what it has done.
 DEFAULT_LOOKUP_WAIT = 30.0
+#: Advice for a request that may have been carried out.
+OUTCOME_UNKNOWN_ADVICE = (
+    "The request was sent and may have been carried out. It is not sent again: look in the service "
+    "whether it is there before you run this again."
+)
 
 
 def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
@@ -99,14 +104,21 @@ class Operation:
         return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
     def after_sending(
-        self, error_type: type[CustodyError], message: str, *, code: ErrorCode | None, **facts: Any
+        self,
+        error_type: type[CustodyError],
+        message: str,
+        *,
+        code: ErrorCode | None,
+        advice: str | None = None,
+        **facts: Any,
     ) -> CustodyError:
         """Return the error for a request that was sent, of this type only if sending it again does no harm."""
         if self.is_repeatable:
-            return self.failed(error_type, message, code=code, **facts)
-        advice = (
-            "The request was sent and may have been carried out. It is not sent again: look in the service "
-            "whether it is there before you run this again."
-        )
-        facts = {**facts, "advice": " ".join(filter(None, [facts.get("advice"), advice])), "retryable": False}
+            return self.failed(error_type, message, code=code, advice=advice, **facts)
+        advice = " ".join(filter(None, [advice, OUTCOME_UNKNOWN_ADVICE]))
+        return self.outcome_unknown(message, **{**facts, "advice": advice})
+
+    def outcome_unknown(self, message: str, **facts: Any) -> CustodyError:
+        """Return the error for a request that was sent, may have been carried out, and must not be sent again."""
+        facts["retryable"] = False
         return self.failed(CustodyOutcomeUnknownError, message, code="outcome-unknown", **facts)

@@ -21,13 +21,14 @@ from pydantic_core import from_json
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
+    NOT_OFFERED_STATUSES,
     CustodyAuthenticationError,
     CustodyConflictError,
     CustodyConnectionError,
     CustodyError,
     CustodyNotFoundError,
-    CustodyOutcomeUnknownError,
     CustodyPermissionError,
     CustodyRateLimitError,
     CustodyRequestError,
@@ -35,7 +36,7 @@ from airflow_custody.client.errors import (
     CustodyServerError,
 )
 from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.wire import each_once
@@ -45,16 +46,38 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ERROR_TYPES: dict[int, type[CustodyError]] = {
-    401: CustodyAuthenticationError,
-    403: CustodyPermissionError,
-    404: CustodyNotFoundError,
-    409: CustodyConflictError,
-    429: CustodyRateLimitError,
-}
+
+@dataclass(frozen=True)
+class _StatusMeaning:
+    """
+    The meaning of an error status.
+
+    :param error_type: type of the error.
+    :param code: code of the error, if the service itself reports it about a documented operation.
+    :param is_refusal: whether the service itself has then done nothing. Otherwise, the operation may have been
+        carried out.
+    """
+
+    error_type: type[CustodyError]
+    code: ErrorCode
+    is_refusal: bool = True
+
+
 # The server or a gateway gave up on the request, also in the service's own words (gRPC's "deadline exceeded" and
-# "canceled"): nobody knows how much of it was done.
-_GIVEN_UP = (408, 499)
+# "canceled"). How much of it was done is unknown.
+_GIVEN_UP = _StatusMeaning(CustodyConnectionError, "no-response", is_refusal=False)
+_SERVER_FAILED = _StatusMeaning(CustodyServerError, "service-failed", is_refusal=False)
+_REQUEST_REFUSED = _StatusMeaning(CustodyRequestError, "request-refused")
+# All other statuses from 400 on: _SERVER_FAILED from 500 on, and _REQUEST_REFUSED below.
+_MEANINGS = {
+    401: _StatusMeaning(CustodyAuthenticationError, "credentials-refused"),
+    403: _StatusMeaning(CustodyPermissionError, "role-missing"),
+    404: _StatusMeaning(CustodyNotFoundError, "not-found"),
+    408: _GIVEN_UP,
+    409: _StatusMeaning(CustodyConflictError, "request-refused"),
+    429: _StatusMeaning(CustodyRateLimitError, "rate-limited"),
+    499: _GIVEN_UP,
+}
 _NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 # Without "<" in the tag: a body of nothing but its beginnings would take long.
@@ -278,60 +301,114 @@ class Reply(Generic[T]):
         raise self.unexpected(why)
 
     def _status_error(self) -> CustodyError:
-        """Return the error that a status other than 2xx stands for."""
-        operation, response, status = self.operation, self.response, self.response.status
+        """Return the error for a status other than 2xx."""
+        status = self.response.status
+        if status < 200:
+            return self._no_final_response()
+        if status < 400:
+            return self._redirect()
+        operation, own = self.operation, self.response.is_service_error
+        default = _SERVER_FAILED if status >= 500 else _REQUEST_REFUSED
+        meaning = _MEANINGS.get(status, default)
+        # A gateway's refusal does not prove that nothing was created.
+        is_refused = meaning.is_refusal and (own or not operation.creates)
+        is_outcome_unknown = not is_refused and not operation.is_repeatable
         text, error_code = self._error_text()
-        own = response.is_service_error
+        advice = [
+            self._advice_on_refusal() if meaning.is_refusal else None,
+            OUTCOME_UNKNOWN_ADVICE if is_outcome_unknown else None,
+            self._advice_on_sender(),
+            self._advice_on_offer(),
+        ]
         facts: dict[str, Any] = {
             "status": status,
             "error_code": error_code,
-            "retry_after": response.retry_after,
+            "retry_after": self.response.retry_after,
             "from_service": own,
+            "required_roles": self._required_roles,
+            "advice": " ".join(filter(None, advice)) or None,
         }
-        if status < 400:
-            facts |= {"code": "response-unusable", "advice": "The base URL must be the service's own."}
-            if status < 300:
-                return operation.failed(CustodyResponseError, f"it is no response: {text}", **facts)
-            is_quoted = response.location and not operation.confidential
-            target = f" to {self.auth.redact(response.location)}" if is_quoted else ""
-            words = f"the service redirects{target}; redirects are not followed"
-            return operation.failed(CustodyResponseError, words, **facts)
-        advice = operation.hints.get(status)
-        if status >= 500:
-            error = operation.after_sending(CustodyServerError, text, code="service-failed", **facts)
-        elif status in _GIVEN_UP:
-            error = operation.after_sending(CustodyConnectionError, text, code="no-response", **facts)
-        else:
-            if status == 401:
-                advice = self.auth.advice
-            elif status == 403 and operation.roles:
-                facts["required_roles"] = operation.roles
-                plural = "s" if len(operation.roles) > 1 else ""
-                advice = f"{self.settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
-            elif response.retry_after is not None:
-                advice = f"The service asks to wait {response.retry_after:g} s."
-            kind = _ERROR_TYPES.get(status, CustodyRequestError)
-            facts |= {"code": "request-refused" if kind is CustodyRequestError else None, "advice": advice}
-            # A gateway's refusal does not prove that nothing was created.
-            is_certain = own or not operation.creates
-            error = (operation.failed if is_certain else operation.after_sending)(kind, text, **facts)
-        hints, code = [error.advice], error.code
-        if not own and (status == 401 or error.not_offered):
-            hints.append(self._other_program())
-            code = "response-unusable" if status in (403, 404, 405) else code
-        # If a role is missing, the service offers it.
-        if error.not_offered and not operation.documented and not error.required_roles:
-            is_about_object = status == 404 and operation.names_objects and own
-            hints.append(_NO_SUCH_OBJECT if is_about_object else _MAYBE_NOT_OFFERED)
-            if not is_about_object and code != "response-unusable":
-                code = "not-offered"
-        if not isinstance(error, CustodyOutcomeUnknownError):
-            error.code = code
-        error.advice = " ".join(filter(None, hints)) or None
-        return error
+        if is_outcome_unknown:
+            return operation.outcome_unknown(text, **facts)
+        return operation.failed(meaning.error_type, text, code=self._error_code(meaning), **facts)
+
+    def _no_final_response(self) -> CustodyError:
+        """Return the error for an interim status, after which no final response came."""
+        text, error_code = self._error_text()
+        return self._not_from_service(f"it is no response: {text}", error_code)
+
+    def _redirect(self) -> CustodyError:
+        """Return the error for a redirect."""
+        _, error_code = self._error_text()
+        is_quoted = self.response.location and not self.operation.confidential
+        target = f" to {self.auth.redact(self.response.location)}" if is_quoted else ""
+        return self._not_from_service(f"the service redirects{target}; redirects are not followed", error_code)
+
+    def _not_from_service(self, message: str, error_code: str | None) -> CustodyError:
+        return self.operation.failed(
+            CustodyResponseError,
+            message,
+            code="response-unusable",
+            status=self.response.status,
+            error_code=error_code,
+            retry_after=self.response.retry_after,
+            advice="The base URL must be the service's own.",
+        )
+
+    # The parts of the error for a status from 400 on.
+
+    @property
+    def _required_roles(self) -> tuple[str, ...]:
+        """The roles that the user may lack."""
+        return self.operation.roles if self.response.status == 403 else ()
+
+    @property
+    def _is_foreign_refusal(self) -> bool:
+        """Whether a gateway, or another program, says that it does not offer the operation."""
+        return self.response.status in (403, 404, 405) and not self.response.is_service_error
+
+    @property
+    def _is_about_object(self) -> bool:
+        """Whether the service itself says that an object does not exist."""
+        return self.response.status == 404 and self.response.is_service_error and self.operation.names_objects
+
+    @property
+    def _is_maybe_not_offered(self) -> bool:
+        """Whether the service may not offer the operation. If a role is missing, the service offers it."""
+        is_possible = self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
+        return is_possible and not self._required_roles
+
+    def _error_code(self, meaning: _StatusMeaning) -> ErrorCode:
+        if self._is_foreign_refusal:
+            return "response-unusable"
+        if self._is_maybe_not_offered and not self._is_about_object:
+            return "not-offered"
+        return meaning.code
+
+    def _advice_on_refusal(self) -> str | None:
+        """Return what to do about a refusal by its status."""
+        if self.response.status == 401:
+            return self.auth.advice
+        if roles := self._required_roles:
+            plural = "s" if len(roles) > 1 else ""
+            return f"{self.settings.user_text} needs the role{plural} {' and '.join(roles)}."
+        if self.response.retry_after is not None:
+            return f"The service asks to wait {self.response.retry_after:g} s."
+        return self.operation.hints.get(self.response.status)
+
+    def _advice_on_sender(self) -> str | None:
+        """Return what to do about a status that something other than the service may have sent."""
+        is_telling = self.response.status in (401, *NOT_OFFERED_STATUSES)
+        return self._other_program() if is_telling and not self.response.is_service_error else None
+
+    def _advice_on_offer(self) -> str | None:
+        """Return what to know about an operation that the service may not offer."""
+        if not self._is_maybe_not_offered:
+            return None
+        return _NO_SUCH_OBJECT if self._is_about_object else _MAYBE_NOT_OFFERED
 
     def _other_program(self) -> str:
-        """Return what to do about a response that something else than the service sent."""
+        """Return what to do about a response that something other than the service sent."""
         return f"Another program or a gateway may have sent this: check {self.settings.base_url_text}."
 
     def _describe_body(self) -> str:
@@ -356,21 +433,36 @@ class Reply(Generic[T]):
         """
         Return the message of an error body, and its error code.
 
-        The service has two forms, flat and RPC; a gateway may send anything or nothing. Of what is neither, only the
-        first words are quoted. If the operation is confidential, at most the service's own refusal is.
+        The service has two forms, flat and RPC. A gateway may send anything or nothing: only the first words of
+        another form are quoted. If the operation is confidential, only the service's own refusal may be quoted.
         """
-        is_refusal = self.response.is_service_error and self.response.status < 500
-        if self.operation.confidential and not (self.operation.quotes_refusals and is_refusal):
+        if not self._may_quote_error:
             return f"the response is an error ({self._describe_body()})", None
         data = self.response.data if isinstance(self.response.data, dict) else {}
-        texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
-        if texts:
-            code = data.get("error_code")
-            is_code = isinstance(code, str) and code
-            text = ": ".join(texts)
-            text = shorten_urls(text) if self.operation.confidential else text
-            return self.auth.redact(text), self.auth.redact(code, 60) if is_code else None
+        texts = [data[key] for key in ("error", "message") if _is_given_text(data.get(key))]
+        if not texts:
+            return self._describe_other_error(), None
+        text = ": ".join(texts)
+        if self.operation.confidential:
+            text = shorten_urls(text)
+        code = data.get("error_code")
+        return self.auth.redact(text), self.auth.redact(code, 60) if _is_given_text(code) else None
+
+    @property
+    def _may_quote_error(self) -> bool:
+        """Whether a message may quote an error body."""
+        if not self.operation.confidential:
+            return True
+        is_refusal = self.response.is_service_error and self.response.status < 500
+        return self.operation.quotes_refusals and is_refusal
+
+    def _describe_other_error(self) -> str:
+        """Describe an error whose body has neither of the service's forms."""
         reason = self.auth.redact(self.response.reason, 60) or "no reason"
-        if self.response.body.strip():
-            return f"{reason}: not the service's own words, but {self._describe_body()}", None
-        return f"{reason}; the response has no body", None
+        if not self.response.body.strip():
+            return f"{reason}; the response has no body"
+        return f"{reason}: not the service's own words, but {self._describe_body()}"
+
+
+def _is_given_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
