@@ -1,13 +1,13 @@
-"""Why there is no response, in words: what is wrong with the network, with TLS, or with the settings."""
+"""The errors for requests without a response: the network, TLS or the settings are wrong."""
 
 from __future__ import annotations
 
 import http.client
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from urllib.parse import urlsplit
 
 import requests
@@ -23,7 +23,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.settings import ClientSettings
+from airflow_custody.client.settings import ClientSettings, Proxy
 
 NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
 # Reasons of OpenSSL for a first record that is not TLS.
@@ -65,9 +65,151 @@ _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
 
 
 @dataclass(frozen=True)
+class _Facts:
+    """
+    The facts about a request without a response.
+
+    :param chain: the exceptions; empty: the server sent data before the request.
+    :param sent: whether the request was sent.
+    :param proxy: the proxy that the failure is about; None: it is about the service.
+    """
+
+    chain: Sequence[BaseException]
+    sent: bool
+    proxy: Proxy | None
+
+    @cached_property
+    def _tls_errors(self) -> list[ssl.SSLError]:
+        return [each for each in self.chain if isinstance(each, ssl.SSLError)]
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """Whether the peer sent something that is not HTTP."""
+        lines = [str(each.args[0]) for each in self.chain if type(each) is http.client.BadStatusLine]
+        return any(not each.startswith("HTTP/") for each in lines)
+
+    @property
+    def is_from_proxy(self) -> bool:
+        """Whether the failure is one of the proxy, or of the connection to it."""
+        return _is_proxys(self.chain)
+
+    @property
+    def is_refused_by_proxy(self) -> bool:
+        """Whether the proxy was reached, and did not connect to the service."""
+        return self.proxy is not None and is_proxy_refusal(self.chain)
+
+    @property
+    def is_certificate_refused(self) -> bool:
+        """Whether the peer's certificate was not accepted."""
+        return any(isinstance(each, ssl.SSLCertVerificationError) for each in self._tls_errors)
+
+    @property
+    def is_not_tls(self) -> bool:
+        """Whether the peer does not speak TLS."""
+        return any(each.reason in _NOT_TLS for each in self._tls_errors)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether TLS failed in any way."""
+        return bool(self._tls_errors)
+
+    @property
+    def is_unknown_host(self) -> bool:
+        """Whether the host's name does not exist."""
+        errors = [each for each in self.chain if isinstance(each, socket.gaierror)]
+        return not self.sent and any(each.errno in _NO_SUCH_NAME for each in errors)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """
+    A kind of failure, and the error for it.
+
+    :param applies: whether a failure is of this kind.
+    :param code: the error's code.
+    :param retryable: whether another try may help.
+    :param message: the message, with the names of texts in braces (``Failures._texts``).
+    :param advice: the advice, with the same names. Default: none.
+    """
+
+    applies: Callable[[_Facts], bool]
+    code: ErrorCode
+    retryable: bool
+    message: str
+    advice: str = ""
+
+
+# The first kind that applies is the failure's.
+_KINDS = (
+    _Kind(
+        lambda facts: facts.is_certificate_refused,
+        "tls-failed",
+        retryable=False,
+        message="TLS: the certificate of {name} was not accepted: {cause}",
+        advice="{certificate_advice}",
+    ),
+    _Kind(
+        lambda facts: facts.is_not_tls,
+        "unreachable",
+        retryable=False,
+        message="{name} does not speak TLS on this port",
+        advice="Begin {place} with http://, or give the port that speaks HTTPS.",
+    ),
+    _Kind(
+        lambda facts: facts.is_foreign,
+        "response-unusable",
+        retryable=False,
+        message="{name} sent something that is not HTTP",
+        advice="Another program is there, or it speaks TLS: check {place}.",
+    ),
+    _Kind(
+        lambda facts: facts.is_tls,
+        "tls-failed",
+        retryable=True,
+        message="TLS: {name} cannot be reached: {cause}",
+        advice="{check} {client_certificate_advice}",
+    ),
+    _Kind(
+        lambda facts: facts.is_refused_by_proxy,
+        "unreachable",
+        retryable=True,
+        message="{host} cannot be reached through {name}: {cause}",
+        advice="Check {place}, and that the proxy allows this host.",
+    ),
+    _Kind(
+        lambda facts: facts.is_unknown_host,
+        "unknown-host",
+        retryable=True,
+        message="{name} cannot be reached: {cause}",
+        advice="This machine finds no host of this name: correct it in {place}.",
+    ),
+    _Kind(
+        lambda facts: not facts.sent,
+        "unreachable",
+        retryable=True,
+        message="{tried} cannot be reached: {cause}",
+        advice="{check}",
+    ),
+    _Kind(
+        lambda facts: is_timeout(facts.chain),
+        "no-response",
+        retryable=True,
+        message="no complete response from {host} within {timeout:g} s",
+        advice="If the service is only slow, raise {timeout_setting}.",
+    ),
+    _Kind(
+        lambda facts: True,
+        "no-response",
+        retryable=True,
+        message="the connection to {host} broke before the response was there: {cause}",
+    ),
+)
+
+
+@dataclass(frozen=True)
 class Failures:
     """
-    Explains the failures of one client's requests.
+    The failures of one client's requests.
 
     :param settings: the client's settings.
     :param auth: the way to authenticate; it redacts quotations.
@@ -78,11 +220,11 @@ class Failures:
 
     def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
-        Turn what requests raised into an error of ours, without a reference to the request.
+        Return the error for what requests raised, without a reference to the request.
 
         :param operation: the operation that was called.
-        :param chain: the exceptions; empty: something came before the request was sent.
-        :param sent: whether the body was read; None: there is none, and what was raised is all that is known.
+        :param chain: the exceptions; empty: the server sent data before the request.
+        :param sent: whether the body was read; None: there is no body, and only the exceptions tell.
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
         if sent is None:
@@ -94,59 +236,53 @@ class Failures:
                 code="setting-wrong",
                 nothing_sent=True,
             )
-        code, message, advice, retryable = self._describe(operation, chain, sent=sent)
-        facts: dict[str, Any] = {"code": code, "advice": advice, "retryable": retryable}
-        if not sent:
-            return operation.failed(CustodyConnectionError, f"{message}; nothing was sent", nothing_sent=True, **facts)
-        return operation.after_sending(CustodyConnectionError, message, **facts)
+        return self._error(operation, _Facts(chain, sent=sent, proxy=None))
 
-    def _describe(
-        self, operation: Operation, chain: list[BaseException], *, sent: bool
-    ) -> tuple[ErrorCode, str, str | None, bool]:
-        """Return the code, the message and the advice, and whether another try may help."""
-        lines = [str(each.args[0]) for each in chain if type(each) is http.client.BadStatusLine]
-        is_foreign = any(not each.startswith("HTTP/") for each in lines)
-        tls = [each for each in chain if isinstance(each, ssl.SSLError)]
-        cause = self._cause(operation, chain)
-        # What is no HTTP comes from what was spoken to first.
-        proxy = self._settings.proxy_in_use if is_foreign or _is_proxys(chain) else None
-        host = urlsplit(self._settings.base_url).netloc
-        place, what, name = self._settings.base_url_text, "the service", host
-        if proxy:
-            place, what, name = proxy.place, "the proxy", f"the proxy {proxy.address}"
-        check = f"Check {place}, and that {what} is up."
-        if any(isinstance(each, ssl.SSLCertVerificationError) for each in tls):
-            advice = _certificate_advice(chain, place, self._settings)
-            return "tls-failed", f"TLS: the certificate of {name} was not accepted: {cause}", advice, False
-        if any(each.reason in _NOT_TLS for each in tls):
-            advice = f"Begin {place} with http://, or give the port that speaks HTTPS."
-            return "unreachable", f"{name} does not speak TLS on this port", advice, False
-        if is_foreign:
-            advice = f"Another program is there, or it speaks TLS: check {place}."
-            return "response-unusable", f"{name} sent something that is not HTTP", advice, False
-        if tls:
-            hint = f"If it asks for a client certificate, give its path in {self._settings.name('client_cert')}."
-            if proxy:
-                hint = "If it asks for a client certificate, use another proxy: only the service is given one."
-            elif self._settings.client_cert is not None:
-                hint = f"It may not accept the certificate in {self._settings.name('client_cert')}."
-            return "tls-failed", f"TLS: {name} cannot be reached: {cause}", f"{check} {hint}", True
-        if proxy and is_proxy_refusal(chain):
-            advice = f"Check {place}, and that the proxy allows this host."
-            return "unreachable", f"{host} cannot be reached through {name}: {cause}", advice, True
-        if not sent and any(isinstance(each, socket.gaierror) and each.errno in _NO_SUCH_NAME for each in chain):
-            advice = f"This machine finds no host of this name: correct it in {place}."
-            return "unknown-host", f"{name} cannot be reached: {cause}", advice, True
-        if not sent:
-            tried = name if proxy else _with_port(self._settings.base_url)
-            return "unreachable", f"{tried} cannot be reached: {cause}", check, True
-        if is_timeout(chain):
-            message = f"no complete response from {host} within {self._settings.timeout:g} s"
-            hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
-            return "no-response", message, hint, True
-        return "no-response", f"the connection to {host} broke before the response was there: {cause}", None, True
+    def _error(self, operation: Operation, facts: _Facts) -> CustodyError:
+        """Return the error for a failure by its kind."""
+        if facts.is_foreign or facts.is_from_proxy:
+            # Anything that is not HTTP comes from the first peer.
+            facts = replace(facts, proxy=self._settings.proxy_in_use)
+        kind = next(each for each in _KINDS if each.applies(facts))
+        texts = self._texts(operation, facts)
+        message = kind.message.format_map(texts)
+        advice = kind.advice.format_map(texts) or None
+        if facts.sent:
+            return operation.after_sending(
+                CustodyConnectionError, message, code=kind.code, advice=advice, retryable=kind.retryable
+            )
+        return operation.failed(
+            CustodyConnectionError,
+            f"{message}; nothing was sent",
+            code=kind.code,
+            advice=advice,
+            retryable=kind.retryable,
+            nothing_sent=True,
+        )
 
-    def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
+    def _texts(self, operation: Operation, facts: _Facts) -> dict[str, object]:
+        """Return the texts that a message and its advice may have."""
+        settings, proxy = self._settings, facts.proxy
+        host = urlsplit(settings.base_url).netloc
+        if proxy is None:
+            peer = {"place": settings.base_url_text, "name": host, "tried": _with_port(settings.base_url)}
+            check = f"Check {settings.base_url_text}, and that the service is up."
+        else:
+            name = f"the proxy {proxy.address}"
+            peer = {"place": proxy.place, "name": name, "tried": name}
+            check = f"Check {proxy.place}, and that the proxy is up."
+        return {
+            **peer,
+            "check": check,
+            "host": host,
+            "cause": self._cause(operation, facts.chain),
+            "timeout": settings.timeout,
+            "timeout_setting": settings.name("timeout"),
+            "certificate_advice": _certificate_advice(facts.chain, peer["place"], settings),
+            "client_certificate_advice": _client_certificate_advice(facts, settings),
+        }
+
+    def _cause(self, operation: Operation, chain: Sequence[BaseException]) -> str:
         """Return the reason for a failure, for people: the operating system's own words, if it has any."""
         if not chain:
             return "something came before the request was sent"
@@ -202,6 +338,16 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
     if advice is _UNKNOWN_CA and settings.verify is True:
         advice = _NO_BUNDLE
     return advice.format(place=place, bundle=settings.name("verify"))
+
+
+def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
+    """Return what to do about a peer that may require a client certificate."""
+    if facts.proxy:
+        return "If it asks for a client certificate, use another proxy: only the service is given one."
+    setting = settings.name("client_cert")
+    if settings.client_cert is not None:
+        return f"It may not accept the certificate in {setting}."
+    return f"If it asks for a client certificate, give its path in {setting}."
 
 
 def _with_port(base_url: str) -> str:

@@ -74,20 +74,33 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
             break
         if not fresh:
             if widest == 1 and fetch(len(seen)).rows:
-                # The overlap leaves no room for another.
+                # The overlap leaves no room for another row.
                 raise listing_changed(operation, "a page held one row although there are more")
             break
         page = fetch(len(seen) - 1)
         widest = max(widest, len(page.rows))
-        if page.total != total:
-            raise listing_changed(operation, f"its total changed from {total} to {page.total}")
-        if not page.rows or page.rows[0][0] != next(reversed(seen)):
-            raise listing_changed(
-                operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before"
-            )
+        _check_follows(operation, page, total, seen)
         fresh = page.rows[1:]
     if total is not None and len(seen) != total:
         raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, and the total is {total}")
+
+
+def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | None, seen: dict[str, None]) -> None:
+    """
+    Check that a page follows the pages before.
+
+    :param operation: the listing, for errors.
+    :param page: the page.
+    :param total: the total of the pages before.
+    :param seen: the ids of their rows, in order.
+    :raises CustodyResponseError: if it has another total, or does not begin with the last row.
+    """
+    if page.total != total:
+        raise listing_changed(operation, f"its total changed from {total} to {page.total}")
+    if not page.rows or page.rows[0][0] != next(reversed(seen)):
+        raise listing_changed(
+            operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before"
+        )
 
 
 def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
