@@ -25,10 +25,14 @@ Each has a ``code``, which is stable and names the cause; the documentation's pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import ErrorCode, known_code, label
 from airflow_custody.client.text import lines, sanitize, sentences
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Statuses of an operation that is not offered, or not to this user.
 NOT_OFFERED_STATUSES = (403, 404, 405, 501)
@@ -148,6 +152,19 @@ class CustodyError(Exception):
 
     def __str__(self) -> str:
         return lines(self.reason, self.advice, label(self.code))
+
+    def with_facts(self, **facts: Any) -> Self:
+        """
+        Return a copy of this error, of the same type and with the same traceback and cause.
+
+        :param facts: the attributes that differ, with their new values.
+        """
+        copied = copy(self).with_traceback(self.__traceback__)
+        vars(copied).update(facts)
+        copied.args = (copied.message,)
+        copied.__cause__, copied.__context__ = self.__cause__, self.__context__
+        copied.__suppress_context__ = self.__suppress_context__
+        return copied
 
     def to_json(self) -> dict[str, Any]:
         """

@@ -36,7 +36,7 @@ def wait() -> None:
 
 def send(url: str) -> None:
     # The outage lasts longer.
-    transport._FENCE = 600.0
+    transport.FENCE = 600.0
     with suppress(CustodyError):
         CustodyClient(url, "t0ken", timeout=TIMEOUT).create_whitelist_request(REQUEST, before_send=wait)
     # Alive, so that nothing but giving up ends the connection.

@@ -49,8 +49,8 @@ _PIECE = 16 * 1024
 _MAX_CONNECTIONS = 32
 # Statuses after which what is safe to repeat is repeated.
 _RETRIED_STATUSES = (429, 502, 503, 504)
-# Seconds between what must be true when a request leaves (it is recorded, its signature is new) and its leaving.
-_FENCE = 5.0
+#: Maximum number of seconds between recording or signing a request, and sending it.
+FENCE = 5.0
 _MAX_LATE = 3
 
 
@@ -82,9 +82,10 @@ class _NotSentError(Exception):
 
 class _Body:
     """
-    The body of one request, which nothing can be done without: its first read tells that it is about to leave.
+    A request body that reports when it is first read.
 
-    The connection stands then, and the headers have left.
+    No operation can be carried out without its body. The first read means that the connection stands, the headers have
+    left, and the body is about to leave.
 
     :param data: the body.
     :param before_send: called by the first read.
@@ -101,30 +102,35 @@ class _Body:
 
     def read(self, size: int = -1) -> bytes:
         if not self.was_read:
-            # Making the connection took its time as well, and counts for nothing but a signature's age.
-            started = _clocks()
-            raised: BaseException | None = None
-            try:
-                if self._before_send is not None:
-                    self._before_send()
-            except BaseException as exception:
-                raised = exception
-            if raised is not None:
-                raise _NotSentError(raised)
-            ended = _clocks()
-            for since, why in (
-                (started, f"recording the request took longer than {_FENCE:g} s"),
-                (self._signed_at, f"the request could not leave within {_FENCE:g} s after it was signed"),
-            ):
-                if since is not None and max(now - then for then, now in zip(since, ended, strict=True)) > _FENCE:
-                    raise _NotSentError(None, why)
+            self._prepare_to_leave()
             self.was_read = True
         return self._data.read(size)
+
+    def _prepare_to_leave(self) -> None:
+        # Connecting also takes time, but it only counts towards the signature's age.
+        started = _clocks()
+        raised: BaseException | None = None
+        try:
+            if self._before_send is not None:
+                self._before_send()
+        except BaseException as exception:
+            raised = exception
+        if raised is not None:
+            raise _NotSentError(raised)
+        if _seconds_since(started) > FENCE:
+            raise _NotSentError(None, f"recording the request took longer than {FENCE:g} s")
+        if self._signed_at is not None and _seconds_since(self._signed_at) > FENCE:
+            raise _NotSentError(None, f"the request could not leave within {FENCE:g} s after it was signed")
 
 
 def _clocks() -> tuple[float, float]:
     """Return the time by two clocks: one stands still while a machine sleeps, the other may be set back."""
     return time.monotonic(), time.time()
+
+
+def _seconds_since(then: tuple[float, float]) -> float:
+    """Return the seconds since a time, by the clock that shows more."""
+    return max(after - before for before, after in zip(then, _clocks(), strict=True))
 
 
 class _Adapter(HTTPAdapter):
@@ -274,38 +280,44 @@ class Transport:
             json=body,
             headers={"Content-Type": "application/json"},
         )
-        retries, late, renewed, max_retries = 0, 0, False, self.settings.max_retries
+        late, retries, renewed = 0, 0, False
         while True:
             prepared = self._prepare(operation, request, before_send, authenticate=authenticate)
             outcome = self._exchange(operation, prepared)
             if isinstance(outcome, _NotSentError):
                 late += 1
-                if late < _MAX_LATE:
-                    continue
-                raise operation.failed(
-                    CustodyError,
-                    f"{late} times {outcome}; nothing was sent",
-                    code="task-stopped",
-                    retryable=True,
-                    nothing_sent=True,
-                )
-            if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
+                if late == _MAX_LATE:
+                    raise _too_late(operation, outcome)
+                continue
+            if authenticate and not renewed and self._can_renew(operation, outcome, prepared):
                 renewed = True
-                # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
-                # nothing.
-                if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
-                    continue
-            delay = _next_delay(operation, outcome, retries) if retries < max_retries else None
+                continue
+            delay = _next_delay(operation, outcome, retries) if retries < self.settings.max_retries else None
             if delay is None:
                 break
             retries += 1
-            reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
-            when = f"in {delay:.1f} s" if delay else "now"
-            log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, max_retries, when)
+            self._log_retry(operation, outcome, retries, delay)
             time.sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
         return Reply[T](operation, outcome, self.auth, self.settings).read(shape)
+
+    def _can_renew(
+        self, operation: Operation, outcome: Response | _Failure, prepared: requests.PreparedRequest
+    ) -> bool:
+        """
+        Renew refused credentials, and tell whether the request may be sent with them.
+
+        A gateway's 401 does not prove that the request was not carried out.
+        """
+        if isinstance(outcome, _Failure) or outcome.status != 401 or not self.auth.renew(prepared):
+            return False
+        return operation.is_repeatable or outcome.is_service_error
+
+    def _log_retry(self, operation: Operation, outcome: Response | _Failure, retries: int, delay: float) -> None:
+        reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
+        when = f"in {delay:.1f} s" if delay else "now"
+        log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, self.settings.max_retries, when)
 
     def _prepare(
         self,
@@ -319,56 +331,36 @@ class Transport:
         prepared = self._session().prepare_request(request)
         signed_at = None
         if authenticate:
-            try:
-                self.auth.apply(prepared, self)
-            except CustodyError as error:
-                error.operation = error.operation or operation.name
-                raise
+            self._apply_credentials(operation, prepared)
             signed_at = _clocks() if self.auth.signs_time else None
         if prepared.body is not None:
             prepared.body = _Body(prepared.body, before_send, signed_at)  # type: ignore[assignment, arg-type]
         return prepared
 
+    def _apply_credentials(self, operation: Operation, prepared: requests.PreparedRequest) -> None:
+        """Put the credentials on a request; an error that does not name its operation gets this one."""
+        try:
+            self.auth.apply(prepared, self)
+            return
+        except CustodyError as raised:
+            error = raised
+        raise error if error.operation else error.with_facts(operation=operation.name)
+
     def _exchange(
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> Response | _Failure | _NotSentError:
         """Send one request once. Return its response, or why there is none."""
-        # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
-        earlier = sys.exc_info()[1]
         started = time.monotonic()
-        body = prepared.body
-        response: Response | None = None
-        seen: Observation | None = None
-        chain: list[BaseException] = []
-        token = _calling.set((operation, self.auth))
-        try:
-            with self._session().send(
-                prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
-            ) as received:
-                # Before the body is read to its end, which gives the connection back. Any other end closes it.
-                seen = Observation.of(received) if self._observers else None
-                response = self._read(operation, received)
-        except CustodyError:
-            raise
-        # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
-        except Exception as exception:
-            chain = list(exception_chain(exception, earlier))
-        finally:
-            _calling.reset(token)
-            if self._observers and not (chain and isinstance(chain[0], _NotSentError)):
-                self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
-        if chain and isinstance(stopped := chain[0], _NotSentError):
-            if stopped.raised is not None:
-                raise stopped.raised
-            return stopped
-        # Without its body, nobody has carried out anything; whatever came is not the response to it.
-        is_unsent = isinstance(body, _Body) and not body.was_read
-        if response is None or is_unsent:
-            sent = None if body is None else not is_unsent
-            error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
-            safe = error.nothing_sent or operation.is_retried
-            # A proxy that refuses is not asked again at once: the account there may get locked.
-            return _Failure(error, safe and error.retryable and not is_proxy_refusal(chain))
+        response, chain = self._receive(operation, prepared)
+        not_sent = _not_sent(chain)
+        if not_sent is not None:
+            if not_sent.raised is not None:
+                raise not_sent.raised
+            return not_sent
+        # A request cannot be carried out without its body, so whatever came is not the response to it.
+        sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
+        if response is None or sent is False:
+            return self._failure(operation, chain, sent=sent)
         log.debug(
             "%s %s: status %s, %d bytes, %.3f s",
             operation.method,
@@ -378,6 +370,40 @@ class Transport:
             time.monotonic() - started,
         )
         return response
+
+    def _receive(
+        self, operation: Operation, prepared: requests.PreparedRequest
+    ) -> tuple[Response | None, list[BaseException]]:
+        """Send one request once. Return its response, and the exceptions that came instead of it."""
+        # An exception that the caller is handling becomes part of a new exception's chain, but is not about this call.
+        earlier = sys.exc_info()[1]
+        response: Response | None = None
+        seen: Observation | None = None
+        chain: list[BaseException] = []
+        token = _calling.set((operation, self.auth))
+        try:
+            with self._session().send(
+                prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
+            ) as received:
+                # Observe before the body is read to its end, which gives the connection back. Any other end closes it.
+                seen = Observation.of(received) if self._observers else None
+                response = self._read(operation, received)
+        except CustodyError:
+            raise
+        # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
+        except Exception as exception:
+            chain = list(exception_chain(exception, earlier))
+        finally:
+            _calling.reset(token)
+            if _not_sent(chain) is None:
+                self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
+        return response, chain
+
+    def _failure(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> _Failure:
+        error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
+        is_safe = error.nothing_sent or operation.is_retried
+        # Do not repeat at once what a proxy refused: the account there may get locked.
+        return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
         """Tell the observers of an exchange. An observer's error is logged: the outcome must not be lost."""
@@ -391,32 +417,11 @@ class Transport:
                 log.warning("%s: an observer failed: %s", operation.name, type(exception).__name__)
 
     def _read(self, operation: Operation, received: requests.Response) -> Response:
-        """Read the body within the bounds of time and size."""
-        headers, limit = received.headers, self.settings.max_response_bytes
-        deadline = time.monotonic() + self.settings.timeout
-        body, truncated = bytearray(), None
-        try:
-            # The end of an interim response (1xx) is not the end of what comes.
-            while received.status_code >= 200 and (piece := received.raw.read1(_PIECE, decode_content=True)):
-                body += piece
-                if len(body) > limit:
-                    raise operation.after_sending(
-                        CustodyResponseError,
-                        f"the response is larger than {limit} bytes and was not read to its end",
-                        code="response-unusable",
-                        status=received.status_code,
-                    )
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-        except NETWORK_ERRORS as exception:
-            if received.status_code < 400 and is_timeout(exception_chain(exception)):
-                raise
-            # An error's status says enough, whatever became of its body.
-            truncated = "its body ends early"
-        # http.client takes the end of the stream for the end of the headers, and urllib3 a piece of gzip for all of it.
-        is_framed = received.status_code == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
-        if not body and (received.raw.tell() or not is_framed):
-            truncated = truncated or "its body or its headers end early"
+        """Read the response."""
+        headers = received.headers
+        body, truncated = self._read_body(operation, received)
+        if truncated is None and not body and _may_lack_body(received):
+            truncated = "its body or its headers end early"
         retry_after = headers.get("Retry-After")
         return Response(
             status=received.status_code,
@@ -424,10 +429,70 @@ class Transport:
             content_type=headers.get("Content-Type", ""),
             location=headers.get("Location"),
             retry_after=parse_retry_after(retry_after) if retry_after else None,
-            body=bytes(body),
+            body=body,
             truncated=truncated,
             date=parse_date(headers.get("Date")),
         )
+
+    def _read_body(self, operation: Operation, received: requests.Response) -> tuple[bytes, str | None]:
+        """
+        Read the body within the limits of time and size.
+
+        :return: the body, and why it is not complete; None: no error says that it is not.
+        """
+        status, limit = received.status_code, self.settings.max_response_bytes
+        if status < 200:
+            # The end of an interim response is not the end of the stream.
+            return b"", None
+        deadline = time.monotonic() + self.settings.timeout
+        body = bytearray()
+        try:
+            while piece := received.raw.read1(_PIECE, decode_content=True):
+                body += piece
+                if len(body) > limit:
+                    raise operation.after_sending(
+                        CustodyResponseError,
+                        f"the response is larger than {limit} bytes and was not read to its end",
+                        code="response-unusable",
+                        status=status,
+                    )
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+        except NETWORK_ERRORS as exception:
+            if status < 400 and is_timeout(exception_chain(exception)):
+                raise
+            # The status of an error is enough, even if its body is not complete.
+            return bytes(body), "its body ends early"
+        return bytes(body), None
+
+
+def _may_lack_body(received: requests.Response) -> bool:
+    """
+    Tell whether a response without a body may have had one.
+
+    http.client takes the end of the stream for the end of the headers, and urllib3 a piece of gzip for all of it.
+    """
+    if received.raw.tell():
+        return True
+    is_framed = "Content-Length" in received.headers or "Transfer-Encoding" in received.headers
+    return received.status_code != 204 and not is_framed
+
+
+def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
+    """Return the exception that kept a request from leaving; None: there was none."""
+    first = chain[0] if chain else None
+    return first if isinstance(first, _NotSentError) else None
+
+
+def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
+    """Return the error for a request that was too late each time."""
+    return operation.failed(
+        CustodyError,
+        f"{_MAX_LATE} times {last}; nothing was sent",
+        code="task-stopped",
+        retryable=True,
+        nothing_sent=True,
+    )
 
 
 def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
