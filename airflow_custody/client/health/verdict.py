@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from functools import cache
@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_custody.client.arguments import check_identifier, check_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.health.models import HealthCheck, HealthListing
+from airflow_custody.client.health.models import HealthCheck, HealthListing, WireHealthCheck, WireHealthReport
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
@@ -335,42 +335,85 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
 def _faults(
     check: HealthCheck, criteria: HealthCriteria, now: datetime, is_healthy: Callable[[str], bool]
 ) -> list[str]:
-    """Return why a check is not healthy. Straight from the wire: this runs for each of ten thousand checks."""
+    """
+    Return why a check is not healthy.
+
+    It reads the data as received, because it runs for each of ten thousand checks.
+    """
     if not check.is_readable:
         return ["the group could not be read: it has no 'healthChecks'"]
     wire = check.wire
-    reasons: list[str] = []
-    status = wire.get("status")
-    if status is None:
-        reasons.append("it has no status")
-    elif not is_healthy(status):
-        reasons.append(f"its status is {sanitize(status, 60)!r}")
+    faults = _status_faults(wire, is_healthy)
     report = wire.get("report")
     if report is not None:
-        report_status = report.get("status")
-        if report_status is None:
-            reasons.append("its report has no status")
-        elif report_status != status and not is_healthy(report_status):
-            reasons.append(f"its report's status is {sanitize(report_status, 60)!r}")
-        if report.get("error"):
-            reasons.append(f"its report has an error: {sanitize(report['error'], 160)}")
-        elif reasons and report.get("message"):
-            reasons.append(f"its report says: {sanitize(report['message'], 160)}")
-        results = report.get("results") or {}
-        for key in criteria.require_results or ():
-            if key in results and ((word := results[key]) is None or not is_healthy(word)):
-                reasons.append(f"its result for {key} is {sanitize(word, 100)!r}")
+        faults += _report_text_faults(report, is_healthy_so_far=not faults)
+        results = report.get("results")
+        if results:
+            faults += _result_faults(results, criteria, is_healthy)
     if criteria.require_fresh:
-        valid_until = parse_timestamp(wire.get("validUntilDate"))
-        if valid_until is None:
-            reasons.append("it does not say readably until when it is valid")
-        elif valid_until < now:
-            reasons.append(f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only")
+        faults += _validity_faults(wire.get("validUntilDate"), now)
+    return faults + _place_faults(check, criteria)
+
+
+def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> list[str]:
+    """Return what is wrong with the status words of a check and of its report."""
+    faults = []
+    status, report = wire.get("status"), wire.get("report")
+    if status is None:
+        faults.append("it has no status")
+    elif not is_healthy(status):
+        faults.append(f"its status is {sanitize(status, 60)!r}")
+    if report is None:
+        return faults
+    report_status = report.get("status")
+    if report_status is None:
+        faults.append("its report has no status")
+    elif report_status != status and not is_healthy(report_status):
+        faults.append(f"its report's status is {sanitize(report_status, 60)!r}")
+    return faults
+
+
+def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) -> list[str]:
+    """Return the error of a report. Without one, its message explains why the check is not healthy."""
+    error, message = report.get("error"), report.get("message")
+    if error:
+        return [f"its report has an error: {sanitize(error, 160)}"]
+    if message and not is_healthy_so_far:
+        return [f"its report says: {sanitize(message, 160)}"]
+    return []
+
+
+def _result_faults(
+    results: Mapping[str, str | None], criteria: HealthCriteria, is_healthy: Callable[[str], bool]
+) -> list[str]:
+    """Return the required results that a check reports and that are not healthy."""
+    faults = []
+    for key in criteria.require_results or ():
+        word = results.get(key)
+        if key in results and (word is None or not is_healthy(word)):
+            faults.append(f"its result for {key} is {sanitize(word, 100)!r}")
+    return faults
+
+
+def _validity_faults(text: str | None, now: datetime) -> list[str]:
+    """Return what is wrong with the time until which a check is valid."""
+    valid_until = parse_timestamp(text)
+    if valid_until is None:
+        return ["it does not say readably until when it is valid"]
+    if valid_until < now:
+        return [f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only"]
+    return []
+
+
+def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
+    """Return what contradicts the tenant that the criteria name, and the group that lists the check."""
+    faults = []
+    wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
-        reasons.append(f"it belongs to another tenant than {criteria.tenant_id}, which was asked for")
+        faults.append(f"it belongs to another tenant than {criteria.tenant_id}, which was asked for")
     if wire.get("group") not in (None, check.listed_under):
-        reasons.append(f"it names another group, {sanitize(wire['group'], 60)!r}, than it is listed under")
-    return reasons
+        faults.append(f"it names another group, {sanitize(wire['group'], 60)!r}, than it is listed under")
+    return faults
 
 
 # --- the listing as a whole ----------------------------------------------------------------------------------
@@ -390,7 +433,7 @@ def _select(
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
             names = frozenset(wanted)
-            # One that could not be read stands for its group: nobody knows its other names.
+            # A check that could not be read stands for its group. Its other names are unknown.
             any_name = setting != "groups"
             checks = [each for each in checks if name_of(each) in names or (any_name and not each.is_readable)]
     return checks
@@ -399,30 +442,61 @@ def _select(
 def _problems_of_listing(
     checks: Sequence[HealthCheck], selected: Sequence[HealthCheck], criteria: HealthCriteria, *, is_complete: bool
 ) -> list[Problem]:
-    """Return the problems of a listing as a whole: it is empty, or lacks a name that the criteria ask for."""
+    """
+    Return the problems of a listing as a whole.
+
+    :param checks: the listing.
+    :param selected: the checks that the criteria select.
+    :param criteria: the criteria.
+    :param is_complete: whether all selected checks are healthy, so that they report all their results.
+    """
     if not checks:
         of_tenant = f" of tenant {sanitize(criteria.tenant_id, 20)}" if criteria.tenant_id else ""
         return [Problem(f"the service lists no health checks{of_tenant}")]
-    problems: list[Problem] = []
-    # A name that does not exist at all explains why others are left with nothing.
-    for end in ("exists", "is left by the other filters"):
-        for setting, (kind, name_of) in _FILTERS.items():
-            shown = {name_of(each) for each in (checks if end == "exists" else selected)}
-            absent = sorted(set(getattr(criteria, setting) or ()) - shown)
-            if absent:
-                existing = map(name_of, _select(checks, criteria, without=setting) or checks)
-                problems += _missing(setting, absent, f"no {kind} named {{}} {end}", existing)
-        if problems:
-            break
-    if not selected and not problems:
-        problems.append(Problem("no health check is left after filtering"))
+    # A name that does not exist at all explains why the other filters select nothing.
+    problems = _missing_names(checks, checks, criteria, "exists")
+    if not problems:
+        problems = _missing_names(checks, selected, criteria, "is left by the other filters")
+    if not problems and not selected:
+        problems = [Problem("no health check is left after filtering")]
     if criteria.require_results:
-        reported = [key for check in selected for key in (check.report or {}).get("results") or ()]
-        absent = sorted(set(criteria.require_results) - set(reported))
-        found = _missing("require_results", absent, "no check reports a result for {}", reported)
-        # An unhealthy check may be why nothing is reported: then the absence of a key proves nothing.
-        problems += found if is_complete else [Problem(each.reason) for each in found]
+        problems += _missing_results(selected, criteria.require_results, is_complete=is_complete)
     return problems
+
+
+def _missing_names(
+    checks: Sequence[HealthCheck], searched: Sequence[HealthCheck], criteria: HealthCriteria, predicate: str
+) -> list[Problem]:
+    """
+    Return a problem for each name in the filters that no check has.
+
+    :param checks: the listing.
+    :param searched: the checks that may have the names.
+    :param criteria: the criteria with the filters.
+    :param predicate: end of the sentence ``no check named ...``.
+    """
+    problems: list[Problem] = []
+    for setting, (kind, name_of) in _FILTERS.items():
+        wanted: Sequence[str] = getattr(criteria, setting) or ()
+        absent = sorted(set(wanted) - set(map(name_of, searched)))
+        if absent:
+            existing = map(name_of, _select(checks, criteria, without=setting) or checks)
+            problems += _missing(setting, absent, f"no {kind} named {{}} {predicate}", existing)
+    return problems
+
+
+def _missing_results(selected: Sequence[HealthCheck], required: Sequence[str], *, is_complete: bool) -> list[Problem]:
+    """Return a problem for each required result that no check reports."""
+    reported: list[str] = []
+    for check in selected:
+        report = check.report or {}
+        reported += report.get("results") or ()
+    absent = sorted(set(required) - set(reported))
+    problems = list(_missing("require_results", absent, "no check reports a result for {}", reported))
+    if is_complete:
+        return problems
+    # An unhealthy check may not report its results, so a missing result does not prove that the name is wrong.
+    return [Problem(each.reason) for each in problems]
 
 
 def _missing(setting: str, absent: Sequence[str], words: str, existing: Iterable[str | None]) -> Iterator[Problem]:
