@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from airflow_custody._call_cursors import from_stored, to_stored
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import lines, sanitize
 from airflow_custody.triggers._base import _Connection, as_custody_error, ask_store, in_thread, next_delay, within
@@ -68,9 +67,11 @@ class CursorStore:
 
     async def load_async(self) -> CallCursor | None:
         """Return the cursor, in a triggerer."""
+        from airflow_custody.client.webhooks.calls import CallCursor
+
         self._value = await self._ask("get")
         try:
-            return from_stored(self._value)[0]
+            return CallCursor.from_stored(self._value)[0]
         except CustodyError as error:
             raise CustodyError(
                 error.text,
@@ -87,7 +88,7 @@ class CursorStore:
         events of its last moments are lost to it.
         """
         is_own: bool = await self._ask("get") == self._value
-        value = to_stored(cursor)
+        value = cursor.to_stored()
         await self._ask("set", value)
         self._value = value
         return is_own

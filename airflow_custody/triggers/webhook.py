@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from airflow_custody.triggers._calls import CallWatcher
 
-#: The beginning of the key of a cursor in the asset's state store.
-STATE_KEY = "custody_webhook_calls"
 _FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
 
 
@@ -150,12 +148,13 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     def _watcher(self) -> CallWatcher:
         from airflow_custody.client.webhooks.call_events import CallFilter
+        from airflow_custody.client.webhooks.calls import WATCHER_CURSOR_KEY
         from airflow_custody.triggers._calls import CallWatcher, CursorStore
 
         return CallWatcher(
             self.custody_conn_id,
             CallFilter(**{name: tuple(getattr(self, name) or ()) for name in _FILTERS}),
-            CursorStore(getattr(self, "asset_state_store", None), f"{STATE_KEY}:{self.cursor_name}"),
+            CursorStore(getattr(self, "asset_state_store", None), f"{WATCHER_CURSOR_KEY}:{self.cursor_name}"),
             start=self.start,
             with_payload=self.with_payload,
             log=self.log,

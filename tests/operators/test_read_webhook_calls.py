@@ -12,8 +12,7 @@ from webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
 
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyError
-from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
-from airflow_custody.operators._webhook_calls import STORE_KEY
+from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -168,10 +167,10 @@ def test_a_reading_without_calls_is_kept_in_the_store(sandbox: Sandbox, webhook:
     write_calls(sandbox, webhook, 1)
     assert reader.ids() == ["1"]
     # Not beyond what is emitted for certain.
-    assert CallCursor.from_json(store.get(STORE_KEY)["cursor"]) == BEGINNING
+    assert CallCursor.from_json(store.get(OPERATOR_CURSOR_KEY)["cursor"]) == BEGINNING
     write_calls(sandbox, webhook, 2, 3)
     assert reader.ids() is None
-    kept = store.get(STORE_KEY)["cursor"]
+    kept = store.get(OPERATOR_CURSOR_KEY)["cursor"]
     assert "3" in str(kept)
     # What was deleted by Airflow's clean-up does no harm.
     reader.events.clear()
@@ -187,7 +186,7 @@ def test_what_other_filters_have_left_in_the_store_is_not_used(sandbox: Sandbox,
     write_calls(sandbox, webhook, 2)
     # Another task of the same asset, to which nothing is new.
     assert reader.ids(event_ids=["event-9"]) is None
-    assert "event-9" in store.values[STORE_KEY]
+    assert "event-9" in store.values[OPERATOR_CURSOR_KEY]
     assert reader.ids() == ["2"]
 
 
@@ -204,7 +203,7 @@ def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
     assert reader.ids() == ["2"]
     assert "cannot be read (BrokenPipeError('away')): its last event will do" in task_log.text
     store.failure = None
-    store.set(STORE_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
+    store.set(OPERATOR_CURSOR_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
     assert reader.ids() is None
 
 

@@ -1,9 +1,9 @@
-"""What is new in the journal of webhook calls since a cursor. Pure, but for what fetches the pages."""
+"""The new calls in the journal of webhook calls since a cursor. Pure, except for fetching the pages."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -18,6 +18,10 @@ from airflow_custody.client.webhooks.models import WebhookCall
 
 #: How late a call may appear, behind one that was created later, and still be found.
 OVERLAP = timedelta(minutes=5)
+#: The key of the operator's cursor in an asset's state store.
+OPERATOR_CURSOR_KEY = "custody_read_webhook_calls"
+#: The beginning of the keys of watchers' cursors in the same store.
+WATCHER_CURSOR_KEY = "custody_webhook_calls"
 _VERSION = 2
 
 Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
@@ -57,12 +61,29 @@ class CallCursor:
         seen = {call_id: created.isoformat() for call_id, created in sorted(self.seen, key=lambda each: each[::-1])}
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}
 
+    def to_stored(self, **facts: Any) -> dict[str, Any]:
+        """Return the cursor in the form of an asset's state store and of events, with facts about its reader."""
+        return {**facts, "cursor": self.to_json()}
+
+    @classmethod
+    def from_stored(cls, value: Any) -> tuple[CallCursor | None, Mapping[str, Any]]:
+        """
+        Return a stored cursor and the facts that were stored with it; None and no facts if nothing was stored.
+
+        :param value: the stored value, in the form that :meth:`to_stored` returns; None: nothing was stored.
+        :raises CustodyRequestError: if the value has no usable cursor.
+        """
+        if value is None:
+            return None, {}
+        facts = value if isinstance(value, Mapping) else {"cursor": value}
+        return cls.from_json(facts.get("cursor")), facts
+
     @classmethod
     def from_json(cls, data: Any) -> CallCursor:
         """
-        Return the cursor that :meth:`to_json` returned.
+        Return the cursor for data in the form that :meth:`to_json` returns.
 
-        :raises CustodyRequestError: if it is none, or of another version.
+        :raises CustodyRequestError: if the data is not a cursor, or of another version.
         """
         try:
             if data["version"] != _VERSION:
@@ -129,45 +150,103 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     :param limit: maximum number of calls to return: the oldest.
     :raises CustodyResponseError: as :meth:`.WebhookOperations.read_webhook_calls` says.
     """
-    new: deque[WebhookCall] = deque()
-    listed: set[tuple[str, datetime]] = set()
-    now = floor = top = name = None
-    more = False
+    page = fetch(None)
+    reader = _JournalReader(operation, cursor, limit, now=page.date or datetime.now(timezone.utc))
     while True:
-        page = fetch(name)
-        marks = [(call.id, _created(operation, call)) for _, call in page.rows]
-        times = [created for _, created in marks]
-        if times != sorted(times, reverse=True) or (top and times and times[0] > top) or len({*marks}) < len(marks):
-            raise _unusable(operation, "the calls are not listed by their time stamps, the newest first and each once")
-        if now is None or floor is None:
-            now = page.date or datetime.now(timezone.utc)
-            floor = min(cursor.at if cursor else times[0] if times else now, now) - OVERLAP
-        top = times[0] if times else top
-        fresh = False
-        for mark, (_, call) in zip(marks, page.rows, strict=True):
-            # While it is read, new calls push others to the next page.
-            if mark in listed or mark[1] < floor:
-                continue
-            fresh = True
-            listed.add(mark)
-            if cursor is None or mark in cursor.seen:
-                continue
-            new.append(call)
-            if len(new) > limit:
-                more = True
-                new.popleft()
-        name = page.next
-        if name is None or (times and times[-1] < floor):
-            break
-        if not fresh:
+        is_new_to_reader = reader.add(page)
+        if page.next is None or reader.is_done:
+            return reader.result()
+        if not is_new_to_reader:
             raise listing_changed(operation, "a page lists nothing that was not listed before")
-    if cursor is None:
-        # Of an empty journal, the first call may be dated before now: that clock may be another one.
-        newest = max((created for _, created in listed), default=EPOCH)
-        return NewCalls(CallCursor(min(newest, now), frozenset(listed)), now)
-    gap = _find_gap(cursor, listed, now)
-    before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor
-    return NewCalls(before, now, tuple(reversed(new)), more, gap)
+        page = fetch(page.next)
+
+
+class _JournalReader:
+    """
+    The new calls in the pages of a journal, the newest first.
+
+    :param operation: the listing, for errors.
+    :param cursor: the cursor; None: no call is new.
+    :param limit: maximum number of new calls to keep: the oldest.
+    :param now: the time by the service's clock.
+    """
+
+    def __init__(self, operation: Operation, cursor: CallCursor | None, limit: int, now: datetime) -> None:
+        self._operation = operation
+        self._cursor = cursor
+        self._limit = limit
+        self._now = now
+        # Calls from before this time are not read; None: no page was read yet.
+        self._oldest_time: datetime | None = None
+        # Creation times of the first and of the last call on the last page.
+        self._first_time: datetime | None = None
+        self._last_time: datetime | None = None
+        self._listed: set[tuple[str, datetime]] = set()
+        self._new: deque[WebhookCall] = deque()
+        self._has_more = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last page ends with a call that is too old."""
+        if self._last_time is None or self._oldest_time is None:
+            return False
+        return self._last_time < self._oldest_time
+
+    def add(self, page: CursorPage[WebhookCall]) -> bool:
+        """
+        Add a page, and tell whether it lists a call that no page before it has listed.
+
+        :raises CustodyResponseError: if its calls are not in the order of their time stamps.
+        """
+        calls = [call for _, call in page.rows]
+        keys = [(call.id, _created(self._operation, call)) for call in calls]
+        times = [created for _, created in keys]
+        self._check_order(keys, times)
+        if self._oldest_time is None:
+            self._oldest_time = self._start(times) - OVERLAP
+        self._last_time = times[-1] if times else None
+        self._first_time = times[0] if times else self._first_time
+        listed_before = len(self._listed)
+        for key, call in zip(keys, calls, strict=True):
+            # While the journal is read, new calls push others to the next page.
+            if key not in self._listed and key[1] >= self._oldest_time:
+                self._listed.add(key)
+                self._add_if_new(key, call)
+        return len(self._listed) > listed_before
+
+    def _check_order(self, keys: list[tuple[str, datetime]], times: list[datetime]) -> None:
+        is_sorted = times == sorted(times, reverse=True)
+        is_after_last_page = not times or self._first_time is None or times[0] <= self._first_time
+        is_each_once = len(set(keys)) == len(keys)
+        if not (is_sorted and is_after_last_page and is_each_once):
+            raise _unusable(
+                self._operation, "the calls are not listed by their time stamps, the newest first and each once"
+            )
+
+    def _start(self, times: list[datetime]) -> datetime:
+        """Return the cursor's time; without a cursor, the time of the newest call. It is never later than now."""
+        if self._cursor is not None:
+            return min(self._cursor.at, self._now)
+        return min(times[0], self._now) if times else self._now
+
+    def _add_if_new(self, key: tuple[str, datetime], call: WebhookCall) -> None:
+        if self._cursor is None or key in self._cursor.seen:
+            return
+        self._new.append(call)
+        if len(self._new) > self._limit:
+            self._has_more = True
+            self._new.popleft()
+
+    def result(self) -> NewCalls:
+        """Return the new calls of all pages."""
+        cursor, listed = self._cursor, self._listed
+        if cursor is None:
+            # In an empty journal, the first call may be dated before now, by another clock of the service.
+            newest = max((created for _, created in listed), default=EPOCH)
+            return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
+        gap = _find_gap(cursor, listed, self._now)
+        before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor
+        return NewCalls(before, self._now, tuple(reversed(self._new)), self._has_more, gap)
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:

@@ -39,9 +39,9 @@ def verify_delivery(
         was seen before.
     :raises CustodyConfigurationError: if the secret is missing, or another argument is not what it must be.
     """
-    # First what the caller set: none of it may turn the check into one that accepts.
+    # Check the arguments first: no wrong argument may make the check accept a delivery.
     if not isinstance(secret, str) or not secret.strip():
-        # Everybody knows the empty one. A wrong value is not quoted: it may be a secret.
+        # Everyone knows the empty secret. A wrong value is not quoted, because it may be a secret.
         raise CustodyConfigurationError(
             "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
         )
@@ -49,28 +49,38 @@ def verify_delivery(
     now = time.time() if now is None else check_time("now", now, CustodyConfigurationError)
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise _refused(f"its body must be bytes, exactly as they came, not {describe(body)}")
-    given = {name.lower(): value for name, value in headers.items()}
-    try:
-        identifier, timestamp, signatures = (given[f"x-webhook-{name}"] for name in ("id", "timestamp", "signature"))
-    except KeyError as missing:
-        raise _refused(f"the header {missing.args[0]} is missing") from None
-    # No two texts become the same bytes, whatever came.
+    identifier, timestamp, signatures = _read_headers(headers)
+    # The encoding keeps different texts different, even if they are not valid Unicode.
     text = f"{identifier}.{timestamp}.".encode(errors="surrogatepass") + bytes(body)
-    expected = hmac.digest(secret.encode(), text, hashlib.sha256)
-    # All are compared, so that the time it takes does not tell which one matches.
-    matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
-    if not any(matches):
+    if not _is_signed(text, secret, signatures):
         raise _refused("no signature matches")
-    # Only what the service has signed is worth reading.
+    # The time stamp is only worth reading if the service has signed it.
     seconds = read_number(timestamp, 10**12 - 1)
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
         raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
-    # Not any true value: the coroutine of an asynchronous function is one, whatever the function would say.
+    # Any other true value is not enough: an asynchronous function returns a coroutine, which is always true.
     if first_time is not None and first_time(identifier) not in (True,):
         raise _refused("it was seen before, or first_time did not return True")
     return identifier
+
+
+def _read_headers(headers: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the id, the time stamp and the signatures of a delivery."""
+    given = {name.lower(): value for name, value in headers.items()}
+    try:
+        return given["x-webhook-id"], given["x-webhook-timestamp"], given["x-webhook-signature"]
+    except KeyError as missing:
+        raise _refused(f"the header {missing.args[0]} is missing") from None
+
+
+def _is_signed(text: bytes, secret: str, signatures: str) -> bool:
+    """Tell whether one of the signatures is that of the text."""
+    expected = hmac.digest(secret.encode(), text, hashlib.sha256)
+    # Compare all of them, so that the time this takes does not tell which one matches.
+    matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
+    return any(matches)
 
 
 def _decode(signature: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import UUID
@@ -330,20 +330,37 @@ def _next_page(reply: Reply[Any]) -> str | None:
 
 
 def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> list[tuple[str, Any]]:
-    """Return the rows of a page, each with its id; refuse a page that has none, and rows that nobody asked for."""
+    """
+    Return the rows of a page, each with its id.
+
+    :param reply: the page.
+    :param key: the key of its rows.
+    :param asked_for: the filters, by the rows' keys; None: no filter.
+    :raises CustodyResponseError: if the page has no rows in the expected place, or one that the filters exclude.
+    """
     reply.require_any_key(key, "cursor")
     if key not in reply.body:
-        # What is empty may be left out.
-        for name, value in reply.response.data.items():
-            if name != "cursor" and isinstance(value, (list, dict)):
-                raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
+        _require_nothing_else(reply, key)
     rows = reply.body.get(key) or []
     for name, wanted in asked_for.items():
-        for shown in filter(None, (row.get(name) for row in rows)):
-            if wanted is not None and ascii_lower(str(shown)) != ascii_lower(wanted):
-                # The service has ignored the filter.
-                raise reply.unexpected(f"a row has another {name!r} than was asked for")
+        if wanted is not None:
+            _require_filtered(reply, rows, name, wanted)
     return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
+
+
+def _require_nothing_else(reply: Reply[Any], key: str) -> None:
+    """Refuse a page without the key of its rows that may have them under another key. An empty page may lack it."""
+    for name, value in reply.response.data.items():
+        if name != "cursor" and isinstance(value, (list, dict)):
+            raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
+
+
+def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name: str, wanted: str) -> None:
+    """Refuse a page if a row shows that the service has ignored a filter."""
+    for row in rows:
+        value = row.get(name)
+        if value and ascii_lower(str(value)) != ascii_lower(wanted):
+            raise reply.unexpected(f"a row has another {name!r} than was asked for")
 
 
 @contextmanager
@@ -352,9 +369,9 @@ def _naming_webhook(webhook_id: str) -> Iterator[None]:
     try:
         yield
     except CustodyNotFoundError as error:
-        if error.from_service:
-            error.message = f"no webhook has the id {webhook_id} ({error.message.rstrip('.')})"
-        raise
+        if not error.from_service:
+            raise
+        raise error.with_facts(message=f"no webhook has the id {webhook_id} ({error.message.rstrip('.')})") from None
 
 
 def _is_id(shown: object, webhook_id: str) -> bool:
