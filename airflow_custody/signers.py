@@ -6,7 +6,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
@@ -61,10 +60,8 @@ class ConnectionSigner(PemSigner):
         self._password = password or None
         return pem
 
-    def _unusable(self, why: str) -> CustodyConfigurationError:
-        error = super()._unusable(why)
-        error.advice = f"It comes from the Airflow connection {self.name!r}."
-        return error
+    def _advice(self) -> str:
+        return f"It comes from the Airflow connection {self.name!r}."
 
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
@@ -99,10 +96,8 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, pin)
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
-        error = super()._unusable(why, code)
-        error.advice = f"It comes from the Airflow connection {self.name!r}."
-        return error
+    def _advice(self) -> str:
+        return f"It comes from the Airflow connection {self.name!r}."
 
 
 def _extras(connection: Connection) -> dict[str, Any]:

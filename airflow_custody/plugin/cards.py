@@ -158,23 +158,42 @@ def _make_card(connections: Sequence[ConnectionRow]) -> Card:
 
 
 def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings by each connection: what is wrong is said, whichever user sees it."""
-    is_one = len(connections) == 1
-    works = any(not each.problem for each in connections)
-    said = set()
-    for each in connections:
-        if each.problem:
-            text = each.problem if is_one else f"{each.conn_id}: {each.problem}"
-            yield each.conn_id, Finding("unread", "warning" if works else each.level, "", text)
-        for finding in judge_overview(each.overview).findings if each.overview else ():
+    """
+    Yield the findings of all connections, each text once, with the id of its connection.
+
+    What is wrong is reported, whichever user sees it.
+    """
+    some_work = any(not each.problem for each in connections)
+    reported: set[str] = set()
+    for connection in connections:
+        if connection.problem:
+            level = "warning" if some_work else connection.level
+            prefix = "" if len(connections) == 1 else f"{connection.conn_id}: "
+            yield connection.conn_id, Finding("unread", level, "", f"{prefix}{connection.problem}")
+        if connection.overview is None:
+            continue
+        # The health that a broken connection has read is only the last known one.
+        is_old = bool(connection.problem) and some_work
+        for finding in judge_overview(connection.overview).findings:
             text = finding.text[:1].upper() + finding.text[1:]
-            # What another connection can read is not missing, and health is what it was last.
-            is_unread = finding.kind == "unread" and finding.part in _SHARED
-            is_shown = is_unread and overview and getattr(overview, finding.part).value is not None
-            is_old = finding.part == "health" and each.problem and works
-            if text not in said and not is_old and not is_shown:
-                said.add(text)
-                yield each.conn_id, replace(finding, text=text)
+            if text in reported or _is_outdated(finding, overview, is_old=is_old):
+                continue
+            reported.add(text)
+            yield connection.conn_id, replace(finding, text=text)
+
+
+def _is_outdated(finding: Finding, overview: Overview | None, *, is_old: bool) -> bool:
+    """
+    Tell whether another connection knows better.
+
+    :param finding: the finding.
+    :param overview: the overview of the service, each section by a connection that can read it.
+    :param is_old: whether the finding's connection is broken, and another one works.
+    """
+    if finding.part == "health" and is_old:
+        return True
+    is_unread = finding.kind == "unread" and finding.part in _SHARED
+    return is_unread and overview is not None and getattr(overview, finding.part).value is not None
 
 
 def duration(seconds: float) -> str:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 
-_Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[_Message]]
-Send = Callable[[_Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-#: The path at which the pages are mounted, below Airflow's own address.
-PATH = "/custody"
+from airflow_custody.plugin.asgi import PATH, App, Receive, Send
 
 
 class LazyApp:
@@ -25,12 +19,11 @@ class LazyApp:
         self._lock = threading.Lock()
 
     def _make(self) -> App:
-        from importlib import import_module
+        from airflow_custody.plugin.app import create_app
 
         with self._lock:
             if self._app is None:
-                # By its name, as that module imports this one.
-                self._app = import_module("airflow_custody.plugin.app").create_app()
+                self._app = create_app()
             return self._app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

@@ -150,8 +150,15 @@ class PemSigner:
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
         return CustodyConfigurationError(
-            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code="signing-failed"
+            f"the signing key {self.name!r} cannot be used: {why}",
+            setting="signer",
+            advice=self._advice(),
+            code="signing-failed",
         )
+
+    def _advice(self) -> str | None:
+        """Return what to say about the place of a key that cannot be used."""
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -216,8 +216,12 @@ class Pkcs11Signer:
 
     def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         return CustodyConfigurationError(
-            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
+            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", advice=self._advice(), code=code
         )
+
+    def _advice(self) -> str | None:
+        """Return what to say about the place of a key that cannot be used."""
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
