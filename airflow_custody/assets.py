@@ -191,24 +191,36 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
-    from airflow_custody.client.timestamps import parse_timestamp
-    from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
-
     extra = event.extra if isinstance(event.extra, Mapping) else {}
     payload = extra.get("payload")
     data = payload if isinstance(payload, Mapping) else extra
     call_ids = [str(each) for each in _listed(data.get("call_ids"))]
-    if not call_ids:
-        return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
-    since = parse_timestamp(str(data.get("since")))
-    # No further back in the journal than needed: none of these calls is older.
-    cursor, more = CallCursor(since) if since else BEGINNING, True
-    wanted, found = set(call_ids), dict[str, dict[str, Any]]()
+    if call_ids:
+        found = _find_calls(client, set(call_ids), str(data.get("since")))
+        return [found.get(each, {"id": each}) for each in call_ids]
+    return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
+
+
+def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str, dict[str, Any]]:
+    """
+    Return the calls with these ids that the service still lists.
+
+    :param client: reads the calls.
+    :param wanted: the ids.
+    :param since: time stamp of the oldest of these calls, so that no older calls are read; all are read without it.
+    """
+    from airflow_custody.client.timestamps import parse_timestamp
+    from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
+
+    start = parse_timestamp(since)
+    cursor = CallCursor(start) if start else BEGINNING
+    found: dict[str, dict[str, Any]] = {}
+    more = True
     while more and len(found) < len(wanted):
         new = client.read_webhook_calls(cursor)
         found.update({call.id: call.to_json() for call in new.calls if call.id in wanted})
         cursor, more = new.cursor, new.more
-    return [found.get(each, {"id": each}) for each in call_ids]
+    return found
 
 
 def _listed(value: object) -> list[Any]:

@@ -7,7 +7,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -238,10 +238,10 @@ class SharedPoll(Generic[T]):
                     errors = [each for each in found.values() if isinstance(each, CustodyError)]
                     # The trouble of one wait is no reason to ask less often for the others.
                     failures = failures + 1 if found and len(errors) == len(found) else 0
-                    # The longest pause asked for counts.
-                    error = max(errors, key=_retry_after, default=None)
-                    delay = next_delay(self.interval, failures, error)
-                    at_least = delay if error is not None and error.retry_after else min(delay, self.interval)
+                    delay = next_delay(self.interval, failures, errors)
+                    # Nothing shortens a delay that the service asked for.
+                    is_asked_for = any(each.retry_after for each in errors)
+                    at_least = delay if is_asked_for else min(delay, self.interval)
                     await asyncio.sleep(at_least)
                     # A new subscriber does not wait for the end of a back-off that began before.
                     with suppress(asyncio.TimeoutError):
@@ -268,20 +268,21 @@ class SharedPoll(Generic[T]):
         return results
 
 
-def next_delay(interval: float, failures: int, error: CustodyError | None) -> float:
+def next_delay(interval: float, failures: int, errors: Collection[CustodyError]) -> float:
     """
     Return the seconds until the next poll.
 
     :param interval: seconds between two polls when all is well.
     :param failures: number of the last polls in a row that brought nothing but errors.
-    :param error: an error that the last one brought; None if there was none.
+    :param errors: the errors of the last poll. The longest delay that one of them asks for counts.
     """
+    error = max(errors, key=_retry_after, default=None)
     seconds = interval
     if failures > 1:
         # Credentials that are refused again and again may lock the account.
         limit = MAX_RETRY_AFTER if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
         seconds = max(seconds, min(seconds * 2.0 ** min(failures - 1, 30), limit))
-    return max(seconds, 0.0 if error is None else min(error.retry_after or 0.0, MAX_RETRY_AFTER))
+    return seconds if error is None else max(seconds, min(_retry_after(error), MAX_RETRY_AFTER))
 
 
 def _retry_after(error: CustodyError) -> float:
@@ -325,23 +326,30 @@ async def wait_until_done(
     polls = PollHistory(is_first=deadline is None)
     with poll.subscribe(wait) as results:
         while True:
-            # As in poke mode, the first result after the deadline still counts; should none come, the wait ends.
+            # As in poke mode, the first result after the deadline still counts; if none comes, the wait ends.
             patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + _PATIENCE
             try:
-                state = await within(patience, results.get())
+                result = await within(patience, results.get())
             except asyncio.TimeoutError:
                 return event("timeout", message=polls.timed_out)
-            if isinstance(state, CustodyError):
-                if polls.ends(state):
-                    return error_event(state)
-                log.warning("%s", polls.note(state))
-            elif state is not None:
-                for warning in state.warnings:
-                    log.warning("%s.", warning)
-                if state.error is not None:
-                    return error_event(state.error)
-                if state.is_done:
-                    return event(status, result=dict(state.result), message=state.summary)
-                log.info("%s", polls.note(state))
+            if result is not None and (end := _end_of_wait(result, polls, status, log)):
+                return end
             if deadline is not None and time.time() > deadline:
                 return event("timeout", message=polls.timed_out)
+
+
+def _end_of_wait(result: WaitState | CustodyError, polls: PollHistory, status: str, log: Any) -> TriggerEvent | None:
+    """Return the event that ends a wait after the result of a poll; None if the wait goes on, which is logged."""
+    if isinstance(result, CustodyError):
+        if polls.ends(result):
+            return error_event(result)
+        log.warning("%s", polls.note(result))
+        return None
+    for warning in result.warnings:
+        log.warning("%s.", warning)
+    if result.error is not None:
+        return error_event(result.error)
+    if result.is_done:
+        return event(status, result=dict(result.result), message=result.summary)
+    log.info("%s", polls.note(result))
+    return None

@@ -23,6 +23,7 @@ except ImportError:  # Before Airflow 3.3.
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
+    from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.call_events import CallFilter
     from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
     from airflow_custody.client.webhooks.models import WebhookCall
@@ -177,9 +178,8 @@ class JournalProducer(SharedStreamProducer):
                     reading = SharedReading(self._number, self, found)
                     yield reading, reading
                     failures = failures + 1 if errors and not found else 0
-                    error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
                     with suppress(asyncio.TimeoutError):
-                        await within(next_delay(self._interval, failures, error), self.joined.wait())
+                        await within(next_delay(self._interval, failures, errors), self.joined.wait())
         finally:
             self._closed.set()
 
@@ -218,29 +218,42 @@ class JournalProducer(SharedStreamProducer):
 def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, Found], list[CustodyError]]:
-    """Read what is new to each watcher, in a thread; return it, and what failed."""
-    client, errors = connection.client(), list[CustodyError]()
-    alike: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
+    """Read the new calls of each watcher, in a thread; return them, and what failed."""
+    client = connection.client()
+    new_calls, errors = _read_calls(client, wanted)
+    types: dict[str, str] = {}
+    filtering = [each for each, new in new_calls.items() if new.calls and each.call_filter.webhook_types]
+    if filtering:
+        try:
+            # Read the webhooks after the calls, because a webhook always exists before its first call.
+            types = {each["id"]: each.get("type") or "" for each in client.list_webhooks()}
+        except CustodyError as error:
+            errors.append(error)
+            for watcher in filtering:
+                del new_calls[watcher]
+    found: dict[CallWatcher, Found] = {}
+    for watcher, new in new_calls.items():
+        found[watcher] = Found(wanted[watcher], new.gap, watcher.portions_of(new, types))
+    return found, errors
+
+
+def _read_calls(
+    client: CustodyClient, wanted: Mapping[CallWatcher, CallCursor | None]
+) -> tuple[dict[CallWatcher, NewCalls], list[CustodyError]]:
+    """Read the new calls once for all watchers with the same cursor and start."""
+    groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
     for watcher, cursor in wanted.items():
-        alike[cursor, watcher.start].append(watcher)
-    read: dict[CallWatcher, NewCalls] = {}
-    for (cursor, start), watchers in alike.items():
+        groups[cursor, watcher.start].append(watcher)
+    new_calls: dict[CallWatcher, NewCalls] = {}
+    errors: list[CustodyError] = []
+    for (cursor, start), watchers in groups.items():
         try:
             new = client.read_webhook_calls(cursor, start=start, limit=MAX_CALLS_PER_READING)
         except CustodyError as error:
             errors.append(error)
         else:
-            read.update(dict.fromkeys(watchers, new))
-    types: dict[str, str] = {}
-    if filtering := [each for each, new in read.items() if new.calls and each.call_filter.webhook_types]:
-        try:
-            # After the calls: a webhook that is younger than its first call does not exist.
-            types = {each["id"]: each.get("type") or "" for each in client.list_webhooks()}
-        except CustodyError as error:
-            errors.append(error)
-            for each in filtering:
-                del read[each]
-    return {each: Found(wanted[each], new.gap, each.portions_of(new, types)) for each, new in read.items()}, errors
+            new_calls.update(dict.fromkeys(watchers, new))
+    return new_calls, errors
 
 
 @dataclass(eq=False)
@@ -274,9 +287,7 @@ class CallWatcher:
     _complaint: str = ""
 
     async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
-        """Return the payloads of the events that a reading is reason for."""
-        from airflow_custody.metrics import calls_read
-
+        """Return the payloads of the events to fire for a reading."""
         if self._wanted is None:
             if await self._load():
                 self._wanted = reading.journal.wanted
@@ -284,20 +295,29 @@ class CallWatcher:
                 reading.journal.joined.set()
             return []
         found = reading.found.get(self)
-        # A poll that began before this watcher's cursor moved is none to go on with.
+        # A poll that began before this watcher's cursor moved does not continue from it.
         if not self._portions and found is not None and found.cursor is self._cursor:
-            self._portions.extend(found.portions)
-            calls_read(self.custody_conn_id, sum(each["count"] for events, _ in found.portions for each in events))
-            if found.gap:
-                self.log.warning("Webhook calls may be missing: %s", found.gap)
-            if self._cursor is None and self.start == "now":
-                # At once, so that a restart goes on from here: there is no event to wait for.
-                self.log.info("Watching webhook calls from now on.")
-                await self._save(found.portions[0][1])
+            await self._accept(found)
         if not self._portions:
             return []
         events, self._next = self._portions.popleft()
         return events
+
+    async def _accept(self, found: Found) -> None:
+        """Accept the result of a poll: its portions are the next ones to hand over."""
+        from airflow_custody.metrics import calls_read
+
+        self._portions.extend(found.portions)
+        number = 0
+        for events, _ in found.portions:
+            number += sum(each["count"] for each in events)
+        calls_read(self.custody_conn_id, number)
+        if found.gap:
+            self.log.warning("Webhook calls may be missing: %s", found.gap)
+        if self._cursor is None and self.start == "now":
+            # Save at once, so that a restart goes on from here: there is no event to wait for.
+            self.log.info("Watching webhook calls from now on.")
+            await self._save(found.portions[0][1])
 
     def handed_over(self, reading: SharedReading) -> None:
         """Move the cursor past a reading all of whose events were fired; it is saved once Airflow has them."""
@@ -323,18 +343,12 @@ class CallWatcher:
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
         """Return the payloads of the events to fire for new calls, and the cursor after them; poll by poll."""
-        from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, to_event
+        from airflow_custody.client.webhooks.call_events import to_event
 
-        parts: list[list[WebhookCall]] = [[]] if new.gap else []
-        size = _ENVELOPE_BYTES
-        for call in self.call_filter.select(new.calls, types):
-            # It may be named in `late_ids`, too.
-            needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
-            if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or (parts[-1] and size + needed > MAX_EVENT_BYTES):
-                parts.append([])
-                size = _ENVELOPE_BYTES
-            parts[-1].append(call)
-            size += needed
+        parts = self._split(self.call_filter.select(new.calls, types))
+        if new.gap and not parts:
+            # A gap needs an event even without calls.
+            parts = [[]]
         events = [
             to_event(
                 part,
@@ -352,6 +366,22 @@ class CallWatcher:
             cursor = new.cursor if end >= len(events) else new.cursor_after(place[id(parts[end - 1][-1])])
             portions.append((events[first:end], cursor))
         return portions
+
+    def _split(self, calls: Sequence[WebhookCall]) -> list[list[WebhookCall]]:
+        """Split calls into as many as one event may have."""
+        from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES
+
+        parts: list[list[WebhookCall]] = []
+        size = _ENVELOPE_BYTES
+        for call in calls:
+            # The id may be listed in `late_ids`, too.
+            needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
+            if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES:
+                parts.append([])
+                size = _ENVELOPE_BYTES
+            parts[-1].append(call)
+            size += needed
+        return parts
 
     # --- the cursor ------------------------------------------------------------------------------------------
 

@@ -168,13 +168,13 @@ def test_polls_that_are_stuck_give_their_place_to_those_that_work(
 
 def test_polls_become_rarer_while_the_service_fails() -> None:
     error = CustodyServerError("down")
-    delays = [next_delay(10, polls, error) for polls in range(1, 9)]
+    delays = [next_delay(10, polls, [error]) for polls in range(1, 9)]
     assert (delays[0], delays[-1], delays) == (10, 300, sorted(delays))
-    assert next_delay(10, 0, None) == 10
-    assert next_delay(600, 9, error) == 600
-    assert next_delay(10, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
+    assert next_delay(10, 0, []) == 10
+    assert next_delay(600, 9, [error]) == 600
+    assert next_delay(10, 1, [CustodyRateLimitError("slow", retry_after=42)]) == 42
     # Credentials that are refused again and again may lock the account.
-    assert next_delay(60, 8, CustodyAuthenticationError("no")) == 3600
+    assert next_delay(60, 8, [CustodyAuthenticationError("no")]) == 3600
 
 
 def test_the_trouble_of_one_wait_does_not_make_polls_rarer() -> None:
@@ -191,7 +191,7 @@ def test_the_trouble_of_one_wait_does_not_make_polls_rarer() -> None:
 def test_who_joins_waits_for_no_back_off_but_as_long_as_the_service_asks(
     asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_base, "next_delay", lambda interval, failures, error: 3600.0)
+    monkeypatch.setattr(_base, "next_delay", lambda interval, failures, errors: 3600.0)
     fetch = Fetch(CustodyServerError("busy", retry_after=3600 if asked else None))
 
     async def scenario() -> None:

@@ -209,21 +209,26 @@ def select_thresholds(rules: Sequence[Mapping[str, Any]], payload: Mapping[str, 
     :param payload: the payload of the request.
     :param network: its network, which the payload need not have.
     """
-    of_chain = [rule for rule in rules if rule["currency"] == payload["currency"]]
-    of_any = [rule for rule in rules if is_any(rule["currency"])]
-    candidates = [
-        *(rule for rule in of_chain if network and rule["network"] == network),
-        *(rule for rule in of_chain if is_any(rule["network"])),
-        *(rule for rule in of_any if is_any(rule["network"]) or rule["network"] == network),
-    ]
-    if not candidates:
+    rule = _select_rule(rules, payload["currency"], network)
+    if rule is None:
         return []
     wallets = payload.get("linkedWallets", [])
     if len(wallets) == 1 and not payload["linkedInternalAddresses"]:
-        for line in candidates[0]["lines"]:
+        for line in rule["lines"]:
             if line["path"] and line["path"] == wallets[0].get("path"):
                 return list(line["parallel"])
-    return list(candidates[0]["parallel"])
+    return list(rule["parallel"])
+
+
+def _select_rule(rules: Sequence[Mapping[str, Any]], chain: str, network: str) -> Mapping[str, Any] | None:
+    """Return the rule for a chain and network, from the most specific to the least; None if there is none."""
+    of_chain = [rule for rule in rules if rule["currency"] == chain]
+    of_network = [rule for rule in of_chain if network and rule["network"] == network]
+    of_any_network = [rule for rule in of_chain if is_any(rule["network"])]
+    of_any_chain = [
+        rule for rule in rules if is_any(rule["currency"]) and (is_any(rule["network"]) or rule["network"] == network)
+    ]
+    return next(iter([*of_network, *of_any_network, *of_any_chain]), None)
 
 
 def _superadmin(name: str, private_key: str) -> dict[str, Any]:

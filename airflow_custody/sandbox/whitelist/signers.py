@@ -55,13 +55,15 @@ class SignerStore:
         :param names: their names. Where they have been added already, nothing changes; others cannot be.
         :return: each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key`, in PEM.
         """
-        if len(names) != len(GROUPS) or len({each.strip() for each in names} - {""}) != len(GROUPS):
+        different = {each.strip() for each in names} - {""}
+        if len(names) != len(GROUPS) or len(different) != len(GROUPS):
             raise invalid(f"names: must be {len(GROUPS)} different ones")
-        found = [dict(row) for row in self._state.rows("SELECT * FROM signers WHERE token IS NOT NULL ORDER BY rowid")]
-        if found:
-            if [each["name"] for each in found] != list(names):
-                raise ServiceError(409, f"there are others already: {', '.join(each['name'] for each in found)}")
-            return found
+        added_before = self._added_signers()
+        if added_before:
+            names_before = [each["name"] for each in added_before]
+            if names_before != list(names):
+                raise ServiceError(409, f"there are others already: {', '.join(names_before)}")
+            return added_before
         for name, group in zip(names, GROUPS, strict=True):
             user_id = self._add(name, f"{name}@example.test", group)
             token = self._tokens.add_token(_ROLES, user_id=user_id)
@@ -71,7 +73,11 @@ class SignerStore:
             self._users.add_user("main", _ROLES, user_id=MAIN_USER)
         groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
         self._rules.set_approvers([{"sequential": groups}])
-        return self.add_signers(names)
+        return self._added_signers()
+
+    def _added_signers(self) -> list[dict[str, str]]:
+        rows = self._state.rows("SELECT * FROM signers WHERE token IS NOT NULL ORDER BY rowid")
+        return [dict(row) for row in rows]
 
     def add_whitelist_requests(
         self,

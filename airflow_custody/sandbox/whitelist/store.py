@@ -77,26 +77,32 @@ class WhitelistStore:
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
         rows, payloads = [], []
         for number, (request, body) in enumerate(requests, start=first):
-            chain = self._active_currency(request.chain)
-            # Of other chains the rules are not imitated.
-            if chain == "ETH" and not re.fullmatch("0x[0-9a-fA-F]{40}", request.address):
-                raise invalid(f"the address does not follow the rules of {chain}")
-            fields = self._stored(request.model_dump(by_alias=True, exclude_none=True))
-            chain, network = settings.chain_name or chain, fields.get("network", "")
-            taken = "SELECT 1 FROM whitelist WHERE tenant_id = ? AND address = ? AND status NOT IN (?, ?)"
-            values = (tenant_id, fields["address"], REJECTED, REMOVED)
-            if not settings.second_requests and self._state.rows(taken, *values):
-                raise ServiceError(409, "the address is whitelisted already, or a request for it is pending")
+            chain, fields = self._accept(tenant_id, request)
+            network = fields.get("network", "")
             payloads.append((build_payload(chain, fields, network_is_hashed=False), network))
-            shown = (network, fields["label"], fields["address"], json.dumps(fields))
+            stored = (network, fields["label"], fields["address"], json.dumps(fields))
             created_at = settings.created_at or timestamp(settings.clock_offset)
-            rows.append((number, tenant_id, user_id, status, chain, *shown, body, created_at))
+            rows.append((number, tenant_id, user_id, status, chain, *stored, body, created_at))
         approvers = [json.dumps(branches) for branches in self._rules.thresholds(payloads)]
         self._state.write_many(
             "INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*row, who, now, rules_hash) for row, who in zip(rows, approvers, strict=True)],
         )
         return [str(row[0]) for row in rows]
+
+    def _accept(self, tenant_id: str, request: NewRequest) -> tuple[str, dict[str, Any]]:
+        """Return the chain and the fields of a request as the service stores them; refuse it if it is wrong."""
+        settings = self._state.settings
+        chain = self._active_currency(request.chain)
+        # The rules of other chains are not imitated.
+        if chain == "ETH" and not re.fullmatch("0x[0-9a-fA-F]{40}", request.address):
+            raise invalid(f"the address does not follow the rules of {chain}")
+        fields = self._stored(request.model_dump(by_alias=True, exclude_none=True))
+        taken = "SELECT 1 FROM whitelist WHERE tenant_id = ? AND address = ? AND status NOT IN (?, ?)"
+        values = (tenant_id, fields["address"], REJECTED, REMOVED)
+        if not settings.second_requests and self._state.rows(taken, *values):
+            raise ServiceError(409, "the address is whitelisted already, or a request for it is pending")
+        return settings.chain_name or chain, fields
 
     def _active_currency(self, chain: str) -> str:
         for currency in self._state.settings.currencies:
