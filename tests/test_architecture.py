@@ -46,7 +46,7 @@ SOURCES = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py"
 #: the root. Arrows point down: a folder imports none that stands above it.
 LIBRARIES = {"airflow", "requests", "urllib3"}
 MAY_IMPORT = {
-    "sandbox": "_new_files requests",
+    "sandbox": "requests",
     "client": "requests urllib3",
     "overview": "client",
     "idempotency": "airflow client",
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "sensors": "airflow client hooks plugin retry_policy triggers _base",
     "operators": "airflow assets client hooks idempotency metrics plugin retry_policy _base",
     "plugin": "airflow client hooks overview",
-    "cli": "airflow client hooks overview _new_files get_provider_info",
+    "cli": "airflow client hooks overview get_provider_info",
     "/": "airflow client hooks idempotency retry_policy",
 }
 #: Modules that handle secrets.

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_custody._new_files import write_new
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -86,10 +85,21 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
             message(f"skipped, as they are there already: {', '.join(map(str, there))}")
         new = [copy for copy in copies if copy not in there]
         for copy in new:
-            write_new(copy, copies[copy])
+            _write_new(copy, copies[copy])
     except OSError as error:
         raise _refused(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
     return [str(copy) for copy in new]
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet; a write that fails, as on a full disk, leaves no file."""
+    file = path.open("xb")
+    try:
+        with file:
+            file.write(text.encode())
+    except OSError:
+        path.unlink()
+        raise
 
 
 def _refused(why: str, advice: str) -> CustodyConfigurationError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
+import os
 import shlex
 import signal
 import sys
@@ -14,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 
 import airflow_custody.sandbox as package
-from airflow_custody._new_files import write_new
 
 _SIGNERS = ("alice", "bob")
 # All of the output can be pasted into a shell, or read by one from a file.
@@ -143,10 +143,21 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
         try:
-            write_new(path, text, 0o600)
+            _write_new(path, text)
         except FileExistsError:
             if path.read_bytes() != text.encode():
                 raise
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet; a write that fails, as on a full disk, leaves no file."""
+    file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - closed below
+    try:
+        with file:
+            file.write(text.encode())
+    except OSError:
+        path.unlink()
+        raise
 
 
 def _comment(text: str) -> str:

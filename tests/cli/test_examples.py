@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,17 @@ def test_nothing_is_replaced(plain: Run, tmp_path: Path, existing: str) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert f"nothing was copied: these exist already, with other content: {tmp_path / existing}. " in ran.err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(existing, "mine")]
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    # A limit on the size of files stands for a full disk.
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+        "from airflow_custody.cli.main import main; sys.exit(main(['examples', '--to', sys.argv[1]]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert (ran.returncode, "cannot be written: File too large" in ran.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_name_is_refused(plain: Run, tmp_path: Path) -> None:
