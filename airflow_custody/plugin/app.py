@@ -16,8 +16,7 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from airflow_custody.plugin import overview_page, request_page
-from airflow_custody.plugin.asgi import PATH, App, Receive, Send
+from airflow_custody.plugin import PATH, App, Receive, Send, overview_page, request_page
 from airflow_custody.plugin.readings import Readings
 from airflow_custody.plugin.rendering import ROOT, page
 

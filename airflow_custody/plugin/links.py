@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 from airflow.version import version
 
-from airflow_custody.plugin.asgi import PATH
+from airflow_custody.plugin import PATH
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey

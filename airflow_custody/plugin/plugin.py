@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 
-from airflow_custody.plugin.asgi import PATH, App, Receive, Send
+from airflow_custody.plugin import PATH, App, Receive, Send
 
 
 class LazyApp:

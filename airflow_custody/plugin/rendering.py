@@ -20,7 +20,7 @@ from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
-from airflow_custody.plugin.asgi import PATH
+from airflow_custody.plugin import PATH
 from airflow_custody.plugin.cards import duration
 
 #: The key of the scope of a request with the path of the pages: Airflow's own, and ``/custody``.

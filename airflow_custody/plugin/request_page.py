@@ -55,7 +55,7 @@ def show_request(request: Request, conn_id: str, request_id: str, user: GetUserD
         if view.row.trust == "unverified":
             command = ["custody", "whitelist", "verify", "--conn-id", conn_id, "--id", request_id]
             values["command"] = shlex.join(command)
-    return page(request, "request.html", status=404 if values["problem"] == _NOT_THERE else 200, **values)
+    return page(request, "request.html", status=404 if values["is_missing"] else 200, **values)
 
 
 @router.get("/connections/{conn_id:path}/requests")
@@ -75,10 +75,14 @@ def _values(request: Request, question: Question[Any], missing: str = "") -> dic
     """Return a page's variables for a reading; ``missing`` is its text if the service has no such object."""
     (reading,) = request.app.state.readings.get(question)
     now = datetime.now(timezone.utc)
-    is_missing = reading.value is None and reading.read_at is not None
+    is_missing = not reading.problem and reading.value is None and reading.read_at is not None
+    problem = missing if is_missing else ""
+    if reading.problem:
+        problem = describe_problem(reading, now)
     return {
         "view": reading.value,
-        "problem": describe_problem(reading, now) if reading.problem else missing if is_missing else "",
+        "is_missing": is_missing,
+        "problem": problem,
         "awaited": "" if reading.awaited_for is None else describe_awaited(reading, now),
     }
 

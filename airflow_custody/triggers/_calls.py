@@ -98,7 +98,7 @@ class CursorStore:
         return await ask_store(self._store, what, self.key, *arguments)
 
 
-class Found(NamedTuple):
+class PollResult(NamedTuple):
     """
     The result of a poll for one watcher.
 
@@ -125,7 +125,7 @@ class SharedReading:
 
     number: int
     journal: JournalProducer
-    found: Mapping[CallWatcher, Found]
+    found: Mapping[CallWatcher, PollResult]
     savers: dict[CallWatcher, Callable[[], Awaitable[None]]] = field(default_factory=dict)
 
 
@@ -206,7 +206,7 @@ class JournalProducer(SharedStreamProducer):
             closed.cancel()
             saving.cancel()
 
-    async def _poll(self, connection: _Connection) -> tuple[dict[CallWatcher, Found], list[CustodyError]]:
+    async def _poll(self, connection: _Connection) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
         if not self.wanted:
             return {}, []
         try:
@@ -217,7 +217,7 @@ class JournalProducer(SharedStreamProducer):
 
 def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
-) -> tuple[dict[CallWatcher, Found], list[CustodyError]]:
+) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
     """Read the new calls of each watcher, in a thread; return them, and what failed."""
     client = connection.client()
     new_calls, errors = _read_calls(client, wanted)
@@ -231,9 +231,9 @@ def _read_all(
             errors.append(error)
             for watcher in filtering:
                 del new_calls[watcher]
-    found: dict[CallWatcher, Found] = {}
+    found: dict[CallWatcher, PollResult] = {}
     for watcher, new in new_calls.items():
-        found[watcher] = Found(wanted[watcher], new.gap, watcher.portions_of(new, types))
+        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, types))
     return found, errors
 
 
@@ -294,16 +294,16 @@ class CallWatcher:
                 self._wanted[self] = self._cursor
                 reading.journal.joined.set()
             return []
-        found = reading.found.get(self)
+        found = None if self._portions else reading.found.get(self)
         # A poll that began before this watcher's cursor moved does not continue from it.
-        if not self._portions and found is not None and found.cursor is self._cursor:
+        if found is not None and found.cursor is self._cursor:
             await self._accept(found)
         if not self._portions:
             return []
         events, self._next = self._portions.popleft()
         return events
 
-    async def _accept(self, found: Found) -> None:
+    async def _accept(self, found: PollResult) -> None:
         """Accept the result of a poll: its portions are the next ones to hand over."""
         from airflow_custody.metrics import calls_read
 
@@ -376,7 +376,8 @@ class CallWatcher:
         for call in calls:
             # The id may be listed in `late_ids`, too.
             needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
-            if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES:
+            is_full = bool(parts) and (len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES)
+            if is_full or not parts:
                 parts.append([])
                 size = _ENVELOPE_BYTES
             parts[-1].append(call)

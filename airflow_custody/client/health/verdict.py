@@ -389,8 +389,10 @@ def _result_faults(
     """Return the required results that a check reports and that are not healthy."""
     faults = []
     for key in criteria.require_results or ():
-        word = results.get(key)
-        if key in results and (word is None or not is_healthy(word)):
+        if key not in results:
+            continue
+        word = results[key]
+        if word is None or not is_healthy(word):
             faults.append(f"its result for {key} is {sanitize(word, 100)!r}")
     return faults
 

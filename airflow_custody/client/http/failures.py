@@ -41,14 +41,14 @@ _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
         frozenset({62, 64}),
         "The certificate is for another host, or has no subject alternative name: check {place}.",
     ),
-    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate; Python does not say which one it
-    # was.
+    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not say which of
+    # the two is meant.
     (
         frozenset({9, 10}),
         "Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong.",
     ),
     # Its issuer is unknown, or only another CA of this name is known; or it, or the last of its chain, is self-signed.
-    (frozenset({2, 7, 18, 19, 20, 21}), _UNKNOWN_CA),
+    (frozenset({2, 7, 18, 19, 20, 21}), "{unknown_ca}"),
     # The key of the certificate or of its CA is too weak, or the hash of a signature.
     (
         frozenset({66, 67, 68}),
@@ -289,7 +289,9 @@ class Failures:
         for each in chain:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return self._auth.redact(str(each.verify_message).rstrip("."), 160)
-            if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
+            if isinstance(each, requests.RequestException):
+                continue
+            if isinstance(each, OSError) and each.strerror:
                 return self._auth.redact(each.strerror, 160)
         if operation.confidential:
             # Other texts may quote the peer.
@@ -335,9 +337,9 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
     """Return what to do about a certificate that was not accepted."""
     codes = [each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)]
     advice = next((advice for known, advice in _CERTIFICATE_ADVICE if known.intersection(codes)), _OTHER_CERTIFICATE)
-    if advice is _UNKNOWN_CA and settings.verify is True:
-        advice = _NO_BUNDLE
-    return advice.format(place=place, bundle=settings.name("verify"))
+    bundle = settings.name("verify")
+    unknown_ca = _NO_BUNDLE if settings.verify is True else _UNKNOWN_CA
+    return advice.format(place=place, bundle=bundle, unknown_ca=unknown_ca.format(bundle=bundle))
 
 
 def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:

@@ -115,13 +115,18 @@ def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Ro
     :raises CustodyResponseError: if the readings differ, a page or a row comes twice, or a page has no rows and is not
         the last. It is retryable.
     """
-    pages: list[list[str]] = []
+    number = 0
+    ids: list[str] = []
     for page in _read_pages(operation, fetch):
-        pages.append([identifier for identifier, _ in page])
-        yield from (row for _, row in page)
-    if len(pages) > 1:
-        ids = [identifier for page in _read_pages(operation, fetch) for identifier, _ in page]
-        if ids != [each for page in pages for each in page]:
+        number += 1
+        for identifier, row in page:
+            ids.append(identifier)
+            yield row
+    if number > 1:
+        ids_again: list[str] = []
+        for page in _read_pages(operation, fetch):
+            ids_again += [identifier for identifier, _ in page]
+        if ids_again != ids:
             raise listing_changed(operation, "a second reading did not list the same rows in the same order")
 
 

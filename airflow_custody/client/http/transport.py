@@ -289,7 +289,8 @@ class Transport:
                 if late == _MAX_LATE:
                     raise _too_late(operation, outcome)
                 continue
-            if authenticate and not renewed and self._can_renew(operation, outcome, prepared):
+            may_renew = authenticate and not renewed
+            if may_renew and self._can_renew(operation, outcome, prepared):
                 renewed = True
                 continue
             delay = _next_delay(operation, outcome, retries) if retries < self.settings.max_retries else None
@@ -310,7 +311,9 @@ class Transport:
 
         A gateway's 401 does not prove that the request was not carried out.
         """
-        if isinstance(outcome, _Failure) or outcome.status != 401 or not self.auth.renew(prepared):
+        if isinstance(outcome, _Failure) or outcome.status != 401:
+            return False
+        if not self.auth.renew(prepared):
             return False
         return operation.is_repeatable or outcome.is_service_error
 
@@ -420,7 +423,7 @@ class Transport:
         """Read the response."""
         headers = received.headers
         body, truncated = self._read_body(operation, received)
-        if truncated is None and not body and _may_lack_body(received):
+        if not (truncated or body) and _may_lack_body(received):
             truncated = "its body or its headers end early"
         retry_after = headers.get("Retry-After")
         return Response(
@@ -496,11 +499,17 @@ def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
 
 
 def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
-    """Return the seconds until the next retry, none before the first, then twice as long each time; None: no retry."""
-    is_retried = outcome.may_retry if isinstance(outcome, _Failure) else outcome.status in _RETRIED_STATUSES
-    if not is_retried or (isinstance(outcome, Response) and not operation.is_retried):
+    """Return the seconds until the next retry: none before the first, then twice as long each time. None: no retry."""
+    if isinstance(outcome, _Failure):
+        return _backoff(retries) if outcome.may_retry else None
+    if outcome.status not in _RETRIED_STATUSES or not operation.is_retried:
         return None
     # Ignore Retry-After: 0.
-    if isinstance(outcome, Response) and outcome.retry_after:
+    if outcome.retry_after:
         return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
-    return min(20.0, 0.5 * 2.0**retries + random.uniform(0, 0.5)) if retries else 0.0  # noqa: S311 - spreads load
+    return _backoff(retries)
+
+
+def _backoff(retries: int) -> float:
+    spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
+    return min(20.0, 0.5 * 2.0**retries + spread) if retries else 0.0

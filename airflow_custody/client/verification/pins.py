@@ -91,8 +91,11 @@ def _is_whole(value: object) -> bool:
 
 
 def _read_keys(given: Any) -> tuple[PublicKey, ...]:
-    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+    if isinstance(given, str):
+        given = [given]
+    texts = list(given) if isinstance(given, Iterable) else []
+    are_texts = all(isinstance(text, str) and text.strip() for text in texts)
+    if not texts or not are_texts:
         raise _wrong("superadmin_keys", "must be public keys in PEM")
     try:
         keys = tuple(read_public_keys(pem_text("\n".join(texts))))
@@ -105,14 +108,22 @@ def _read_keys(given: Any) -> tuple[PublicKey, ...]:
 
 
 def _read_names(given: Any) -> tuple[str, ...]:
-    names = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple, set, frozenset)) else ()
-    if not names or not all(isinstance(each, str) and each and each == each.strip() for each in names):
+    names: Any = ()
+    if isinstance(given, str):
+        names = [given]
+    elif isinstance(given, (list, tuple, set, frozenset)):
+        names = given
+    if not names or not all(map(_is_name, names)):
         raise _wrong(
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
     # Their order says nothing.
     return tuple(sorted(set(names)))
+
+
+def _is_name(text: object) -> bool:
+    return isinstance(text, str) and text != "" and text == text.strip()
 
 
 def _wrong(setting: str, why: str) -> CustodyConfigurationError:

@@ -242,8 +242,11 @@ def _parse(text: str) -> dict[str, Any]:
 def _check_depth(value: object, levels: int) -> None:
     if levels < 0:
         raise RefusalError("is nested too deeply")
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_depth(each, levels - 1)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            _check_depth(each, levels - 1)
 
 
 def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

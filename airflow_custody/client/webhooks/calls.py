@@ -133,7 +133,9 @@ class NewCalls:
     def late(self) -> frozenset[str]:
         """Ids of calls that were created before one that was known already, and appeared after it."""
         newest = self.before.newest
-        return frozenset(call.id for call in self.calls if newest and call.created_at and call.created_at < newest)
+        if newest is None:
+            return frozenset()
+        return frozenset(call.id for call in self.calls if call.created_at and call.created_at < newest)
 
     def cursor_after(self, number: int) -> CallCursor:
         """Return the cursor after the first calls, so many of them."""

@@ -210,7 +210,12 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse, pa
 def _require_storable(data: Any, depth: int = 1) -> None:
     if depth > MAX_DEPTH:
         raise ValueError("too deep")
-    for each in (*data, *data.values()) if isinstance(data, dict) else data if isinstance(data, list) else ():
+    parts: list[Any] = []
+    if isinstance(data, dict):
+        parts = [*data, *data.values()]
+    elif isinstance(data, list):
+        parts = data
+    for each in parts:
         _require_storable(each, depth + 1)
     if isinstance(data, str) and _UNSTORABLE.search(data):
         raise ValueError("a string cannot be stored")
