@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import lines, sanitize
+from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, CallFilter, to_event
+from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
+from airflow_custody.metrics import calls_read
 from airflow_custody.triggers._base import _Connection, as_custody_error, ask_store, in_thread, next_delay, within
 
 try:
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
     from airflow_custody.client.webhooks.models import WebhookCall
 
 MAX_CALLS_PER_EVENT = 100
@@ -68,8 +69,6 @@ class CursorStore:
 
     async def load_async(self) -> CallCursor | None:
         """Return the cursor, in a triggerer."""
-        from airflow_custody.client.webhooks.calls import CallCursor
-
         self._value = await self._ask("get")
         try:
             return CallCursor.from_stored(self._value)[0]
@@ -305,8 +304,6 @@ class CallWatcher:
 
     async def _accept(self, found: PollResult) -> None:
         """Accept the result of a poll: its portions are the next ones to hand over."""
-        from airflow_custody.metrics import calls_read
-
         self._portions.extend(found.portions)
         number = 0
         for events, _ in found.portions:
@@ -343,8 +340,6 @@ class CallWatcher:
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
         """Return the payloads of the events to fire for new calls, and the cursor after them; poll by poll."""
-        from airflow_custody.client.webhooks.call_events import to_event
-
         parts = self._split(self.call_filter.select(new.calls, types))
         if new.gap and not parts:
             # A gap needs an event even without calls.
@@ -369,8 +364,6 @@ class CallWatcher:
 
     def _split(self, calls: Sequence[WebhookCall]) -> list[list[WebhookCall]]:
         """Split calls into as many as one event may have."""
-        from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES
-
         parts: list[list[WebhookCall]] = []
         size = _ENVELOPE_BYTES
         for call in calls:

@@ -1,0 +1,289 @@
+"""One run of the operator that reads webhook calls. It imports the client, so the operator imports it when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
+
+from airflow_custody.assets import last_event
+from airflow_custody.client.arguments import check_names, check_text, describe
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
+from airflow_custody.client.text import as_list, ascii_lower, count, is_uuid, lines, sanitize
+from airflow_custody.client.webhooks.call_events import CallFilter, to_event
+from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor, NewCalls
+from airflow_custody.client.webhooks.models import WireWebhook, cooling_until, has_status
+from airflow_custody.metrics import calls_read
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.hooks.custody import CustodyHook
+
+_STARTS = ("now", "beginning")
+_ON_GAP = ("fail", "continue")
+# Without a state store an event is the only place for a cursor. Airflow's clean-up deletes old events, and the newest
+# call that an old one knows may not be listed any more.
+_MAX_EVENT_AGE = timedelta(days=1)
+#: Maximum number of webhooks that are not enabled in the log.
+_MAX_REPORTED = 20
+
+
+@dataclass(frozen=True)
+class CallReading:
+    """
+    One run of ``CustodyReadWebhookCallsOperator``, with the operator's parameters.
+
+    :param custody_conn_id: id of the Airflow connection.
+    :param asset: the asset whose events hold the calls.
+    :param start: start of the first run.
+    :param filters: the filters by their names, as they were given; None: no filter.
+    :param with_payload: whether the event holds the calls' payloads.
+    :param max_calls: maximum number of calls.
+    :param on_gap: behaviour if calls may be lost.
+    :param log: the task's log.
+    """
+
+    custody_conn_id: str
+    asset: Asset
+    start: object
+    filters: Mapping[str, Any]
+    with_payload: bool
+    max_calls: int
+    on_gap: object
+    log: Any
+
+    def run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        """Read the calls and emit the event; returns the operator's result."""
+        start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
+        filters = self._check_filters()
+        _refuse_mapped_task(context)
+        place = _CallPlace(context, self.asset, filters, self.log)
+        client = hook.get_conn()
+        new = client.read_webhook_calls(place.cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
+        gap = "; ".join(filter(None, [place.gap, new.gap]))
+        if gap and on_gap == "fail":
+            raise _calls_missing(gap)
+        # Read the webhooks after the calls, because a webhook always exists before its first call.
+        webhooks = self._list_webhooks(client, required="webhook_types" in filters)
+        selected = CallFilter(**filters).select(new.calls, _types_by_id(webhooks))
+        is_first = place.cursor is None and start == "now"
+        has_news = bool(selected or gap or is_first)
+        if not has_news and not place.needs_event_after(new):
+            raise AirflowSkipException("No new webhook calls.")
+        # If the event is deleted or buried one day, its calls are read again, and none is lost.
+        first_cursor = new.cursor if is_first else BEGINNING
+        place.keep(place.cursor or first_cursor)
+        data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
+        context["outlet_events"][self.asset].extra = place.event_extra(data, new.cursor)
+        calls_read(self.custody_conn_id, len(selected))
+        self._log_reading(len(selected), gap, has_more=new.more, is_first=is_first)
+        self._report(webhooks)
+        return {"count": len(selected)}
+
+    def _log_reading(self, number: int, gap: str, *, has_more: bool, is_first: bool) -> None:
+        """Log what was read."""
+        if gap:
+            self.log.warning("Webhook calls may be lost: %s.", gap)
+        self.log.info("%s.", count(number, "new webhook call") if number else "No new webhook calls")
+        if has_more:
+            self.log.info("There are more: the next run goes on.")
+        if is_first:
+            self.log.info("From now on, calls are read; those from before are not.")
+
+    def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook]:
+        """Return the webhooks; none if they cannot be listed and are not required."""
+        try:
+            return list(client.list_webhooks())
+        except CustodyError as error:
+            if required:
+                raise
+            if not error.not_offered:
+                self.log.warning("Which webhooks are enabled is not known: %s", error.reason)
+            return []
+
+    def _report(self, webhooks: Sequence[WireWebhook]) -> None:
+        """Log the webhooks that are not enabled or cool down, and filters that match none."""
+        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
+        for each in found[:_MAX_REPORTED]:
+            self._report_disabled(each)
+        for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):
+            known = {ascii_lower(str(each.get(key))) for each in webhooks}
+            for value in as_list(self.filters[name] or ()):
+                if ascii_lower(str(value)) not in known:
+                    self.log.warning("%s: there is no webhook with the %s %s now.", name, key, sanitize(value, 60))
+
+    def _report_disabled(self, webhook: WireWebhook) -> None:
+        """Log a webhook that is not enabled or cools down."""
+        until = webhook.get("timeoutUntil")
+        self.log.warning(
+            "Webhook %s (%s) is %s%s: it is not known whether the service still writes down its calls.",
+            sanitize(webhook["id"], 60),
+            sanitize(webhook.get("type") or "no type", 60),
+            sanitize(webhook.get("status") or "without a status", 60),
+            f" until {sanitize(until, 40)}" if until else "",
+        )
+
+    def _check_filters(self) -> dict[str, list[str]]:
+        """Return the filters that were given, as plain JSON that is the same for the same filters."""
+        given = {name: check_names(name, value) for name, value in self.filters.items()}
+        for each in given["webhook_ids"] or ():
+            if not is_uuid(each):
+                raise CustodyRequestError(
+                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing was sent",
+                    setting="webhook_ids",
+                    code="parameter-wrong",
+                )
+        return {name: sorted(set(values)) for name, values in given.items() if values is not None}
+
+
+class _CallPlace:
+    """
+    The place in the journal up to which an asset's events tell of its calls.
+
+    :param context: the task's context.
+    :param asset: the asset, an inlet and outlet of the task.
+    :param filters: which calls the task selects, as plain JSON.
+    :param log: the task's log.
+    :ivar cursor: the cursor; None: this is the first time.
+    :ivar gap: in words, why calls may be lost by going on from here; empty: none are.
+    :raises CustodyError: if the cursor cannot be read: going on from now would lose calls.
+    """
+
+    def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
+        stores = context.get("asset_state_store")
+        self._store: Any = None if stores is None else stores[asset]
+        self._log = log
+        event, buried = None, None
+        try:
+            event = last_event(context["inlet_events"], asset, ("cursor", "filters"))
+        except CustodyConfigurationError as error:
+            # The state store may have a cursor.
+            buried = error
+        cursor, stored_with = self._load(has_event=event is not None)
+        if cursor is None and buried is not None:
+            raise buried
+        # A cursor that was stored after the last event names that event.
+        if event is not None and (stored_with.get("event"), stored_with.get("filters")) != (event.id, filters):
+            cursor, stored_with = CallCursor.from_stored(event.extra)
+        self._facts: dict[str, Any] = {
+            "filters": filters,
+            "task": [context["ti"].dag_id, context["ti"].task_id],
+            "event": None if event is None else event.id,
+        }
+        self.cursor: CallCursor | None = cursor
+        self._is_old = event is not None and datetime.now(timezone.utc) - event.timestamp >= _MAX_EVENT_AGE
+        self.gap = "" if cursor is None else self._compare_reader(stored_with, asset)
+
+    def _load(self, *, has_event: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
+        """Return the cursor in the state store, and what was stored with it. An unreadable one needs an event."""
+        if self._store is None:
+            return None, {}
+        try:
+            return CallCursor.from_stored(self._store.get(OPERATOR_CURSOR_KEY))
+        except Exception as error:
+            if not has_event:
+                raise CustodyError(
+                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so where to go on "
+                    "is not known; nothing was sent",
+                    code="record-unreadable",
+                    retryable=not isinstance(error, CustodyError),
+                ) from error
+            self._log.warning("The asset's state store cannot be read (%r): its last event will do.", error)
+        return None, {}
+
+    def _compare_reader(self, stored_with: Mapping[str, Any], asset: Asset) -> str:
+        """
+        Log how this task differs from the one that stored the cursor.
+
+        :return: in words, why calls may be lost; empty: none are.
+        """
+        task, has_same_filters = stored_with.get("task"), stored_with.get("filters") == self._facts["filters"]
+        if task == self._facts["task"]:
+            if not has_same_filters:
+                self._log.warning(
+                    "The filters were changed. Calls that the old ones left out before are not read again."
+                )
+            return ""
+        self._log.warning(
+            "%s",
+            lines(
+                f"The last event of the asset {asset.uri!r} was emitted by task {task}, and this task goes on from "
+                "there.",
+                "If both run, each reads only what the other has not: give one of them an asset of its own "
+                "(asset=...).",
+            ),
+        )
+        if has_same_filters:
+            return ""
+        return (
+            f"task {task} reads calls for the same asset with other filters, and what those left out is not read again"
+        )
+
+    def needs_event_after(self, new: NewCalls) -> bool:
+        """
+        Tell whether an event is needed to store the cursor although nothing is new.
+
+        The state store keeps the cursor if there is one.
+        """
+        if new.cursor == self.cursor:
+            return False
+        return not self.keep(new.cursor) and (new.more or self._is_old)
+
+    def keep(self, cursor: CallCursor) -> bool:
+        """
+        Keep a cursor in the asset's state store (Airflow 3.3).
+
+        Only for a cursor that knows no call whose event is not stored yet.
+
+        :return: whether it is kept; if not, the next reading begins at the last event's cursor.
+        """
+        if self._store is None:
+            return False
+        try:
+            self._store.set(OPERATOR_CURSOR_KEY, cursor.to_stored(**self._facts))
+        except Exception as error:
+            self._log.warning("The asset's state store keeps nothing (%s).", type(error).__name__)
+            return False
+        return True
+
+    def event_extra(self, data: Mapping[str, Any], cursor: CallCursor) -> dict[str, Any]:
+        """Return the extra of an event: its data, and what the next reading needs."""
+        return cursor.to_stored(**data, filters=self._facts["filters"], task=self._facts["task"])
+
+
+def _refuse_mapped_task(context: Context) -> None:
+    if context["ti"].map_index not in (None, -1):
+        raise CustodyConfigurationError(
+            "the task is mapped, and all its instances would share one cursor; nothing was sent",
+            setting="asset",
+            advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
+            code="parameter-wrong",
+        )
+
+
+def _calls_missing(gap: str) -> CustodyError:
+    return CustodyError(
+        f"webhook calls may be lost: {gap}",
+        operation="read webhook calls",
+        code="calls-missing",
+        advice="Find out what is missing. Then run the task once with on_gap='continue'.",
+    )
+
+
+def _types_by_id(webhooks: Iterable[WireWebhook]) -> dict[str, str]:
+    return {each["id"]: each.get("type") or "" for each in webhooks}
+
+
+def _choice(name: str, value: object, choices: Sequence[str]) -> str:
+    text = check_text(name, value)
+    if text not in choices:
+        allowed = " or ".join(repr(each) for each in choices)
+        raise CustodyRequestError(
+            f"{name} must be {allowed}, not {describe(text)}; nothing was sent", setting=name, code="parameter-wrong"
+        )
+    return text
