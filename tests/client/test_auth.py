@@ -29,6 +29,7 @@ from airflow_custody.client import (
     PasswordSignIn,
 )
 from airflow_custody.client.auth import BearerToken
+from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.sandbox import Sandbox
 
 
@@ -154,6 +155,24 @@ def test_refused_credentials_are_not_sent_again(sandbox: Sandbox, anns: CustodyC
     # Another client tries once, such as that of a task's next try.
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD)) as client:
         read(client)
+
+
+def test_an_error_that_credentials_raise_twice_names_the_operation_of_each_call(sandbox: Sandbox) -> None:
+    refusal = CustodyAuthenticationError("no credentials")
+
+    class Refusing(Authentication):
+        def apply(self, request: Any, transport: Any) -> None:
+            raise refusal
+
+    with CustodyClient(sandbox.url, auth=Refusing(source="nowhere")) as client:
+        for call, operation in (
+            (client.list_health_checks, "list health checks"),
+            (client.get_current_user, "get current user"),
+        ):
+            with pytest.raises(CustodyAuthenticationError, match=f"^{operation} failed: no credentials") as caught:
+                call()
+            assert (caught.value.operation, caught.value.code) == (operation, "credentials-refused")
+    assert refusal.operation is None
 
 
 def test_many_threads_send_what_is_refused_once(sandbox: Sandbox, anns: CustodyClient) -> None:
