@@ -116,7 +116,8 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
         for event in events:
-            if event.source_task_id and isinstance(event.extra, Mapping) and event.extra.keys() >= set(keys):
+            has_keys = isinstance(event.extra, Mapping) and event.extra.keys() >= set(keys)
+            if has_keys and event.source_task_id:
                 return event
         if len(events) < limit:
             return None

@@ -148,9 +148,10 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
-    # By its type: Airflow copies operators, and what they hold.
+    # Compare types, because Airflow copies operators and what they hold.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
-    if error.retryable or (users_policy and not isinstance(error, CustodyOutcomeUnknownError)):
+    policy_decides = users_policy and not isinstance(error, CustodyOutcomeUnknownError)
+    if error.retryable or policy_decides:
         raise error from None
     raise CustodyFailException(error, map_place(context)) from None

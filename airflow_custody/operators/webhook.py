@@ -256,7 +256,8 @@ class _WebhookCreation:
         # Not by the URL, which the service may write in its own way.
         candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
         inconclusive = "" if thorough else None
-        if thorough and not candidates and not any(self.client.list_webhooks()):
+        has_none = thorough and not candidates
+        if has_none and not any(self.client.list_webhooks()):
             inconclusive = "it lists no webhook at all, so it may hide them"
         return dict.fromkeys(keys, Found(candidates, inconclusive))
 
@@ -270,12 +271,13 @@ class _WebhookCreation:
 
         url, shown = self.url, webhook.get("url")
         differs = [] if webhook.get("type") == self.webhook_type else ["type"]
+        is_secret_lost = self.secret is None and not secret_known
         unclear = ""
         if shown != url and _normalize_url(shown) != _normalize_url(url):
             differs.append("url")
         elif shown != url:
             unclear = "its URL is spelled differently"
-        elif not differs and self.secret is None and not secret_known:
+        elif is_secret_lost and not differs:
             # A webhook of another try has shown its secret to nobody.
             unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
         created_at = parse_timestamp(webhook.get("createdAt"))

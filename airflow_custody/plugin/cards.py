@@ -138,7 +138,8 @@ def _service_of(conn_id: str, reading: Reading[Overview], known: Iterable[tuple[
 def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
     if reading.problem:
         return "bad", describe_problem(reading, now)
-    if reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
+    is_slow = (reading.awaited_for or 0) > SLOW_AFTER
+    if is_slow or reading.value is None:
         return "unknown", describe_awaited(reading, now)
     return "good", ""
 

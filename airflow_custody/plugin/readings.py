@@ -173,7 +173,8 @@ class Readings:
             # One that has hung may be older than the latest.
             if not self._has_hung(read):
                 earlier, _ = self._latest.pop(read.question, (Reading(), 0))
-                if reading.problem and earlier.value is not None and _age(earlier) < MAX_AGE:
+                may_be_shown = earlier.value is not None and _age(earlier) < MAX_AGE
+                if reading.problem and may_be_shown:
                     reading = replace(earlier, problem=reading.problem)
                 self._latest[read.question] = (reading, self._clock())
                 for oldest in list(self._latest)[:-MAX_KEPT]:

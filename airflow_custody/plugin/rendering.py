@@ -70,7 +70,8 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     pieces, marks, hidden = [], 0, 0
     for place, each in enumerate(shown):
         marks = marks + 1 if unicodedata.category(each) in ("Mn", "Me") else 0
-        if marks <= MAX_MARKS and begin <= place < end and not has_unprintable(each):
+        is_visible = begin <= place < end and not has_unprintable(each)
+        if is_visible and marks <= MAX_MARKS:
             pieces.append(escape_markup(each))
             continue
         hidden += 1

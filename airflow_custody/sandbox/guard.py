@@ -58,9 +58,8 @@ class PageGuard:
         except ValueError:
             return False
         address = _address(name)
-        if address is not None and (address.is_loopback or self._accepts_any_address):
-            return True
-        return name in self._names
+        is_accepted_address = address is not None and (address.is_loopback or self._accepts_any_address)
+        return is_accepted_address or name in self._names
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

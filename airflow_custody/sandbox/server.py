@@ -63,7 +63,8 @@ class Sandbox:
         client_ca: _Path | None = None,
         allowed_hosts: Iterable[str] = (),
     ) -> None:
-        if certfile is None and (keyfile is not None or client_ca is not None):
+        needs_certfile = keyfile is not None or client_ca is not None
+        if needs_certfile and certfile is None:
             raise SandboxError("keyfile and client_ca need a certfile")
         self.host = host
         self.port = port

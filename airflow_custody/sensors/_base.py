@@ -96,8 +96,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         give_up = time.monotonic() + self.timeout
         try:
             state = self._poll()
-            # Within this poke: in reschedule mode the next one knows nothing of it. Deferrable, the trigger does it.
-            while state.in_doubt and state.error is None and not self.deferrable:
+            # Recheck within this poke: in reschedule mode, the next poke does not know of the doubt. If the sensor is
+            # deferrable, the trigger rechecks.
+            while self._needs_recheck(state):
                 if (left := give_up - time.monotonic()) <= 0:
                     break
                 self.log.info("%s", polls.note(state))
@@ -118,6 +119,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             return False
         self.log.info("Custody: %s", state.summary)
         return PokeReturnValue(is_done=True, xcom_value=dict(state.result))
+
+    def _needs_recheck(self, state: WaitState) -> bool:
+        return state.in_doubt and state.error is None and not self.deferrable
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""
@@ -143,8 +147,10 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         from airflow_custody.client.text import sanitize
 
         facts = event or {}
-        status, result, error = facts.get("status"), facts.get("result"), facts.get("error")
-        if status == self.target_state and isinstance(result, dict) and result:
+        status, error = facts.get("status"), facts.get("error")
+        result: Any = facts.get("result")
+        has_result = isinstance(result, dict) and bool(result)
+        if has_result and status == self.target_state:
             self.log.info("Custody: %s", facts.get("message"))
             return self._result(result)
         if status == "timeout":
@@ -163,7 +169,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             self._polls.is_first = False
             # The trigger may have been the first to see the values.
             self._check_given()
-            if next_method == "__fail__" and (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS:
+            is_timeout = (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS
+            if is_timeout and next_method == "__fail__":
                 # The triggerer's last result is lost. As in poke mode, the first poll after the deadline still counts.
                 found = self.poke(context)
                 if isinstance(found, PokeReturnValue):

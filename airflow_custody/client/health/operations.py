@@ -49,6 +49,7 @@ class HealthOperations(ServiceOperations):
 def _check_tenant_id(tenant_id: object) -> str:
     if identifier_fault(tenant_id) is None:
         text = str(tenant_id)
-        if text.strip() and text == text.strip() and not has_unprintable(text):
+        is_stripped = text != "" and text == text.strip()
+        if is_stripped and not has_unprintable(text):
             return text
     raise LIST_HEALTH_CHECKS.refused(f"the tenant id must be a tenant's number, not {describe(tenant_id)}")

@@ -40,14 +40,15 @@ class CallFilter:
             too many does less harm than a lost one.
         """
         types = {ascii_lower(each): type_ for each, type_ in webhook_types_by_id.items()}
-        return [
-            call
-            for call in calls
-            if _is_one_of(call.webhook_id, self.webhook_ids)
-            and _is_one_of(types.get(ascii_lower(call.webhook_id)), self.webhook_types)
+        return [call for call in calls if self._selects(call, types.get(ascii_lower(call.webhook_id)))]
+
+    def _selects(self, call: WebhookCall, webhook_type: str | None) -> bool:
+        return (
+            _is_one_of(call.webhook_id, self.webhook_ids)
+            and _is_one_of(webhook_type, self.webhook_types)
             and _is_one_of(call.event_id, self.event_ids)
             and _is_one_of(call.status, self.statuses)
-        ]
+        )
 
 
 def to_event(

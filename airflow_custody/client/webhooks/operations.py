@@ -276,8 +276,8 @@ class WebhookOperations(ServiceOperations):
         query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
         reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
         calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
-        first, last = (calls[0].created_at, calls[-1].created_at) if calls else (None, None)
-        if first is not None and last is not None and first < last:
+        times = [call.created_at for call in calls if call.created_at is not None]
+        if times != sorted(times, reverse=True):
             raise reply.unexpected("it lists the oldest call first, although the newest were asked for")
         if not calls and _next_page(reply) is not None:
             raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty and not the last")

@@ -367,7 +367,8 @@ def added(request: Mapping[str, Any]) -> tuple[NewRequest, bytes]:
 
 
 def _parse_id(text: str) -> int:
-    if not is_decimal(text) or len(text) > 19 or int(text) > _MAX_ID:
+    is_short_number = is_decimal(text) and len(text) <= 19
+    if not is_short_number or int(text) > _MAX_ID:
         raise invalid(f"{text!r} is not an id: a decimal number is expected")
     return int(text)
 
