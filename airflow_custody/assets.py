@@ -102,9 +102,9 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
 
 def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[str]) -> Any:
     """
-    Return the last event of an inlet that a task has emitted and whose extra has these keys; None: there is none.
+    Return a task's last event of an inlet; None: there is none.
 
-    Events emitted by hand, or by a watcher, come from no task.
+    Only an event whose extra has the keys counts. Events emitted by hand, or by a watcher, come from no task.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -184,7 +184,9 @@ class UnhandledEvents:
 
 def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     """
-    Return the webhook calls that an asset event holds, or whose ids it holds, as :meth:`WebhookCall.to_json` does.
+    Return the webhook calls of an asset event, as :meth:`WebhookCall.to_json` does.
+
+    An event holds the calls, or only their ids.
 
     :param event: an event of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator` or of a
         watcher. An event emitted by hand may have no calls.

@@ -96,7 +96,7 @@ class CallReading:
             self.log.info("From now on, calls are read; those from before are not.")
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook]:
-        """Return the webhooks; none if they cannot be listed and are not required."""
+        """Return the webhooks; none if they are neither listed nor required."""
         try:
             return list(client.list_webhooks())
         except CustodyError as error:
@@ -107,7 +107,7 @@ class CallReading:
             return []
 
     def _report(self, webhooks: Sequence[WireWebhook]) -> None:
-        """Log the webhooks that are not enabled or cool down, and filters that match none."""
+        """Log disabled and cooling webhooks, and filters without a webhook."""
         found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
         for each in found[:_MAX_REPORTED]:
             self._report_disabled(each)
@@ -129,7 +129,7 @@ class CallReading:
         )
 
     def _check_filters(self) -> dict[str, list[str]]:
-        """Return the filters that were given, as plain JSON that is the same for the same filters."""
+        """Return the filters as plain JSON; equal filters give equal JSON."""
         given = {name: check_names(name, value) for name, value in self.filters.items()}
         for each in given["webhook_ids"] or ():
             if not is_uuid(each):
@@ -180,7 +180,7 @@ class _CallPlace:
         self.gap = "" if cursor is None else self._compare_reader(stored_with, asset)
 
     def _load(self, *, has_event: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        """Return the cursor in the state store, and what was stored with it. An unreadable one needs an event."""
+        """Return the cursor in the state store, and what was stored with it."""
         if self._store is None:
             return None, {}
         try:
@@ -226,7 +226,7 @@ class _CallPlace:
 
     def needs_event_after(self, new: NewCalls) -> bool:
         """
-        Tell whether an event is needed to store the cursor although nothing is new.
+        Tell whether an event without news is needed to store the cursor.
 
         The state store keeps the cursor if there is one.
         """

@@ -130,7 +130,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
 
 def _with(asset: Asset, given: Any) -> list[Any]:
-    """Return the inlets or outlets that were given, one or several, with the asset."""
+    """Return the given inlets or outlets, with the asset."""
     if not isinstance(given, (list, tuple)):
         given = [given] if given else []
     return list(given) if asset in given else [*given, asset]

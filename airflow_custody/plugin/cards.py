@@ -160,9 +160,9 @@ def _make_card(connections: Sequence[ConnectionRow]) -> Card:
 
 def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[tuple[str, Finding]]:
     """
-    Yield the findings of all connections, each text once, with the id of its connection.
+    Yield the findings of all connections, with their ids.
 
-    What is wrong is reported, whichever user sees it.
+    Each text is reported once. What is wrong is reported, whichever user sees it.
     """
     some_work = any(not each.problem for each in connections)
     reported: set[str] = set()

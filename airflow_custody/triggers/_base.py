@@ -339,7 +339,7 @@ async def wait_until_done(
 
 
 def _end_of_wait(result: WaitState | CustodyError, polls: PollHistory, status: str, log: Any) -> TriggerEvent | None:
-    """Return the event that ends a wait after the result of a poll; None if the wait goes on, which is logged."""
+    """Return the event that ends a wait; None if it goes on."""
     if isinstance(result, CustodyError):
         if polls.ends(result):
             return error_event(result)

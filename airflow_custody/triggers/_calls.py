@@ -217,7 +217,7 @@ class JournalProducer(SharedStreamProducer):
 def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
-    """Read the new calls of each watcher, in a thread; return them, and what failed."""
+    """Read the new calls of each watcher, in a thread, and the failures."""
     client = connection.client()
     new_calls, errors = _read_calls(client, wanted)
     types: dict[str, str] = {}
@@ -239,7 +239,7 @@ def _read_all(
 def _read_calls(
     client: CustodyClient, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, NewCalls], list[CustodyError]]:
-    """Read the new calls once for all watchers with the same cursor and start."""
+    """Read once for all watchers with the same cursor and start."""
     groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
     for watcher, cursor in wanted.items():
         groups[cursor, watcher.start].append(watcher)
@@ -303,7 +303,7 @@ class CallWatcher:
         return events
 
     async def _accept(self, found: PollResult) -> None:
-        """Accept the result of a poll: its portions are the next ones to hand over."""
+        """Take the portions of a poll as the next ones to hand over."""
         self._portions.extend(found.portions)
         number = 0
         for events, _ in found.portions:

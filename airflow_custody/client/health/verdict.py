@@ -356,7 +356,7 @@ def _faults(
 
 
 def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> list[str]:
-    """Return what is wrong with the status words of a check and of its report."""
+    """Return the faults in the status words of a check and its report."""
     faults = []
     status, report = wire.get("status"), wire.get("report")
     if status is None:
@@ -374,7 +374,7 @@ def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> 
 
 
 def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) -> list[str]:
-    """Return the error of a report. Without one, its message explains why the check is not healthy."""
+    """Return the error of a report, or the message that explains a fault."""
     error, message = report.get("error"), report.get("message")
     if error:
         return [f"its report has an error: {sanitize(error, 160)}"]
@@ -386,7 +386,7 @@ def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) ->
 def _result_faults(
     results: Mapping[str, str | None], criteria: HealthCriteria, is_healthy: Callable[[str], bool]
 ) -> list[str]:
-    """Return the required results that a check reports and that are not healthy."""
+    """Return the required results of a check that are not healthy."""
     faults = []
     for key in criteria.require_results or ():
         if key not in results:
@@ -398,7 +398,7 @@ def _result_faults(
 
 
 def _validity_faults(text: str | None, now: datetime) -> list[str]:
-    """Return what is wrong with the time until which a check is valid."""
+    """Return what is wrong with the expiry of a check."""
     valid_until = parse_timestamp(text)
     if valid_until is None:
         return ["it does not say readably until when it is valid"]
@@ -408,7 +408,7 @@ def _validity_faults(text: str | None, now: datetime) -> list[str]:
 
 
 def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
-    """Return what contradicts the tenant that the criteria name, and the group that lists the check."""
+    """Return a wrong tenant, and a group other than the listed one."""
     faults = []
     wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
@@ -470,7 +470,7 @@ def _missing_names(
     checks: Sequence[HealthCheck], searched: Sequence[HealthCheck], criteria: HealthCriteria, predicate: str
 ) -> list[Problem]:
     """
-    Return a problem for each name in the filters that no check has.
+    Return a problem for each filtered name that no check has.
 
     :param checks: the listing.
     :param searched: the checks that may have the names.

@@ -90,7 +90,7 @@ class _Facts:
 
     @property
     def is_from_proxy(self) -> bool:
-        """Whether the failure is one of the proxy, or of the connection to it."""
+        """Whether the proxy, or the connection to it, failed."""
         return _is_proxys(self.chain)
 
     @property
@@ -220,7 +220,7 @@ class Failures:
 
     def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
-        Return the error for what requests raised, without a reference to the request.
+        Return the error for what requests raised; it does not reference the request.
 
         :param operation: the operation that was called.
         :param chain: the exceptions; empty: the server sent data before the request.
@@ -283,7 +283,11 @@ class Failures:
         }
 
     def _cause(self, operation: Operation, chain: Sequence[BaseException]) -> str:
-        """Return the reason for a failure, for people: the operating system's own words, if it has any."""
+        """
+        Return the reason for a failure, for people.
+
+        It is in the operating system's own words, if there are any.
+        """
         if not chain:
             return "something came before the request was sent"
         for each in chain:
@@ -343,7 +347,7 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
 
 
 def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
-    """Return what to do about a peer that may require a client certificate."""
+    """Return advice about a peer that may require a client certificate."""
     if facts.proxy:
         return "If it asks for a client certificate, use another proxy: only the service is given one."
     setting = settings.name("client_cert")

@@ -49,11 +49,11 @@ class CursorPage(Generic[Row]):
 
 def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[Row]]) -> Iterator[Row]:
     """
-    Read a listing by offset. A page is fetched when it is needed.
+    Read a listing by offset.
 
-    Each page begins with the last row of the page before. While that row is in its place and rows keep their order,
-    no row that was there all along can be missed, whatever comes and goes; the total and the ids show most of what is
-    left.
+    A page is fetched when it is needed. Each page begins with the last row of the page before. While that row is in its
+    place and rows keep their order, no row that was there all along can be missed, whatever comes and goes; the total
+    and the ids show most of what is left.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the page that begins at an offset.
@@ -105,9 +105,10 @@ def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | Non
 
 def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
     """
-    Read a listing with a cursor and, if it has more than one page, read it again to see that it has stayed the same.
+    Read a listing with a cursor, and read it again to find changes.
 
-    Changes during the first reading show as differences in the second. A page is fetched when it is needed.
+    A listing of one page is read once. Changes during the first reading show as differences in the second. A page is
+    fetched when it is needed.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the one after the page with this name.

@@ -112,13 +112,17 @@ class Operation:
         advice: str | None = None,
         **facts: Any,
     ) -> CustodyError:
-        """Return the error for a request that was sent, of this type only if sending it again does no harm."""
+        """
+        Return the error for a request that was sent.
+
+        It is of this type only if sending the request again does no harm; otherwise the outcome is unknown.
+        """
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, advice=advice, **facts)
         advice = " ".join(filter(None, [advice, OUTCOME_UNKNOWN_ADVICE]))
         return self.outcome_unknown(message, **{**facts, "advice": advice})
 
     def outcome_unknown(self, message: str, **facts: Any) -> CustodyError:
-        """Return the error for a request that was sent, may have been carried out, and must not be sent again."""
+        """Return the error for a request that may have been carried out."""
         facts["retryable"] = False
         return self.failed(CustodyOutcomeUnknownError, message, code="outcome-unknown", **facts)

@@ -333,7 +333,7 @@ class Reply(Generic[T]):
         return operation.failed(meaning.error_type, text, code=self._error_code(meaning), **facts)
 
     def _no_final_response(self) -> CustodyError:
-        """Return the error for an interim status, after which no final response came."""
+        """Return the error for an interim status without a final response."""
         text, error_code = self._error_text()
         return self._not_from_service(f"it is no response: {text}", error_code)
 
@@ -364,7 +364,7 @@ class Reply(Generic[T]):
 
     @property
     def _is_foreign_refusal(self) -> bool:
-        """Whether a gateway, or another program, says that it does not offer the operation."""
+        """Whether another program, such as a gateway, does not offer the operation."""
         return self.response.status in (403, 404, 405) and not self.response.is_service_error
 
     @property
@@ -374,7 +374,11 @@ class Reply(Generic[T]):
 
     @property
     def _is_maybe_not_offered(self) -> bool:
-        """Whether the service may not offer the operation. If a role is missing, the service offers it."""
+        """
+        Whether the service may not offer the operation.
+
+        If a role is missing, the service offers the operation.
+        """
         is_possible = self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
         return is_possible and not self._required_roles
 
@@ -397,18 +401,18 @@ class Reply(Generic[T]):
         return self.operation.hints.get(self.response.status)
 
     def _advice_on_sender(self) -> str | None:
-        """Return what to do about a status that something other than the service may have sent."""
+        """Return advice about a status that another program may have sent."""
         is_telling = self.response.status in (401, *NOT_OFFERED_STATUSES)
         return self._other_program() if is_telling and not self.response.is_service_error else None
 
     def _advice_on_offer(self) -> str | None:
-        """Return what to know about an operation that the service may not offer."""
+        """Return advice about an operation that the service may not offer."""
         if not self._is_maybe_not_offered:
             return None
         return _NO_SUCH_OBJECT if self._is_about_object else _MAYBE_NOT_OFFERED
 
     def _other_program(self) -> str:
-        """Return what to do about a response that something other than the service sent."""
+        """Return advice about a response from another program."""
         return f"Another program or a gateway may have sent this: check {self.settings.base_url_text}."
 
     def _describe_body(self) -> str:

@@ -307,7 +307,7 @@ class Transport:
         self, operation: Operation, outcome: Response | _Failure, prepared: requests.PreparedRequest
     ) -> bool:
         """
-        Renew refused credentials, and tell whether the request may be sent with them.
+        Renew refused credentials, and tell whether to send the request again.
 
         A gateway's 401 does not prove that the request was not carried out.
         """
@@ -341,7 +341,7 @@ class Transport:
         return prepared
 
     def _apply_credentials(self, operation: Operation, prepared: requests.PreparedRequest) -> None:
-        """Put the credentials on a request; an error that does not name its operation gets this one."""
+        """Put the credentials on a request; an error names the operation."""
         try:
             self.auth.apply(prepared, self)
             return
@@ -377,7 +377,7 @@ class Transport:
     def _receive(
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> tuple[Response | None, list[BaseException]]:
-        """Send one request once. Return its response, and the exceptions that came instead of it."""
+        """Send one request once, and return its response or the exceptions."""
         # An exception that the caller is handling becomes part of a new exception's chain, but is not about this call.
         earlier = sys.exc_info()[1]
         response: Response | None = None
@@ -482,7 +482,7 @@ def _may_lack_body(received: requests.Response) -> bool:
 
 
 def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
-    """Return the exception that kept a request from leaving; None: there was none."""
+    """Return the exception that kept a request from leaving, if any."""
     first = chain[0] if chain else None
     return first if isinstance(first, _NotSentError) else None
 
@@ -499,7 +499,7 @@ def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
 
 
 def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
-    """Return the seconds until the next retry: none before the first, then twice as long each time. None: no retry."""
+    """Return the seconds until the next retry; None: no retry."""
     if isinstance(outcome, _Failure):
         return _backoff(retries) if outcome.may_retry else None
     if outcome.status not in _RETRIED_STATUSES or not operation.is_retried:
@@ -511,5 +511,6 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
 
 
 def _backoff(retries: int) -> float:
+    """Return no delay before the first retry, then twice as long each time."""
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
     return min(20.0, 0.5 * 2.0**retries + spread) if retries else 0.0

@@ -62,13 +62,13 @@ class CallCursor:
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}
 
     def to_stored(self, **facts: Any) -> dict[str, Any]:
-        """Return the cursor in the form of an asset's state store and of events, with facts about its reader."""
+        """Return the stored form of the cursor, with facts about its reader."""
         return {**facts, "cursor": self.to_json()}
 
     @classmethod
     def from_stored(cls, value: Any) -> tuple[CallCursor | None, Mapping[str, Any]]:
         """
-        Return a stored cursor and the facts that were stored with it; None and no facts if nothing was stored.
+        Return a stored cursor and its facts; None: nothing was stored.
 
         :param value: the stored value, in the form that :meth:`to_stored` returns; None: nothing was stored.
         :raises CustodyRequestError: if the value has no usable cursor.
@@ -144,7 +144,9 @@ class NewCalls:
 
 def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None, limit: int) -> NewCalls:
     """
-    Read the calls that are new since a cursor: the newest first, until one is older than the cursor's five minutes.
+    Read the calls that are new since a cursor.
+
+    The newest are read first, until a call is older than the cursor's five minutes.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the one after the page with this name; the newest calls come first.
@@ -196,7 +198,7 @@ class _JournalReader:
 
     def add(self, page: CursorPage[WebhookCall]) -> bool:
         """
-        Add a page, and tell whether it lists a call that no page before it has listed.
+        Add a page, and tell whether it has a call not listed before.
 
         :raises CustodyResponseError: if its calls are not in the order of their time stamps.
         """
@@ -226,7 +228,7 @@ class _JournalReader:
             )
 
     def _start(self, times: list[datetime]) -> datetime:
-        """Return the cursor's time; without a cursor, the time of the newest call. It is never later than now."""
+        """Return the time of the cursor or of the newest call, but not after now."""
         if self._cursor is not None:
             return min(self._cursor.at, self._now)
         return min(times[0], self._now) if times else self._now

@@ -349,14 +349,14 @@ def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> l
 
 
 def _require_nothing_else(reply: Reply[Any], key: str) -> None:
-    """Refuse a page without the key of its rows that may have them under another key. An empty page may lack it."""
+    """Refuse a page that may have its rows under another key."""
     for name, value in reply.response.data.items():
         if name != "cursor" and isinstance(value, (list, dict)):
             raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
 
 
 def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name: str, wanted: str) -> None:
-    """Refuse a page if a row shows that the service has ignored a filter."""
+    """Refuse a page if a row shows that a filter was ignored."""
     for row in rows:
         value = row.get(name)
         if value and ascii_lower(str(value)) != ascii_lower(wanted):
