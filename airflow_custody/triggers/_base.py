@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# While the service fails, polls become rarer up to this many seconds (or the interval, if that is longer).
+# Maximum delay of a poll in seconds while the service fails (or the interval, if that is longer).
 MAX_BACKOFF = 300.0
-MAX_RETRY_AFTER = 3600.0
+# Maximum delay of a poll in seconds after refused credentials, or if the service asks for a delay.
+MAX_POLL_DELAY = 3600.0
 #: Maximum number of concurrent polls of one connection, but for those that are stuck.
 MAX_CONCURRENT_POLLS = 8
 # After so many seconds a poll is stuck, and gives its place to others: twice the client's usual time-out.
@@ -280,9 +281,9 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     seconds = interval
     if failures > 1:
         # Credentials that are refused again and again may lock the account.
-        limit = MAX_RETRY_AFTER if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
+        limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
         seconds = max(seconds, min(seconds * 2.0 ** min(failures - 1, 30), limit))
-    return seconds if error is None else max(seconds, min(_retry_after(error), MAX_RETRY_AFTER))
+    return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))
 
 
 def _retry_after(error: CustodyError) -> float:

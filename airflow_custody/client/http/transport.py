@@ -290,7 +290,7 @@ class Transport:
                     raise _too_late(operation, outcome)
                 continue
             may_renew = authenticate and not renewed
-            if may_renew and self._can_renew(operation, outcome, prepared):
+            if may_renew and self._renew_credentials(operation, outcome, prepared):
                 renewed = True
                 continue
             delay = _next_delay(operation, outcome, retries) if retries < self.settings.max_retries else None
@@ -303,7 +303,7 @@ class Transport:
             raise outcome.error
         return Reply[T](operation, outcome, self.auth, self.settings).read(shape)
 
-    def _can_renew(
+    def _renew_credentials(
         self, operation: Operation, outcome: Response | _Failure, prepared: requests.PreparedRequest
     ) -> bool:
         """
