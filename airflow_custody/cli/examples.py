@@ -97,7 +97,7 @@ def _write_new(path: Path, text: str) -> None:
     try:
         with file:
             file.write(text.encode())
-    except OSError:
+    except BaseException:
         path.unlink()
         raise
 
