@@ -117,8 +117,8 @@ test-airflow2: $(VENV_2)/.ready
 
 # What the libraries are used for, whose lower bounds these are, and one DAG from end to end: HTTP, settings, files, rows,
 # keys, text for people, the sandbox, the imports from Airflow.
-LOWEST := $(wildcard tests/client/test_*.py tests/client/whitelist/test_file*.py) tests/hooks tests/e2e/test_readme.py \
-	$(addprefix tests/client/whitelist/test_, addresses.py models.py) \
+LOWEST := $(wildcard tests/client/test_*.py) tests/client/whitelist/files tests/hooks tests/e2e/test_readme.py \
+	tests/client/whitelist/test_models.py \
 	$(addprefix tests/client/verification/test_, public_keys.py verifier.py) \
 	$(addprefix tests/cli/test_, check.py output.py whitelist.py) $(addprefix tests/operators/test_, health.py whitelist.py) \
 	tests/sandbox/test_sandbox_server.py tests/test_metrics.py

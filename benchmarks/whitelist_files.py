@@ -65,8 +65,8 @@ def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
 
 def plan_hash(client: CustodyClient, path: Path) -> str:
     """Plan a file, and return the plan's hash."""
-    from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.planner import make_plan
+    from airflow_custody.client.whitelist.files.reading import read_whitelist_file
+    from airflow_custody.client.whitelist.plans.planner import make_plan
     from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     rows = read_whitelist_file(path).rows
@@ -75,8 +75,8 @@ def plan_hash(client: CustodyClient, path: Path) -> str:
 
 def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parallel: int) -> Outcome:
     """Read the file, plan again, and carry the plan out, as the operator does."""
-    from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.planner import PlanSettings
+    from airflow_custody.client.whitelist.files.reading import read_whitelist_file
+    from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.client.whitelist.request import DEFAULT_WORDS
     from airflow_custody.idempotency.apply_plan import ApplyPlan
 
@@ -285,9 +285,9 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
         return
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
-    from airflow_custody.client.whitelist.planner import make_plan
+    from airflow_custody.client.whitelist.files.reading import read_whitelist_file
+    from airflow_custody.client.whitelist.plans.planner import make_plan
+    from airflow_custody.client.whitelist.plans.report import plan_to_markdown, plan_to_text
     from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     gc.collect()

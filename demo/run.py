@@ -38,7 +38,7 @@ from _environment import (
 from _output import DemoError, Output
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 DAG_ID = "custody_whitelist_as_code"

@@ -15,8 +15,8 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.signing import RequestSigner
-from airflow_custody.client.whitelist.signing_review import message_to_sign
+from airflow_custody.client.whitelist.signing.review import message_to_sign
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}

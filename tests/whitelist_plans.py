@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.verification.verifier import Verifier
-from airflow_custody.client.whitelist.plan import FileRow, WhitelistPlan
-from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored, make_plan
+from airflow_custody.client.whitelist.plans.plan import FileRow, WhitelistPlan
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
 from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, StatusWords, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot
 

@@ -29,7 +29,7 @@ from airflow_custody.client.text import escape, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.request import StatusWords
     from airflow_custody.client.whitelist.snapshot import Snapshot
 
@@ -64,7 +64,7 @@ def validate(args: Namespace, output: Output) -> int:
     "unchecked" (the number of addresses that could not be checked; null likewise), "sha256" (of
     the file; null likewise), "faults" (a list of texts)}.
     """
-    from airflow_custody.client.whitelist.file import count_faults
+    from airflow_custody.client.whitelist.files.reading import count_faults
 
     found: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -88,7 +88,7 @@ def validate(args: Namespace, output: Output) -> int:
 
 def _read_file(args: Namespace, name: str) -> WhitelistFile:
     """Return a whitelist file, or what standard input has."""
-    from airflow_custody.client.whitelist.file import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
+    from airflow_custody.client.whitelist.files.reading import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
 
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
@@ -112,7 +112,7 @@ def print_schema(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 printed, 1 error.
     """
-    from airflow_custody.client.whitelist.file_writing import whitelist_schema
+    from airflow_custody.client.whitelist.files.writing import whitelist_schema
 
     output.text(json.dumps(whitelist_schema(), indent=2))
     return NOTHING_TO_DO
@@ -137,10 +137,10 @@ def plan(args: Namespace, output: Output) -> int:
     differs, duplicate, undeclared, rejected, unreadable, unverified; actions create, delete and
     null.
     """
-    from airflow_custody.client.whitelist.file import count_faults
-    from airflow_custody.client.whitelist.plan import PlanLimits, advice_on_differences, check_only
-    from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
-    from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored, make_plan
+    from airflow_custody.client.whitelist.files.reading import count_faults
+    from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
+    from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
+    from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 
     words = _words(args)
     only: dict[str, list[str]] = {}
@@ -217,7 +217,7 @@ def dump(args: Namespace, output: Output) -> int:
     written exactly: it is named on standard error and at the top of the file. Do not plan with
     --prune from such a file: what is missing in it would be deleted.
     """
-    from airflow_custody.client.whitelist.file_writing import dump_snapshot
+    from airflow_custody.client.whitelist.files.writing import dump_snapshot
 
     service, snapshot = _fetch(args, _words(args))
     dumped = dump_snapshot(snapshot, service, args.accept_fields or ())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.trust import NOT_PINNED
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 #: What to say where no keys are pinned.
 NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
-_MAX_SHOWN = 10
 
 
 def how_to_pin(source: str | None) -> str:
@@ -35,9 +34,7 @@ def how_to_pin(source: str | None) -> str:
 
 def name_texts(texts: Iterable[str], limit: int = 80) -> str:
     """Return a list of names in words: each shortened, and at most ten of them."""
-    shown = [sanitize(each, limit) for each in texts]
-    rest = f" and {len(shown) - _MAX_SHOWN} more" if len(shown) > _MAX_SHOWN else ""
-    return ", ".join(shown[:_MAX_SHOWN]) + rest
+    return name_some([sanitize(each, limit) for each in texts])
 
 
 def describe_pins(pins: VerificationPins) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -163,6 +163,16 @@ def _common_length(first: str, second: str) -> int:
 def _code_points(text: str) -> str:
     points = [f"U+{ord(each):04X}" for each in text[:_MAX_POINTS]]
     return " ".join([*points, "..."] if text[_MAX_POINTS:] else points) or "nothing"
+
+
+#: Maximum number of names in a message.
+MAX_NAMED = 10
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Return names in words: at most ten of them, and how many more there are."""
+    named = ", ".join(names[:MAX_NAMED])
+    return f"{named} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else named
 
 
 def sentences(*texts: str | None) -> str:

@@ -35,17 +35,16 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.text import lines, sanitize
-from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.matching import differing_fields
-from airflow_custody.client.whitelist.plan import (
+from airflow_custody.client.text import lines, name_some, sanitize
+from airflow_custody.client.whitelist.plans.matching import differing_fields
+from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     advice_on_differences,
     create_operation,
     hash_operations,
     ignored_text,
 )
-from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request, StatusWords
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
 from airflow_custody.idempotency.create import CreateRows, Outcome
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient, WhitelistRequest
-    from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
 _NOT_REPLACED = (
     "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "

@@ -15,8 +15,7 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyResponseError,
 )
-from airflow_custody.client.text import lines
-from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.text import lines, name_some
 from airflow_custody.idempotency.records import Row, State, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search, lookups
 from airflow_custody.idempotency.send import Sender

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.error_codes import known_code
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyResponseError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
-from airflow_custody.client.whitelist.addresses import spellings
-from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.destinations import Names, destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
-from airflow_custody.client.whitelist.matching import differing_fields, index_requests, spelled_as
+from airflow_custody.client.whitelist.files.addresses import spellings
 from airflow_custody.client.whitelist.models import check_request_id
-from airflow_custody.client.whitelist.plan import FileRow
-from airflow_custody.client.whitelist.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
+from airflow_custody.client.whitelist.plans.plan import FileRow
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
@@ -29,7 +28,7 @@ from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
-    from airflow_custody.client.whitelist.plan import PlanRow
+    from airflow_custody.client.whitelist.plans.plan import PlanRow
 
 #: Behaviour when what a task asks for exists already, whoever asked for it.
 IfExists = Literal["reuse", "fail", "create"]

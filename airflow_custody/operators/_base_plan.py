@@ -19,8 +19,8 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
-    from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.client.whitelist.planner import PlanSettings
+    from airflow_custody.client.whitelist.files.reading import WhitelistFile
+    from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.client.whitelist.request import StatusWords
 
 
@@ -101,7 +101,7 @@ class WhitelistFileTask(CustodyOperator):
 
     def _read_file(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.text import count
-        from airflow_custody.client.whitelist.file import read_whitelist_rows
+        from airflow_custody.client.whitelist.files.reading import read_whitelist_rows
 
         if self.rows is None:
             file = self._read_path(context)
@@ -114,7 +114,12 @@ class WhitelistFileTask(CustodyOperator):
 
     def _read_path(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.whitelist.file import file_error, format_of, parse_whitelist, read_whitelist_file
+        from airflow_custody.client.whitelist.files.reading import (
+            file_error,
+            format_of,
+            parse_whitelist,
+            read_whitelist_file,
+        )
 
         path: Any = self.path
         if not isinstance(path, str):
@@ -139,8 +144,8 @@ class WhitelistFileTask(CustodyOperator):
     def _settings(self) -> PlanSettings:
         """Return the settings of the plan, checked."""
         from airflow_custody.client.arguments import check_flag, check_names
-        from airflow_custody.client.whitelist.plan import check_only
-        from airflow_custody.client.whitelist.planner import PlanSettings, check_ignored
+        from airflow_custody.client.whitelist.plans.plan import check_only
+        from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored
 
         return PlanSettings(
             prune=self.prune,
@@ -208,7 +213,7 @@ def _is_in(root: Path, path: Path) -> bool:
 
 def _check_url(url: str) -> None:
     """Refuse the URL of an object if it has a password or a signature in it; the error quotes neither."""
-    from airflow_custody.client.whitelist.file import file_error
+    from airflow_custody.client.whitelist.files.reading import file_error
 
     scheme, _, rest = url.partition("://")
     host, slash, key = rest.partition("?")[0].partition("/")
@@ -227,7 +232,7 @@ def _read_object(name: str) -> bytes:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     from airflow_custody.client.text import sanitize
-    from airflow_custody.client.whitelist.file import MAX_FILE_BYTES, file_error
+    from airflow_custody.client.whitelist.files.reading import MAX_FILE_BYTES, file_error
 
     # Each storage raises errors of its own. Reading may be repeated; after these it would not help.
     final = (FileNotFoundError, PermissionError, IsADirectoryError, ValueError, ImportError, AirflowNotFoundException)

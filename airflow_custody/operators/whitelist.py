@@ -252,7 +252,7 @@ def _check_address(request: WhitelistRequest) -> None:
     """Refuse an address that cannot be one of its chain."""
     from airflow_custody.client.errors import CustodyRequestError
     from airflow_custody.client.text import escape
-    from airflow_custody.client.whitelist.addresses import check_address
+    from airflow_custody.client.whitelist.files.addresses import check_address
     from airflow_custody.idempotency.whitelist_requests import shorten
 
     check = check_address(request.address, request.chain, request.network)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
-    from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.client.whitelist.plan import State, WhitelistPlan
+    from airflow_custody.client.whitelist.files.reading import WhitelistFile
+    from airflow_custody.client.whitelist.plans.plan import State, WhitelistPlan
     from airflow_custody.idempotency.apply_plan import ApplyPlan
     from airflow_custody.idempotency.create import Outcome
 
@@ -141,9 +141,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.plan import PlanLimits
-        from airflow_custody.client.whitelist.plan_report import approval_report, plan_to_text
-        from airflow_custody.client.whitelist.planner import make_plan
+        from airflow_custody.client.whitelist.plans.plan import PlanLimits
+        from airflow_custody.client.whitelist.plans.planner import make_plan
+        from airflow_custody.client.whitelist.plans.report import approval_report, plan_to_text
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
         from airflow_custody.metrics import pending_listed
 
@@ -186,7 +186,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         """Log what a person should know of a plan that may be applied, and return what to do about it."""
         from airflow_custody.client.text import count, lines
         from airflow_custody.client.verification.trust import what_to_do
-        from airflow_custody.client.whitelist.plan import advice_on_differences
+        from airflow_custody.client.whitelist.plans.plan import advice_on_differences
 
         differs = advice_on_differences(plan, replace=replace)
         if differs:
@@ -218,7 +218,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         """Return the error for a plan that has what must not be there."""
         from airflow_custody.client.errors import CustodyConflictError
         from airflow_custody.client.text import lines, sanitize
-        from airflow_custody.client.whitelist.plan import CHANGES
+        from airflow_custody.client.whitelist.plans.plan import CHANGES
 
         changes = CHANGES if self.fail_on_changes else ()
         states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
@@ -300,7 +300,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
         from airflow_custody.client.text import lines
-        from airflow_custody.client.whitelist.plan_report import plan_to_text
+        from airflow_custody.client.whitelist.plans.report import plan_to_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
         from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
         from airflow_custody.metrics import create_counted
@@ -403,8 +403,7 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
 
 def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     """Return how many rows are in these states, and which the first are."""
-    from airflow_custody.client.text import sanitize
-    from airflow_custody.client.whitelist.batches import name_some
+    from airflow_custody.client.text import name_some, sanitize
 
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
     # Unverified rows must not be hidden behind others.

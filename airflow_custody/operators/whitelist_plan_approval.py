@@ -78,7 +78,7 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Show the question, and wait for the response."""
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
-        from airflow_custody.client.whitelist.plan_report import subject_of
+        from airflow_custody.client.whitelist.plans.report import subject_of
 
         with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)

@@ -111,9 +111,9 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.whitelist.batches import name_some
+        from airflow_custody.client.text import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
-        from airflow_custody.client.whitelist.signing import RequestSigner
+        from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
@@ -180,8 +180,8 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
         from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.whitelist.batches import BatchProgress
         from airflow_custody.client.whitelist.models import cut_into_batches
+        from airflow_custody.client.whitelist.signing.batches import BatchProgress
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)

@@ -42,7 +42,7 @@ PAGES: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("signers", ("ConnectionSigner", "Pkcs11ConnectionSigner")),
         ("client.signers", ()),
         ("client.signers.pkcs11", ("Pkcs11Signer",)),
-        ("client.whitelist.signing", ("RequestSigner",)),
+        ("client.whitelist.signing.sending", ("RequestSigner",)),
     ),
     "verification": (
         ("client.verification.verifier", ()),

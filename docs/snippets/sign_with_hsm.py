@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
 
 def sign(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> None:

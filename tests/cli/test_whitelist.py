@@ -11,7 +11,7 @@ import pytest
 import yaml
 from cli_runs import Create, Ran, Run
 
-from airflow_custody.client.whitelist.addresses import AddressCheck
+from airflow_custody.client.whitelist.files.addresses import AddressCheck
 from airflow_custody.sandbox import Sandbox
 
 
@@ -297,7 +297,7 @@ def test_an_address_that_a_file_would_be_refused_for_is_named(
 ) -> None:
     create(1)
     monkeypatch.setattr(
-        "airflow_custody.client.whitelist.addresses.check_address",
+        "airflow_custody.client.whitelist.files.addresses.check_address",
         lambda *address: AddressCheck("invalid", "its checksum is wrong"),
     )
     ran = custody("whitelist", "dump")

@@ -13,7 +13,7 @@ from people import ROLES
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import raw_signature
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 

@@ -21,7 +21,7 @@ from hsm import PIN, TOKEN, FakeHsm, FakeKey, HsmPerson, SoftHsm, soft_hsm
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, CustodyError
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 

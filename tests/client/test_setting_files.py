@@ -17,7 +17,7 @@ from airflow_custody.client import ClientSettings, CustodyConfigurationError, Cu
 from airflow_custody.client.files import MAX_SETTING_BYTES, read_file, read_start
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.verification.evidence import read_evidence
-from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 
 URL = "https://custody.example.com"
 NOT_REGULAR = "it is not a regular file"

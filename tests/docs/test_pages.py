@@ -16,7 +16,7 @@ from lowest import read_project
 from packaging.requirements import Requirement
 
 from airflow_custody.cli.main import make_parser
-from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.metrics import METRICS

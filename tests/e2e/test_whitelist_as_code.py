@@ -24,7 +24,7 @@ from people import connect_approvers
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 

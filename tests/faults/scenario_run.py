@@ -23,7 +23,7 @@ from servers import Airflow
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
 # This is run by a script, which sees the modules of its own folder only.
 sys.path.append(str(Path(__file__).parent.parent))

@@ -42,9 +42,9 @@ PYTHON = str(ROOT / ".venv" / "bin" / "python")
 CLIENT = "airflow_custody/client"
 ROOMS = {
     "verification": (f"{CLIENT}/verification/*.py",),
-    "review": (f"{CLIENT}/whitelist/review.py", f"{CLIENT}/whitelist/signing*.py"),
+    "review": (f"{CLIENT}/whitelist/review.py", f"{CLIENT}/whitelist/signing/*.py"),
     "idempotency": ("airflow_custody/idempotency/*.py",),
-    "plan": tuple(f"{CLIENT}/whitelist/{name}.py" for name in ("matching", "plan", "planner")),
+    "plan": tuple(f"{CLIENT}/whitelist/plans/{name}.py" for name in ("matching", "plan", "planner")),
 }
 TESTS = (
     "tests/client/verification",

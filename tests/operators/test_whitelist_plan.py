@@ -17,7 +17,7 @@ from task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.whitelist.plan import STATES
+from airflow_custody.client.whitelist.plans.plan import STATES
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 

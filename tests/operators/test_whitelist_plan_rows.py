@@ -180,7 +180,7 @@ def test_a_url_that_cannot_be_read_fails_at_once(sandbox: Sandbox, path: str, fa
 def test_a_file_that_is_too_large_is_refused(
     sandbox: Sandbox, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_custody.client.whitelist.file.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("airflow_custody.client.whitelist.files.reading.MAX_FILE_BYTES", 100)
     storage.pipe("bucket/rows.json", b'{"version": 1, "addresses": []}' + b" " * 100)
     with failing_at_once("larger than 100 bytes"):
         plan(path=f"{attach('rows', storage)}/rows.json")

@@ -12,7 +12,7 @@ from apply_tries import ApplyTask, address, check_exactly, effective, plan, writ
 from task_log import TaskLog
 from task_tries import RowsStore, somebody_creates
 
-from airflow_custody.client.whitelist.plan import STATES
+from airflow_custody.client.whitelist.plans.plan import STATES
 from airflow_custody.sandbox import Sandbox
 
 

@@ -12,7 +12,7 @@ import pytest
 from airflow_custody.client import CustodyClient, CustodyNotFoundError, CustodyRequestError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.models import GroupSignatures, Overview, RequestRow, RequestsView
 from airflow_custody.overview.verdict import judge_overview

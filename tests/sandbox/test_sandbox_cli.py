@@ -78,7 +78,7 @@ TRY_OUT = """
 import logging, sys
 from airflow_custody.cli.main import main
 from airflow_custody.client import WhitelistRequest
-from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.signers import ConnectionSigner
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.whitelist.addresses import (
+from airflow_custody.client.whitelist.files.addresses import (
     CHAIN_NAMES,
     are_two_networks,
     canonical_address,

@@ -24,8 +24,7 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, has_unprintable, read_number, sanitize, without_emoji_style
-from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.text import count, has_unprintable, name_some, read_number, sanitize, without_emoji_style
 
 T = TypeVar("T")
 

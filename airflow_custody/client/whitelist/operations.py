@@ -224,7 +224,7 @@ class WhitelistOperations(ServiceOperations):
         """
         Send a signature: ``POST /whitelists/addresses/approve`` (undocumented).
 
-        :class:`~airflow_custody.client.whitelist.signing.RequestSigner` makes one safely.
+        :class:`~airflow_custody.client.whitelist.signing.sending.RequestSigner` makes one safely.
 
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID, check_names
-from airflow_custody.client.text import read_number, sanitize
+from airflow_custody.client.text import name_some, read_number, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.trust import (
@@ -25,7 +25,6 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     has_status,
 )
-from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
 from airflow_custody.client.whitelist.models import WhitelistRequest, read_request
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import (
     CustodyRequestError,
 )
-from airflow_custody.client.text import ascii_lower, escape, hidden_difference, sanitize
+from airflow_custody.client.text import ascii_lower, escape, hidden_difference, name_some, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
-from airflow_custody.client.whitelist.addresses import network_name
-from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.files.addresses import network_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope

@@ -18,7 +18,7 @@ from airflow_custody.client.verification.evidence import Evidence, EvidenceFile,
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
-from airflow_custody.client.whitelist.matching import find_duplicates
+from airflow_custody.client.whitelist.plans.matching import find_duplicates
 from airflow_custody.client.whitelist.request import Request, StatusWords, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
 

@@ -18,10 +18,9 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import count, count_of, sanitize
+from airflow_custody.client.text import MAX_NAMED, count, count_of, name_some, sanitize
 from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
-from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
 from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches, is_list_of_ids
 from airflow_custody.client.whitelist.request import (
@@ -32,6 +31,7 @@ from airflow_custody.client.whitelist.request import (
     describe_verified,
     verified_facts,
 )
+from airflow_custody.client.whitelist.signing.batches import same_texts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ class RequestWait:
         words, of_first = [], list[str]()
         for kind, ending in _ENDINGS.items():
             if ids := [each for each in errors if isinstance(errors[each], kind)]:
-                more = [f"and {len(ids) - MAX_NAMED_IDS} more"] if len(ids) > MAX_NAMED_IDS else []
-                named = "; ".join([*(errors[each].message for each in ids[:MAX_NAMED_IDS]), *more])
+                more = [f"and {len(ids) - MAX_NAMED} more"] if len(ids) > MAX_NAMED else []
+                named = "; ".join([*(errors[each].message for each in ids[:MAX_NAMED]), *more])
                 counted = count_of(len(ids), len(self.ids), "whitelisting request")
                 words.append(f"{counted} {ending}: {named}" if self._is_list else named)
                 of_first = of_first or ids

@@ -1,0 +1,1 @@
+"""Whitelists as files: reading, formats, writing, and the addresses in them."""

@@ -1,0 +1,385 @@
+"""
+Checks of addresses against the rules of their chains: funds sent to a mistyped address are lost.
+
+The verdict is ``valid`` if the address follows its chain's rules, ``invalid`` if it cannot be an address of the chain,
+and ``unchecked`` for all else: chains and forms that are not in the table, a failure of the check. Only ``invalid`` is
+a reason to stop. Valid does not say that the address is the right one, or that anyone has its key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple
+
+from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.whitelist.files import address_decoders as decoders
+
+AddressVerdict = Literal["valid", "invalid", "unchecked"]
+
+#: The longest text that is checked. No address comes near it.
+MAX_ADDRESS_LENGTH = 256
+
+
+@dataclass(frozen=True)
+class AddressCheck:
+    """
+    The result of checking an address.
+
+    :param verdict: ``valid``, ``invalid`` or ``unchecked``.
+    :param reason: why it is invalid; empty if it is not.
+    """
+
+    verdict: AddressVerdict
+    reason: str = ""
+
+
+# --- chains and networks -----------------------------------------------------------------------------------
+
+# What separates the words of a name. Nothing else is left out: it could make a name another one.
+_WITHOUT_SEPARATORS = str.maketrans("", "", " -_.:/()")
+# Names of the main network, without separators and case; they may also follow the name of its chain.
+_MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+# Names that mean a test network, and not which one if the chain has several.
+_TEST_NETWORKS = ("test", "testnet")
+# The names of each chain, without punctuation and case. The first one is used here.
+_CHAINS = (
+    "btc bitcoin xbt",
+    "bch bitcoincash",
+    "ltc litecoin",
+    "doge dogecoin",
+    "eth ethereum",
+    "polygon matic pol",
+    "ftm fantom",
+    "sonic s",
+    "avalanchec avalanche avax avaxc avaxcchain avalanchecchain",
+    "xrp xrpl ripple xrpledger",
+    "xlm stellar",
+    "xtz tezos",
+    "ada cardano",
+    "dot polkadot",
+    "tao bittensor",
+    "algo algorand",
+    "sol solana",
+    "cosmos atom cosmoshub",
+    "near nearprotocol",
+    "icp internetcomputer dfinity",
+    "hedera hbar hederahashgraph",
+    "mina minaprotocol",
+    "filecoin fil",
+    "tron trx",
+)
+#: The name of a chain that is used here, by each of its names.
+CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
+# The public networks of each chain, without punctuation and case. The first name of a network is used here. The usual
+# names of the main network are left out, and "testnet" is listed only where one certain network has that name.
+_NETWORKS: Mapping[str, tuple[str, ...]] = {
+    "btc": ("testnet3 testnet test", "testnet4", "signet", "regtest"),
+    "bch": ("testnet3 testnet test", "testnet4", "chipnet", "scalenet", "regtest"),
+    "ltc": ("testnet testnet4 test", "regtest"),
+    "doge": ("testnet test", "regtest"),
+    "eth": ("sepolia", "hoodi", "holesky", "goerli"),
+    "polygon": ("amoy", "mumbai"),
+    "sonic": ("blaze",),
+    "avalanchec": ("fuji",),
+    "xrp": ("testnet altnet test", "devnet"),
+    "xlm": ("testnet test", "futurenet"),
+    "xtz": ("ghostnet", "shadownet"),
+    "ada": ("preprod", "preview", "sanchonet"),
+    "dot": ("westend", "paseo", "rococo"),
+    "tao": ("mainnet finney",),
+    "algo": ("testnet test", "betanet"),
+    "sol": ("testnet test", "devnet"),
+    "cosmos": ("mainnet cosmoshub4",),
+    "icp": ("mainnet ic",),
+    "hedera": ("testnet test", "previewnet"),
+    "mina": ("devnet",),
+    "filecoin": ("calibration calibrationnet calibnet", "butterfly butterflynet"),
+    "tron": ("nile", "shasta"),
+}
+# The name of a network that is used here, by each of its names, for each chain.
+_NETWORK_NAMES = {
+    chain: {name: names.split()[0] for names in networks for name in names.split()}
+    for chain, networks in _NETWORKS.items()
+}
+
+
+@lru_cache(maxsize=4096)
+def chain_name(chain: str) -> str:
+    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
+    return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
+
+
+@lru_cache(maxsize=4096)
+def network_name(network: str, chain: str) -> str:
+    """
+    Return one name for all names of a chain's network; for an unknown network, its name without case.
+
+    The main network, ``mainnet``, may also be called as the chain is. ``testnet`` may be any test network, unless the
+    chain has one of that name.
+    """
+    letters, known = _letters(network), chain_name(chain)
+    if chain_name(network) == known:
+        return "mainnet"
+    prefixes = [_letters(chain), *(each for each, other in CHAIN_NAMES.items() if other == known)]
+    bare = {letters, *(letters.removeprefix(each) for each in prefixes)}
+    if bare.intersection(_MAIN_NETWORKS):
+        return "mainnet"
+    names = _NETWORK_NAMES.get(known, {})
+    found = next((names[each] for each in sorted(bare) if each in names), None)
+    return found or ("testnet" if bare.intersection(_TEST_NETWORKS) else ascii_lower(network))
+
+
+def are_two_networks(one: str, other: str, chain: str) -> bool:
+    """
+    Tell whether two names certainly mean two networks. An unknown name may be another name for any network.
+
+    :param one: a name, as :func:`network_name` returns it.
+    :param other: another one.
+    :param chain: name of the chain, as :func:`chain_name` returns it.
+    """
+    names = {one, other}
+    known = {"mainnet", *_NETWORK_NAMES.get(chain, {}).values()}
+    return len(names) == 2 and (names <= known or names == {"mainnet", "testnet"})
+
+
+def _letters(name: str) -> str:
+    return ascii_lower(name).translate(_WITHOUT_SEPARATORS)
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """
+    A form that addresses of a chain have.
+
+    :param pattern: the regular expression that the whole of such an address matches.
+    :param decode: its decoder; None: such addresses are unchecked.
+    :param prefixes: those of the main network, of what the decoder returns. An address with another one is a test
+        network's, or another chain's.
+    :param fault: why an address that the decoder refuses is invalid.
+    :param canonical: returns the one text that all spellings of an address share. Default None: each is its own.
+    """
+
+    pattern: str
+    decode: decoders.Decoder | None = None
+    prefixes: tuple[str, ...] = ("",)
+    fault: str = "its checksum does not match, or a character or its length is wrong"
+    canonical: Callable[[str], str] | None = None
+
+
+_B58 = "[1-9A-HJ-NP-Za-km-z]"
+_EVM = (
+    Form("0x([0-9a-f]{40}|[0-9A-F]{40})", decoders.accept),
+    Form(
+        "0x[0-9a-fA-F]{40}",
+        decoders.eip55,
+        fault="the case of its letters does not match the EIP-55 checksum: at least one character is wrong",
+    ),
+    # Without 0x.
+    Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
+    # The key of a validator; ICAP.
+    Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
+)
+# Of the test networks of all chains.
+_TEST_PREFIX = re.compile("6f|c4|71|3a|a0|0493|tb|bcrt|[tr]ltc|bchtest|bchreg|(addr|stake)_test")
+_SUBSTRATE = (
+    # A key without a checksum; the index of an account.
+    Form(f"0x([0-9a-fA-F]{{64}}|[0-9a-fA-F]{{40}})|{_B58}{{3,25}}"),
+)
+
+#: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
+FORMS: Mapping[str, tuple[Form, ...]] = {
+    "btc": (
+        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, ("bc",), canonical=str.lower),
+        # Silent payments.
+        Form("(?i)t?sp1.+", canonical=str.lower),
+        Form(f"{_B58}+", decoders.base58_check, ("00", "05")),
+    ),
+    "bch": (
+        Form(
+            "(?i)([a-z]+:)?[02-9ac-hj-np-z]{40,}",
+            decoders.cashaddr,
+            ("bitcoincash",),
+            # The checksum covers the prefix, so that none is another network's.
+            canonical=lambda address: address.lower().rpartition(":")[2],
+        ),
+        # The last two are as BitPay wrote them.
+        Form(f"{_B58}+", decoders.base58_check, ("00", "05", "1c", "28")),
+    ),
+    "ltc": (
+        Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, ("ltc",), canonical=str.lower),
+        Form("(?i)(t?ltcmweb|tmweb)1.+", canonical=str.lower),
+        # 05 is Bitcoin's, from before there was 32.
+        Form(f"{_B58}+", decoders.base58_check, ("30", "32", "05")),
+    ),
+    "doge": (Form(f"{_B58}+", decoders.base58_check, ("1e", "16")),),
+    "eth": _EVM,
+    "polygon": _EVM,
+    "ftm": _EVM,
+    "sonic": _EVM,
+    # Accounts of its other chains, and nodes.
+    "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
+    "xrp": (
+        Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
+        # X-addresses, with a tag in them.
+        Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, is_ripple=True), ("0544",)),
+    ),
+    "xlm": (
+        # The others are of no account.
+        Form("[GC][A-D][A-Z2-7]{54}|M[A-D][A-Z2-7]{67}|[TXPLB][A-Z2-7]+", decoders.strkey, ("G", "C", "M")),
+        Form(
+            "S[A-Z2-7]{55}",
+            decoders.refuse,
+            fault="it is the secret key of an account: anyone who has seen it may spend from that account",
+        ),
+        # Names that only their domain can resolve.
+        Form(".+[*].+"),
+    ),
+    "xtz": (
+        Form(
+            f"(tz[1-4]|KT1){_B58}+",
+            partial(decoders.base58_check, prefix=3),
+            ("06a19f", "06a1a1", "06a1a4", "06a1a6", "025a79"),
+        ),
+        # Rollups, blinded keys, and an entrypoint of a contract.
+        Form("(sr1|btz1).+|[^%]+%.+"),
+    ),
+    "ada": (
+        Form("(?i)(addr|stake)(_test)?1.+", decoders.bech32, ("addr", "stake"), canonical=str.lower),
+        Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
+        # Pools and representatives; addresses without a checksum, or of a test network.
+        Form(f"(pool|drep)1.+|[0-9a-fA-F]{{56,}}|{_B58}{{50,}}"),
+    ),
+    "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
+    "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
+    "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
+    # Any 32 bytes: programs have addresses that are no point of the curve.
+    "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.plain_base58, size=32)),),
+    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.bech32, ("cosmos", "cosmosvaloper"), canonical=str.lower),),
+    "icp": (
+        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
+        # With a subaccount (ICRC-1); not in lower case.
+        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}", canonical=str.lower),
+    ),
+    "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3), ("cb0101",)),),
+    "filecoin": (
+        Form("f[12][a-z2-7]{39}|f3[a-z2-7]{84}", decoders.filecoin),
+        # Numbers of accounts, contracts' addresses, test networks, and Ethereum's form.
+        Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
+    ),
+    # An account, whose checksum (HIP-15) is another one on each ledger.
+    "hedera": (
+        Form("[0-9]+[.][0-9]+[.][0-9]+(-[A-Za-z]{5})?", canonical=lambda address: address.partition("-")[0]),
+        Form(".+"),
+    ),
+    "tron": (
+        # Without a checksum.
+        Form("(0x)?41[0-9a-fA-F]{40}"),
+        Form(f"{_B58}+", decoders.base58_check, ("41",)),
+    ),
+}
+
+
+# --- one address in several spellings -----------------------------------------------------------------------
+
+_HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
+
+
+def canonical_address(address: str, chain: str) -> tuple[str, bool]:
+    """
+    Return the text that all spellings of an address share.
+
+    :param address: the address.
+    :param chain: name of the chain, as :func:`chain_name` returns it.
+    :return: the text; and whether an address that differs from it only in case is another one. That is not known of
+        chains, and of forms, that the table lacks.
+    """
+    if _HEXADECIMAL.fullmatch(address):
+        return address.lower(), True
+    form = _form_of(address, chain)
+    if form is None:
+        return address, False
+    return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
+
+
+def spellings(address: str, chain: str) -> list[str]:
+    """
+    Return the texts under which a service may list an address: a search by address may find only what is equal.
+
+    Some of them may be other addresses, where case counts.
+    """
+    chain = chain_name(chain)
+    canonical = canonical_address(address, chain)[0]
+    found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
+    if FORMS.get(chain) is _EVM and len(canonical) == 42:
+        found.append(decoders.in_eip55(canonical))
+    return list(dict.fromkeys(found))
+
+
+# --- the check ---------------------------------------------------------------------------------------------
+
+
+def check_address(address: str, chain: str, network: str | None = None) -> AddressCheck:
+    """
+    Check an address against the rules of its chain, as far as they are known.
+
+    :param address: the address, exactly as it is to be sent.
+    :param chain: symbol or name of the chain, in any case.
+    :param network: name of the chain's network. Names are not published: addresses of test networks are valid wherever
+        it is not clearly the main one, and are unchecked where it is not given.
+    :return: the verdict and its reason. The reason holds no part of the address.
+    """
+    # A number of seven digits may be the id of a validator or of a pool.
+    is_id = is_decimal(address) and len(address) <= 7
+    if is_id or chain_name(chain) not in FORMS:
+        return AddressCheck("unchecked")
+    if fault := _fault(address):
+        return AddressCheck("invalid", fault)
+    form = _form_of(address, chain_name(chain))
+    if form is None:
+        return AddressCheck("invalid", f"it has none of the forms of {sanitize(chain, 40)} addresses")
+    if form.decode is None:
+        return AddressCheck("unchecked")
+    try:
+        prefix = form.decode(address)
+    except ValueError:
+        return AddressCheck("invalid", form.fault)
+    except (ImportError, OSError):
+        # A library is not installed, or cannot be loaded.
+        raise
+    except Exception:
+        # Neither a form that may be another chain's nor a bug makes an address invalid.
+        return AddressCheck("unchecked")
+    return _check_prefix(prefix, form.prefixes, chain, network)
+
+
+def _form_of(address: str, chain: str) -> Form | None:
+    return next((each for each in FORMS.get(chain, ()) if re.fullmatch(each.pattern, address)), None)
+
+
+def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, network: str | None) -> AddressCheck:
+    """Return the verdict on an intact address by its prefix."""
+    network = (network or "").strip()
+    is_test = bool(_TEST_PREFIX.fullmatch(prefix))
+    is_other = bool(network) and network_name(network, chain) != "mainnet"
+    if prefix in main_prefixes or (is_test and is_other):
+        return AddressCheck("valid")
+    # A network that is not known may have prefixes that are not.
+    if is_other or (is_test and not network):
+        return AddressCheck("unchecked")
+    why = "it is an address of a test network"
+    return AddressCheck("invalid", why if is_test else "it is well-formed, but its prefix is another chain's or kind's")
+
+
+def _fault(address: str) -> str:
+    """Return the fault of an address on any chain; empty if it has none."""
+    if len(address) > MAX_ADDRESS_LENGTH:
+        return f"it has more than {MAX_ADDRESS_LENGTH} characters"
+    # No address has spaces; and letters that look alike are the oldest trick.
+    if found := re.search("[^!-~]", address):
+        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
+    return ""

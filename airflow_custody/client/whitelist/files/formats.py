@@ -1,0 +1,374 @@
+"""The formats of a whitelist file: each reader returns plain values, with their lines where those are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import yaml
+
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.whitelist.files.garbled import garbled_fault, is_null_word
+from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
+
+#: The version of the form.
+VERSION = 1
+#: The names of a row's fields, in the order of a request.
+FIELDS = tuple(WhitelistRequest.model_fields)
+#: The fields whose value, or whose members, may be whole numbers.
+IDS = (*LISTS, "exchange_account_id")
+#: Fields that belong to one address only, and so cannot be defaults.
+NOT_DEFAULTS = ("label", "address")
+#: Maximum number of characters of a value in a fault.
+MAX_VALUE = 100
+#: Number of faults after which reading stops: a file with that many is usually not a whitelist at all.
+MAX_FAULTS = 500
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+class Fields(dict[str, Any]):
+    """
+    A mapping, as it stands in a file.
+
+    :param items: its keys with their values and lines, in its order. The first of a repeated key counts.
+    """
+
+    def __init__(self, items: Iterable[tuple[str, Any, int]]) -> None:
+        super().__init__()
+        #: The line of each key; 0 if lines are not known.
+        self.lines: dict[str, int] = {}
+        #: Keys that are there already, with their lines.
+        self.repeated: list[tuple[str, int]] = []
+        for key, value, line in items:
+            if key in self:
+                self.repeated.append((key, line))
+            else:
+                self[key] = value
+                self.lines[key] = line
+
+
+class Items(list[Any]):
+    """A list whose items have lines."""
+
+    def __init__(self, items: Iterable[tuple[Any, int]]) -> None:
+        super().__init__()
+        #: The line of each item.
+        self.lines: list[int] = []
+        for value, line in items:
+            self.append(value)
+            self.lines.append(line)
+
+
+class TooManyFaultsError(Exception):
+    """Raised at the last fault that is noted, to stop reading."""
+
+
+class Faults:
+    """
+    A collector of the faults of a file. It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
+
+    :param unit: unit of the places: ``line`` or ``row``.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._faults: list[tuple[int, str]] = []
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All faults, in the file's order."""
+        return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
+
+    def fault(self, place: int, text: str, name: str = "") -> None:
+        """
+        Note a fault.
+
+        :param place: a line or a row; 0 for the whole file, or if the text names the place.
+        :param text: the fault.
+        :param name: the field that has it.
+        """
+        where = f"{self._unit} {place}" if place else ""
+        self._note(place, ": ".join(filter(None, (where, name, text))))
+
+    def fault_at(self, line: int, text: str, column: int) -> None:
+        """Note a fault in the text of the file by its line, whatever the unit of the places is."""
+        self._note(line if self._unit == "line" else 0, f"line {line}, column {column}: {text}")
+
+    def _note(self, place: int, text: str) -> None:
+        self._faults.append((place, text))
+        if len(self._faults) >= MAX_FAULTS:
+            raise TooManyFaultsError
+
+    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> bool:
+        """
+        Note the keys of a mapping that are unknown or repeated.
+
+        :param fields: the mapping.
+        :param known: the keys that are known.
+        :param place: its line or row.
+        :param prefix: beginning of its faults.
+        :return: whether there are none. Where there is one, what seems to be missing may be under it.
+        """
+        for key, line in fields.lines.items():
+            if key not in known:
+                self.fault(line or place, f"{prefix}{_unknown_name(key, known)}")
+        for key, line in fields.repeated:
+            first = fields.lines[key]
+            text = f"is given twice, first in line {first}" if first != line else "is given twice"
+            self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
+        return not fields.repeated and all(key in known for key in fields)
+
+
+# What others call a field.
+_OTHER_NAMES = {"coin": "blockchain", "name": "label", "tag": "memo", "destination_tag": "memo"}
+
+
+@lru_cache(maxsize=1024)
+def _unknown_name(name: str, known: tuple[str, ...]) -> str:
+    """Describe an unknown name, with a suggestion of the one that may be meant."""
+    folded = ascii_lower(name[:MAX_VALUE])
+    near = get_close_matches(_OTHER_NAMES.get(folded, folded), known, n=1)
+    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
+
+
+@dataclass(frozen=True)
+class Misread:
+    """
+    A value that the format reads as something other than the written text.
+
+    :param fault: description of the misreading, with the spelling to use instead.
+    """
+
+    fault: str
+
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def _number(source: str, text: str) -> int | Misread:
+    """Return a number that is written in its one canonical form, as it may be an id."""
+    is_id = len(source) <= len(str(MAX_ID)) and _WHOLE_NUMBER.fullmatch(source)
+    return int(source) if is_id else _misread(source, text)
+
+
+def _misread(source: str, text: str) -> Misread:
+    shown = sanitize(source, MAX_VALUE)
+    return Misread(f"{text.format(shown)}: quote it: {json.dumps(shown, ensure_ascii=False)}")
+
+
+# --- YAML --------------------------------------------------------------------------------------------------
+
+# libyaml is many times faster.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_NUMBER = "a number"
+_KINDS = {"str": "text", "null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
+# YAML 1.2 reads these as numbers, too; PyYAML follows 1.1.
+_NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+def read_yaml(text: str, faults: Faults) -> Any:
+    """
+    Return the contents of a YAML file; None if it is empty or cannot be read.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    try:
+        root = yaml.compose(text, Loader=_LOADER)
+        contents = None if root is None else _read_node(root, faults, set())
+        return None if faults.faults else contents
+    except RecursionError:
+        faults.fault(0, "the file is nested too deeply")
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # The last two come from PyYAML's own scanner, for an invalid escape and for a very long version.
+        _note_syntax_error(error, text, faults)
+    return None
+
+
+def _note_syntax_error(error: Exception, text: str, faults: Faults) -> None:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
+    words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
+    if mark is None:
+        faults.fault(0, words)
+        return
+    if _has_tab_before(text, mark.line):
+        words = f"indent with spaces, not tabs ({words})"
+    faults.fault_at(mark.line + 1, words, mark.column + 1)
+
+
+def _has_tab_before(text: str, index: int) -> bool:
+    """Tell whether a line, counted from 0, is indented with a tab."""
+    line = next(islice(io.StringIO(text), index, None), "")
+    return re.match(r"[ -]*\t", line) is not None
+
+
+def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
+    """Return the value of a node; note one that stands in several places, by an alias."""
+    if id(node) in seen:
+        faults.fault(_line(node), "this has an alias, which is not allowed: use defaults, or write it out")
+        return None
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return Items((_read_node(each, faults, seen), _line(each)) for each in node.value)
+    if isinstance(node, yaml.MappingNode):
+        for key, _ in node.value:
+            _read_node(key, faults, seen)
+        return Fields(
+            (key.value if isinstance(key, yaml.ScalarNode) else "[...]", _read_node(value, faults, seen), _line(key))
+            for key, value in node.value
+        )
+    return _read_scalar(node)
+
+
+def _read_scalar(node: Any) -> Any:
+    text: str = node.value
+    kind = _KINDS.get(node.tag.removeprefix(_TAG), "a special word")
+    if kind == "text" and not node.style and _NUMBER_1_2.fullmatch(text):
+        kind = _NUMBER
+    if kind == "text" and not node.style and is_null_word(text):
+        return _misread(text, "{} is how software writes a missing value: leave it out, or if it is meant")
+    if kind in ("text", ""):
+        return text if kind else None
+    return (_number if kind == _NUMBER else _misread)(text, f"YAML reads {{}} as {kind}")
+
+
+def _line(node: yaml.Node) -> int:
+    line: int = node.start_mark.line
+    return line + 1
+
+
+# --- JSON --------------------------------------------------------------------------------------------------
+
+
+def read_json(text: str, faults: Faults) -> Any:
+    """
+    Return the contents of a JSON file, without lines, which the parser does not know; None if it is empty or cannot be
+    read.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=lambda pairs: Fields((key, value, 0) for key, value in pairs),
+            # As they are written: 1.0 is not 1, and Python refuses to read very long ones.
+            parse_int=lambda source: _number(source, "{} is a number"),
+            parse_float=lambda source: _misread(source, "{} is a number"),
+            parse_constant=lambda name: Misread(f"{name} is not JSON: leave it out"),
+        )
+    except json.JSONDecodeError as error:
+        if text.strip():
+            faults.fault_at(error.lineno, f"not JSON: {sanitize(error.msg)}", error.colno)
+    except RecursionError:
+        faults.fault(0, "the file is nested too deeply")
+    return None
+
+
+# --- CSV ---------------------------------------------------------------------------------------------------
+
+#: A column that is ignored. A ``comment`` or a ``note`` would be a memo on some chains.
+NOTES = "notes"
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_CORRECT = "correct it, and format its column as text"
+
+
+def read_csv(text: str, faults: Faults) -> Any:
+    """
+    Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
+
+    It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks
+    around them, rows and columns in which all cells are empty, a column of notes. Each row has as many cells as the
+    header: in one that has more or fewer, a value may stand under the name of another.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    separator = _separator(text, faults)
+    if not separator:
+        return None
+    records = _records(text, separator, faults)
+    line, header = next(records, (0, []))
+    names = [ascii_lower(each.strip()) for each in header]
+    named = Fields((name, None, line) for name in names if name)
+    if not faults.check_keys(named, (*FIELDS, NOTES), line):
+        return None
+    joined = "," if separator == ";" else ";"
+    items = []
+    for place, cells in records:
+        if fault := _cells_fault(names, cells):
+            faults.fault(place, fault)
+        else:
+            items.append((_fields(names, cells, place, joined), place))
+    return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
+
+
+def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
+    """Explain why a row's cells do not belong to the header's names; empty if they do."""
+    if len(cells) != len(names):
+        return f"has {count(len(cells), 'cell')}, and the header has {len(names)}"
+    for number, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
+        if cell.strip() and not name:
+            return f"its cell {number} is not empty, and the header has no name for it"
+    return ""
+
+
+def _separator(text: str, faults: Faults) -> str:
+    """Return what separates the columns, which the header shows; empty if it has several of them."""
+    # A file may begin with rows in which all cells are empty.
+    found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
+    separators = [each for each in _SEPARATORS if found and each in found[0]] or [","]
+    if len(separators) == 1:
+        return separators[0]
+    names = " and ".join(_SEPARATORS[each] for each in separators)
+    line = text.count("\n", 0, found.start() if found else 0) + 1
+    faults.fault(line, f"the header has {names}: separate the columns by one of them, here and in each row")
+    return ""
+
+
+def _records(text: str, separator: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record with its first line, without those in which all cells are empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if any(cells):
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
+
+
+def _fields(names: Sequence[str], cells: Sequence[str], line: int, joined: str) -> Fields:
+    """Return the fields of a row; an empty cell has no value."""
+    pairs = [(name, cell) for name, cell in zip(names, cells, strict=True) if cell and name in FIELDS]
+    return Fields((name, _cell(name, cell, joined), line) for name, cell in pairs)
+
+
+def _cell(name: str, cell: str, joined: str) -> Any:
+    """Return a cell's text, or the members of its list, unless other software has garbled it."""
+    if name not in LISTS:
+        return as_meant(name, cell, _CORRECT)
+    other = ";" if joined == "," else ","
+    if other in cell:
+        return Misread(f"{sanitize(repr(cell), MAX_VALUE)} has '{other}' in it: in this file, '{joined}' joins ids")
+    return [as_meant(name, each, _CORRECT) for each in cell.split(joined)]
+
+
+def as_meant(name: str, text: str, correct: str) -> str | Misread:
+    """Return a text, unless other software has garbled it; parameters as for :func:`garbled_fault`."""
+    fault = garbled_fault(name, text, correct)
+    return Misread(fault) if fault else text

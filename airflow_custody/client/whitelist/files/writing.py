@@ -1,0 +1,231 @@
+"""Whitelist files that are written: in YAML, from requests or from what the service lists; and their JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_custody.client.errors import WhitelistFileError
+from airflow_custody.client.text import count, name_some, sanitize
+from airflow_custody.client.whitelist.destinations import Destinations, destination_of
+from airflow_custody.client.whitelist.files.formats import FIELDS, NOT_DEFAULTS, VERSION
+from airflow_custody.client.whitelist.files.reading import parse_whitelist
+from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
+from airflow_custody.client.whitelist.plans.plan import FileRow, PlanRow
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.snapshot import Snapshot
+
+
+def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[int, str] | None = None) -> str:
+    """
+    Return the text of a file in YAML.
+
+    Reading it back gives the same requests, if there are any, their destinations are different, no value begins or ends
+    with white space, and no id in a list has a comma, a semicolon, a point or white space in it. It has no
+    ``defaults``; text that YAML would not read as text is quoted.
+
+    :param requests: the rows.
+    :param comments: comments by the index of the row above which they stand, from 0; each becomes one line.
+    :return: the text; its fields are in the order of :class:`WhitelistRequest`.
+    """
+    parts = [f"version: {VERSION}\n"]
+    for index, request in enumerate(requests):
+        parts.append("" if index else "addresses:\n")
+        if comment := sanitize((comments or {}).get(index, ""), 1000):
+            parts.append(f"# {comment}\n")
+        start = "- "
+        for name in FIELDS:
+            if (value := getattr(request, name)) is not None:
+                # JSON is YAML.
+                parts.append(f"{start}{name}: {json.dumps(value, ensure_ascii=False)}\n")
+                start = "  "
+    return "".join(parts) if len(parts) > 1 else f"{parts[0]}addresses: []\n"
+
+
+# --- what the service lists ---------------------------------------------------------------------------------
+
+_INCOMPLETE = "THIS FILE IS NOT COMPLETE. With --prune, a plan would delete what is missing."
+
+
+@dataclass
+class DumpedWhitelist:
+    """
+    A whitelist as a file.
+
+    :param text: the file, in YAML.
+    :param notes: what else there is to know.
+    :param faults: what is missing in the file, or differs from what the service has.
+    """
+
+    text: str = ""
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[str] = ()) -> DumpedWhitelist:
+    """
+    Return what the service lists as a file.
+
+    A plan for an empty file shows what can be a row, and a plan for the file itself what a row cannot say.
+
+    :param snapshot: all that the service lists.
+    :param service: the base URL of the service, for the comment at the top.
+    :param accept_fields: keys of a payload that may have a value that a file cannot say. Default: none.
+    """
+    dumped = DumpedWhitelist()
+    rejected = sum(each.state == "rejected" for each in snapshot)
+    if rejected:
+        dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
+    settings = PlanSettings(accept_fields=accept_fields)
+    rows, others = _first_of_each_destination(make_plan([], snapshot, settings).rows, snapshot)
+    planned = make_plan(rows, snapshot, settings).rows
+    unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
+    comments = {}
+    for index, row in enumerate(planned[: len(rows)]):
+        same = [each for each in others[rows[index].where] if each != row.request_id]
+        if text := _comment(row, same, row.request_id in unsigned, dumped):
+            comments[index] = text
+    # Of those that have no row, these are for the same destination as one that has.
+    for row in planned[len(rows) :]:
+        if row.request is None or row.state not in ("undeclared", "duplicate"):
+            dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
+    if unsigned:
+        dumped.notes.append(
+            f"{count(len(unsigned), 'row is', 'rows are')} only what the service claims: nobody has signed "
+            f"{name_some(unsigned)}. Keep in the file only what you asked for"
+        )
+    body = dump_whitelist([each.request for each in rows], comments=comments)
+    try:
+        parse_whitelist(body.encode(), "yaml")
+    except WhitelistFileError as error:
+        if rows:
+            dumped.faults += [f"the file would be refused: {each}" for each in error.faults]
+        else:
+            dumped.notes.append("the service lists nothing that a file can have; a file without addresses is refused")
+    top = [f"The whitelist of {service}, as custody whitelist dump found it."]
+    if dumped.faults:
+        top += [_INCOMPLETE, *dumped.faults]
+    dumped.text = "".join(f"# {sanitize(line, 1000)}\n" for line in (*top, *dumped.notes)) + body
+    return dumped
+
+
+def _first_of_each_destination(
+    listed: Sequence[PlanRow], snapshot: Snapshot
+) -> tuple[list[FileRow], dict[str, list[str]]]:
+    """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
+    rows: list[FileRow] = []
+    ids: dict[str, list[str]] = {}
+    destinations: Destinations[str] = Destinations()
+    # Of several for one destination, the file has one that is in effect.
+    for each in sorted(listed, key=lambda row: snapshot[row.request_id].reported != "effective"):
+        if each.state != "undeclared" or (request := each.request) is None:
+            continue
+        where = f"the row of request {each.request_id}"
+        first = destinations.add(destination_of(request), where)
+        if first == where:
+            rows.append(FileRow(request, where))
+        ids.setdefault(first, []).append(each.request_id)
+    order = {f"the row of request {each.request_id}": place for place, each in enumerate(listed)}
+    return sorted(rows, key=lambda row: order[row.where]), ids
+
+
+def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
+    """Return what a row of the file cannot say, and note it if it is no matter of course."""
+    found = []
+    shown = f"whitelisting request {row.request_id}"
+    if row.state == "pending":
+        found.append(f"{shown} is pending approval (status {row.status or 'not given'})")
+        if is_unsigned:
+            found[0] += ", and nobody has signed it: keep it only if you asked for it"
+    elif row.fields == ("status",):
+        # All that it asks for is in the file.
+        found.append(f"{shown} has status {row.status or 'not given'}, which is not known to be in effect")
+        dumped.notes += found
+    elif row.state != "unchanged":
+        what = f" in {', '.join(row.fields)}" if row.fields else ""
+        found.append(f"{shown} differs from this{what}: {row.note or 'a file cannot say it'}")
+        dumped.faults += found
+    if same:
+        found.append(f"for the same destination: {count(len(same), 'more request')}: {', '.join(same)}")
+        dumped.notes.append(f"{shown}: {found[-1]}; a plan shows them as duplicate or undeclared")
+    return "; ".join(found)
+
+
+def _is_unsigned(row: PlanRow, snapshot: Snapshot) -> bool:
+    """Tell whether a row is about a pending request without a signature, if keys are pinned."""
+    return row.state == "pending" and snapshot[row.request_id].trust.state == "unsigned"
+
+
+# --- the schema ---------------------------------------------------------------------------------------------
+
+_NAMES_A_CHAIN = [{"required": ["blockchain"]}, {"required": ["currency"]}]
+
+
+def whitelist_schema() -> dict[str, Any]:
+    """
+    Return the JSON Schema (draft 2020-12) of a file in YAML or JSON, with which editors complete and check it.
+
+    It knows less than :func:`parse_whitelist`, which also finds repeated destinations and mistyped addresses.
+
+    :return: the schema, new for each call.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Whitelist",
+        "description": "The destination addresses that are to be whitelisted.",
+        "type": "object",
+        "properties": {
+            "$schema": {"description": "This schema, for editors; ignored otherwise.", "type": "string"},
+            "version": {"description": f"Version of this form: {VERSION}.", "type": "integer", "const": VERSION},
+            "defaults": {
+                "description": "Fields of every row that does not give its own.",
+                "type": "object",
+                "properties": {name: each for name, each in _fields().items() if name not in NOT_DEFAULTS},
+                "additionalProperties": False,
+            },
+            "addresses": {
+                "description": "The rows, one for each destination address.",
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": _fields(),
+                    "required": list(NOT_DEFAULTS),
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["version", "addresses"],
+        "additionalProperties": False,
+        "if": {"required": ["defaults"], "properties": {"defaults": {"anyOf": _NAMES_A_CHAIN}}},
+        "else": {"properties": {"addresses": {"items": {"anyOf": _NAMES_A_CHAIN}}}},
+    }
+
+
+_PATTERNS = {"address": r"^\S+$", **dict.fromkeys(LISTS, r"^[^\s,;.]+$")}
+
+
+def _fields() -> dict[str, dict[str, Any]]:
+    """Return the schema of each field by its name."""
+    descriptions = _descriptions()
+    found = {}
+    for name, schema in WhitelistRequest.model_json_schema(by_alias=False)["properties"].items():
+        # A field that is not given is left out: there is no null in a file.
+        kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+        for each in kinds if name not in LISTS else kinds[0]["items"]["anyOf"]:
+            each.pop("title", None)
+            if each["type"] == "string":
+                # A file's own rule: no white space at the ends, and none in an address or an id.
+                each["pattern"] = _PATTERNS.get(name, r"^\S(.*\S)?$")
+        found[name] = {"description": descriptions.get(name, ""), **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+    return found
+
+
+def _descriptions() -> dict[str, str]:
+    """Return the first sentence about each field in the docstring of a request; nothing under ``-OO``."""
+    documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
+    sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}
+    return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in sentences.items()}

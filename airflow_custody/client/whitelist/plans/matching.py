@@ -1,0 +1,157 @@
+"""Matching of requested contents with requests at the service: by destination, and in all other fields. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.text import count
+from airflow_custody.client.whitelist.destinations import Destinations, Names
+from airflow_custody.client.whitelist.files.addresses import canonical_address, chain_name, network_name
+from airflow_custody.client.whitelist.request import Request
+from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.models import WhitelistRequest
+
+_KEYS = {key.field: name for name, key in PAYLOAD_KEYS.items() if key.field}
+_MAX_SHOWN = 1_000
+
+
+# --- by destination ----------------------------------------------------------------------------------------
+
+
+def index_requests(requests: Iterable[Request], known: Collection[Names] = ()) -> Destinations[Request]:
+    """
+    Return an index of requests by their destinations.
+
+    :param requests: the requests.
+    :param known: the names that are known besides those of the table: see :func:`names_in`. Default: none.
+    """
+    index: Destinations[Request] = Destinations(known)
+    for each in requests:
+        if each.destination is None:
+            index.unreadable.append(each)
+        else:
+            index.add(each.destination, each)
+    return index
+
+
+def find_duplicates(requests: Iterable[Request]) -> list[tuple[str, ...]]:
+    """
+    Return the ids of requests for one destination, in groups. A network that one does not name matches any.
+
+    :param requests: requests in effect. Those that cannot be read are left out.
+    :return: the groups of more than one, each in the order of the requests.
+    """
+    readable = [each for each in requests if each.destination is not None]
+    index = index_requests(readable)
+    groups: dict[tuple[str, ...], frozenset[str]] = {}
+    for each in readable:
+        ids = tuple(other.id for other in index.same(each.destination))  # type: ignore[arg-type]
+        if len(ids) > 1:
+            groups[ids] = frozenset(ids)
+    # A group that is part of a larger one says nothing new.
+    return [ids for ids, group in groups.items() if not any(group < other for other in groups.values())]
+
+
+# --- the other fields --------------------------------------------------------------------------------------
+
+
+def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Comparison:
+    """
+    Compare a row with a payload; chain, network and address in another spelling are the same.
+
+    :param request: the row's request.
+    :param payload: the payload.
+    :param network: the network that the envelope gives.
+    """
+    ours = {key: asked for key, asked, _ in _respelled(request, payload, network)}
+    if "network" in ours and not payload.get("network"):
+        network = ours.pop("network")
+    if isinstance(number := payload.get("exchangeAccountId"), int) and not isinstance(number, bool):
+        ours["exchangeAccountId"] = str(number)
+    return compare(request, {**payload, **ours} if ours else payload, network=network)
+
+
+def _respelled(
+    request: WhitelistRequest, payload: Mapping[str, Any], network: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the key of the chain, network and address, where it is the same in another spelling: asked for, shown."""
+    chain = chain_name(request.chain)
+    for key, asked, shown, canonical in (
+        ("currency", request.chain, payload.get("currency"), lambda text: chain_name(text)),
+        ("network", request.network, payload.get("network") or network, lambda text: network_name(text, chain)),
+        ("address", request.address, payload.get("address"), lambda text: canonical_address(text, chain)),
+    ):
+        if asked and isinstance(shown, str) and shown != asked and canonical(shown) == canonical(asked):
+            yield key, asked, shown
+
+
+def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> WhitelistRequest:
+    """
+    Return a request in the spelling of one at the service, which a review before signing compares strictly.
+
+    :param request: the request that was asked for.
+    :param envelope: one at the service with the same content.
+    """
+    changes = {key: shown for key, _, shown in _respelled(request, envelope.payload(), envelope.network)}
+    if chain := changes.pop("currency", None):
+        changes |= {name: chain for name in ("blockchain", "currency") if getattr(request, name)}
+    return request.model_copy(update=changes)
+
+
+def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Collection[str]) -> list[str]:
+    """
+    Return the fields in which a request is not what was asked for.
+
+    :param comparison: the result of :func:`compare_spelled`.
+    :param payload: the payload.
+    :param accepted: keys that nobody asked for, and that may have a value all the same. Known keys that the service
+        fills in by itself (of networks, only the main one), and keys without a value, are always accepted.
+    """
+    return [
+        each.name
+        for each in comparison.findings
+        if each.fault
+        and not (each.unasked and each.key in accepted)
+        and not (each.unasked and each.by_service)
+        and not (each.unasked and each.key not in PAYLOAD_KEYS and payload.get(each.key, 0) in (None, "", [], {}))
+    ]
+
+
+def differing_fields(asked: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> list[str]:
+    """
+    Return the fields in which a request at the service differs from what was requested; unknown keys aside.
+
+    :param asked: the requested content.
+    :param request: the request at the service.
+    :param accepted: keys that may have a value that was not requested. Default: none.
+    :return: the fields; empty: it is what was requested.
+    """
+    network = None if request.envelope is None else request.envelope.network
+    comparison = compare_spelled(asked, request.fields, network)
+    unknown = [each for each in comparison.unaccounted if each not in PAYLOAD_KEYS]
+    return differing(comparison, request.fields, [*accepted, *unknown])
+
+
+def shown_values(envelope: WhitelistEnvelope, payload: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
+    """Return what the service has in these fields, as text."""
+    values = {
+        **{name: payload.get(key) for name, key in _KEYS.items()},
+        "network": payload.get("network") or envelope.network,
+        "status": envelope.status,
+        ENVELOPE_ACTION: envelope.action,
+    }
+    names = [each for each in fields if each in values or (each != "envelope" and "." not in each)]
+    return {name: _text(values[name] if name in values else payload.get(name)) for name in names}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        value = ", ".join(str(each.get("id")) for each in value)
+    if not isinstance(value, str):
+        value = "" if value is None else json.dumps(value)
+    return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… ({count(len(value), 'character')})"

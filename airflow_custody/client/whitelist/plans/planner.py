@@ -1,0 +1,573 @@
+"""
+Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
+
+Planning compares rows with requests in two steps. :func:`_match_rows` finds the requests that are, or may be, for the
+destination of each row. :func:`_plan_row` then decides about each row, and :func:`_plan_other` about each request that
+no row has. A row and a request are for the same destination if they have the same key: see
+:mod:`~airflow_custody.client.whitelist.destinations`. All other fields are compared strictly, except for what the
+service fills in. The order of rows and requests does not matter.
+
+Nothing is created that may exist already, and nothing is deleted that the file may mean. An unverified request never
+claims a row: it is named, and it may keep its own destination from being created.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.arguments import check_identifier
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.whitelist.destinations import (
+    Destination,
+    Destinations,
+    destination_of,
+    is_network_certain,
+    is_same,
+    names_in,
+)
+from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items, is_list_of_ids
+from airflow_custody.client.whitelist.plans.matching import compare_spelled, differing, index_requests, shown_values
+from airflow_custody.client.whitelist.plans.plan import (
+    ONLY_FIELDS,
+    FileRow,
+    PlanRow,
+    State,
+    WhitelistPlan,
+    describe_only,
+)
+from airflow_custody.client.whitelist.request import Request, status_word, to_whitelist_request
+from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.snapshot import Snapshot
+
+#: The state of a row that a request is for, by the state of the request.
+_ROW_STATES: Mapping[str, State] = {
+    "effective": "unchanged",
+    "pending": "pending",
+    "rejected": "rejected",
+    "unknown": "differs",
+}
+# The best request at the service for a row comes first.
+_PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
+# The fields that a new request can have otherwise, for the same destination.
+_REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
+    Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
+)
+# Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
+_MAX_REPLACED = 2
+_IGNORED = "ignored, so that it stops no row"
+_UNKNOWN_STATUS = "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """
+    The settings of a plan, the same for planning and applying.
+
+    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Default False.
+    :param replace: whether a row gets a new request if the one in effect differs in what a request can say, and whether
+        the old one is to be deleted once the new one is in effect. Default False.
+    :param only: what the plan is about, as :func:`check_only` returns it. Other readable requests at the service are
+        neither reported nor deleted. Default: everything.
+    :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
+        ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
+    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
+        chain or network. The user has inspected them, and therefore they stop no row, and are not deleted. Those that
+        exist become part of the plan's hash. Default: none.
+    """
+
+    prune: bool = False
+    replace: bool = False
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accept_fields: Collection[str] = ()
+    ignore: Collection[str] = ()
+
+
+def make_plan(
+    rows: Iterable[FileRow],
+    snapshot: Snapshot,
+    settings: PlanSettings = PlanSettings(),
+    *,
+    service: str = "",
+    name: str = "",
+) -> WhitelistPlan:
+    """
+    Compare a whitelist file with what the service lists.
+
+    :param rows: the rows of the file; no two for the same destination.
+    :param snapshot: all that the service lists.
+    :param settings: the settings of the plan. Default: those of :class:`PlanSettings`.
+    :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
+    :param name: the file's name. Default empty.
+    :return: the plan.
+    :raises CustodyRequestError: if two rows are for the same destination, or a row is not what the plan is about.
+    """
+    declared = [(row, destination_of(row.request)) for row in rows]
+    _refuse_rows_outside(declared, settings.only)
+    requests = sorted(snapshot, key=lambda each: (len(each.id), each.id))
+    matches = _match_rows(declared, requests, frozenset(settings.ignore))
+    decisions = [_plan_row(each, settings) for each in matches]
+    context = _Context(settings, matches, decisions, snapshot)
+    others = [_plan_other(each, context) for each in _not_taken(requests, decisions) if _is_about(each, settings.only)]
+    ignored = tuple(each.id for each in requests if each.id in settings.ignore)
+    plan_rows = [*(each.row for each in decisions), *others]
+    return WhitelistPlan(plan_rows, service, name, snapshot.pins, ignored, settings.only)
+
+
+def check_ignored(values: Any) -> list[str]:
+    """
+    Return ids of requests to ignore, each once. An id of the service's may be any text.
+
+    :param values: one id, or several.
+    :raises CustodyRequestError: if one is empty, or of another type.
+    """
+    given = fetch_items(values) if is_list_of_ids(values) else [values]
+    return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
+
+
+# --- what a plan is about ----------------------------------------------------------------------------------
+
+
+def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: Mapping[str, Sequence[str]]) -> None:
+    """
+    Refuse rows that are not what the plan is about.
+
+    :raises CustodyRequestError: if there is one.
+    """
+    outside = []
+    for row, destination in declared:
+        if not _is_within(only, destination.chain, row.request.customer_id, row.request.visibility_group_id):
+            outside.append(row.where)
+    if outside:
+        about = sanitize(describe_only(only), 300)
+        raise CustodyRequestError(
+            f"the plan is only about {about}, and the file has other rows: {name_some(outside)}; nothing was sent",
+            advice="Take these rows out of the file, or give 'only' more values.",
+            code="file-wrong",
+        )
+
+
+def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
+    """Tell whether the values of the fields that may limit a plan are within its limits."""
+    return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
+
+
+def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
+    """Tell whether a plan is about a request: also one that may be about anything, as nothing of it is proved."""
+    if request.destination is None or request.state == "unverified":
+        return True
+    customer, group = request.fields.get("customerId", ""), _group_of(request)
+    is_readable = isinstance(customer, (str, int, type(None)))
+    return not is_readable or _is_within(only, request.destination.chain, customer, group)
+
+
+# --- which requests are, or may be, a row's ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Match:
+    """
+    A row, with what may be for its destination.
+
+    :param row: the row.
+    :param destination: its destination.
+    :param same: the requests that are for it.
+    :param uncertain: the requests that may be for it, under another name or in another case.
+    :param claims: unverified requests that claim to be for it.
+    :param unreadable: requests that cannot be read, and may be for it.
+    :param same_rows: the places of other rows that may be on the same network.
+    :param similar_rows: the places of other rows that differ only in case.
+    """
+
+    row: FileRow
+    destination: Destination
+    same: Sequence[Request] = ()
+    uncertain: Sequence[Request] = ()
+    claims: Sequence[Request] = ()
+    unreadable: Sequence[Request] = ()
+    same_rows: Sequence[str] = ()
+    similar_rows: Sequence[str] = ()
+
+    @property
+    def candidates(self) -> list[Request]:
+        """All requests that are, or may be, for the destination."""
+        return [*self.same, *self.uncertain, *self.claims, *self.unreadable]
+
+
+def _match_rows(
+    declared: Sequence[tuple[FileRow, Destination]], requests: Sequence[Request], ignored: Collection[str]
+) -> list[_Match]:
+    """
+    Find the requests that are, or may be, for the destination of each row.
+
+    :raises CustodyRequestError: if two rows are for the same destination.
+    """
+    known = names_in(destination for _, destination in declared)
+    places: Destinations[str] = Destinations(known)
+    for row, destination in declared:
+        first = places.add(destination, row.where)
+        if first != row.where:
+            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
+    index = index_requests(requests, known)
+    return [_match_row(row, destination, places, index, ignored) for row, destination in declared]
+
+
+def _match_row(
+    row: FileRow,
+    destination: Destination,
+    places: Destinations[str],
+    index: Destinations[Request],
+    ignored: Collection[str],
+) -> _Match:
+    same = []
+    for each in index.same(destination):
+        if each.id not in ignored or _is_on_network_of(each, destination):
+            same.append(each)
+    possible = []
+    for each in index.may_be(destination, row.request.address):
+        if each.state != "rejected" and each.id not in ignored:
+            possible.append(each)
+    return _Match(
+        row,
+        destination,
+        same=[each for each in same if each.state != "unverified"],
+        uncertain=[each for each in possible if each.state != "unverified" and each.destination is not None],
+        claims=[each for each in (*same, *possible) if each.state == "unverified" and each.destination is not None],
+        unreadable=[each for each in possible if each.destination is None],
+        same_rows=[each for each in places.same(destination) if each != row.where],
+        similar_rows=places.may_be(destination, row.request.address),
+    )
+
+
+def _is_on_network_of(request: Request, destination: Destination) -> bool:
+    """Tell whether a request with the same key is certainly on the network of a destination."""
+    return request.destination is not None and is_network_certain(destination, request.destination)
+
+
+# --- what becomes of a row ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Decision:
+    """
+    The decision about a row.
+
+    :param row: the row of the plan.
+    :param request: the request that the row has, or that keeps it from being created. Default None: there is none.
+    :param is_chosen: whether the request is the row's. Default False.
+    """
+
+    row: PlanRow
+    request: Request | None = None
+    is_chosen: bool = False
+
+
+def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
+    """Decide what becomes of a row of the file."""
+    if ambiguous := _why_ambiguous(match):
+        return _Decision(_stopped(match.row, "network", ambiguous))
+    options = [(_compare(match, each, settings), each) for each in match.same or match.uncertain]
+    if options:
+        row, request = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
+        if row.state == "differs" and settings.replace:
+            row = _replace(row, match, options, settings)
+        return _Decision(row, request, is_chosen=True)
+    if match.similar_rows:
+        note = f"it differs only in case from {match.similar_rows[0]}, which may be the same"
+        return _Decision(_stopped(match.row, "address", note))
+    if match.claims:
+        claim = match.claims[0]
+        note = f"not verified: {claim.reason}. It may be this one: nothing is created"
+        row = _row_of(claim, "unverified", request=match.row.request, where=match.row.where, note=note)
+        return _Decision(row, claim)
+    if match.unreadable:
+        note = f"request {sanitize(match.unreadable[0].id, 40)} cannot be read, and may be this one: nothing is created"
+        return _Decision(PlanRow("unreadable", request=match.row.request, where=match.row.where, note=note))
+    return _Decision(PlanRow("create", "create", match.row.request, match.row.where))
+
+
+def _why_ambiguous(match: _Match) -> str:
+    """Return why a row that names no network may mean several destinations; empty if it does not."""
+    if match.destination.network:
+        return ""
+    if match.same_rows:
+        return f"it may be the same as {match.same_rows[0]}: name the network in both"
+    alive = [each for each in match.same if each.state != "rejected"]
+    if len({each.destination.network for each in alive if each.destination}) > 1:
+        return f"requests {name_some([each.id for each in alive])} are on several networks: name the network"
+    return ""
+
+
+def _replace(
+    row: PlanRow, match: _Match, options: Iterable[tuple[PlanRow, Request]], settings: PlanSettings
+) -> PlanRow:
+    """Return a row that differs as one that a new request is created for, unless that is not certain to be right."""
+    alive = [(each, request) for each, request in options if request.state != "rejected"]
+    is_only = not (match.similar_rows or match.claims or match.uncertain or match.unreadable)
+    can_all = all(_can_be_replaced(each, request, match, settings) for each, request in alive)
+    if is_only and can_all and len(alive) <= _MAX_REPLACED:
+        ids = tuple(each.request_id for each, _ in alive)
+        note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
+        return dataclasses.replace(row, state="replace", action="create", note=note, others=ids)
+    note = (
+        f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "
+        f"visibility group, that differ in nothing but {name_some(sorted(_REPLACEABLE))}"
+    )
+    return dataclasses.replace(row, note="; ".join(filter(None, [row.note, note])))
+
+
+def _can_be_replaced(row: PlanRow, request: Request, match: _Match, settings: PlanSettings) -> bool:
+    """Tell whether a request in effect may be replaced by a new one for the row."""
+    is_certain = request.state == "effective" and _is_on_network_of(request, match.destination)
+    is_ours = _is_about(request, settings.only) and _group_of(request) == (match.row.request.visibility_group_id or "")
+    return is_certain and is_ours and {*row.fields} <= _REPLACEABLE
+
+
+def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow:
+    """Return the row of the plan if a request is the one for a row of the file."""
+    envelope, asked = request.shown, match.row.request
+    comparison = compare_spelled(asked, request.fields, envelope.network)
+    fields = differing(comparison, request.fields, settings.accept_fields)
+    notes = _notes_on_fields(fields, comparison)
+    is_certain = request.destination is not None and is_same(request.destination, match.destination)
+    if not is_certain:
+        notes.append("it may be this one under another name or in another case, so nothing is created")
+    elif "network" in fields and not match.destination.network:
+        notes.append("the row names no network, and this is not the main one: nothing is created")
+    contradicting, faults = _contradictions(request, asked, settings)
+    fields += contradicting
+    notes += faults
+    if request.state == "unknown":
+        fields.append("status")
+        notes.append(_UNKNOWN_STATUS)
+    if not fields:
+        notes += _notes_on_filled_in(comparison)
+    notes += _notes_on_signatures(request)
+    state = _ROW_STATES[request.state]
+    if request.state != "rejected" and (fields or not is_certain):
+        state = "differs"
+    if state == "pending" and envelope.status and not notes:
+        notes.append(f"requested already, status {sanitize(envelope.status, 40)}")
+    return _row_of(
+        request,
+        state,
+        request=asked,
+        where=match.row.where,
+        fields=tuple(dict.fromkeys(fields)),
+        note="; ".join(notes),
+        shown=shown_values(envelope, request.fields, fields),
+    )
+
+
+def _notes_on_fields(fields: Iterable[str], comparison: Comparison) -> list[str]:
+    unknown = [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]
+    if not unknown:
+        return []
+    return [f"{name_some(unknown)} not requested: 'accept_fields' accepts values of the service's own"]
+
+
+def _notes_on_filled_in(comparison: Comparison) -> list[str]:
+    filled_in = [each for each in comparison.filled_in(comparison.unaccounted) if "." not in each]
+    return [f"filled in by the service: {name_some(filled_in)}"] if filled_in else []
+
+
+def _notes_on_signatures(request: Request) -> list[str]:
+    """Return what the signatures of a verified request do not cover."""
+    if request.proved is None or not request.proved.omitted:
+        return []
+    return [f"signed in a legacy form, which does not cover {', '.join(request.proved.omitted)}"]
+
+
+def _contradictions(
+    request: Request, asked: WhitelistRequest | None, settings: PlanSettings
+) -> tuple[list[str], list[str]]:
+    """Return where an envelope contradicts its payload or the requested content: as fields, and in words."""
+    envelope = request.shown
+    faults = envelope_faults(envelope, request.fields, asked, accepted=settings.accept_fields)
+    if not faults:
+        return [], []
+    others = envelope_faults(envelope, request.fields, asked, accepted=(ENVELOPE_ACTION,))
+    fields = ["envelope"] if others else []
+    if len(faults) > len(others):
+        fields.append(ENVELOPE_ACTION)
+    return fields, [*faults]
+
+
+# --- what becomes of a request that no row has -------------------------------------------------------------
+
+
+class _Context:
+    """
+    What the decision about a request that no row has depends on.
+
+    :param settings: the settings of the plan.
+    :param matches: the rows, with what may be theirs.
+    :param decisions: the decisions about them.
+    :param snapshot: all requests.
+    """
+
+    def __init__(
+        self,
+        settings: PlanSettings,
+        matches: Sequence[_Match],
+        decisions: Sequence[_Decision],
+        snapshot: Snapshot,
+    ) -> None:
+        self.settings = settings
+        self.snapshot = snapshot
+        #: The rows that a request may belong to, by its id.
+        self.rows: dict[str, list[tuple[_Match, _Decision]]] = {}
+        for match, decision in zip(matches, decisions, strict=True):
+            for each in match.candidates:
+                self.rows.setdefault(each.id, []).append((match, decision))
+
+
+def _not_taken(requests: Iterable[Request], decisions: Iterable[_Decision]) -> list[Request]:
+    """Return the requests that no row has: unverified and unreadable ones last."""
+    taken = {each.request.id for each in decisions if each.request is not None}
+    rest = [each for each in requests if each.id not in taken and each.state != "rejected"]
+    return sorted(rest, key=lambda each: (each.destination is None, each.state == "unverified"))
+
+
+def _plan_other(request: Request, context: _Context) -> PlanRow:
+    """Return the row of the plan for a request that no row of the file has."""
+    if request.destination is None:
+        return _unreadable_row(request, context.settings)
+    if request.state == "unverified":
+        return _unverified_row(request, context)
+    kept = _kept_beside(request, context)
+    if kept is not None:
+        return _duplicate_row(request, *kept, context)
+    return _undeclared_row(request, context)
+
+
+def _unreadable_row(request: Request, settings: PlanSettings) -> PlanRow:
+    envelope = request.shown
+    shown = {
+        "blockchain": sanitize(envelope.blockchain or "", 100),
+        "network": sanitize(envelope.network or "", 100),
+    }
+    note = "; ".join([request.reason, *_notes_on_ignored(request, settings)])
+    return _row_of(request, "unreadable", note=note, shown=shown)
+
+
+def _unverified_row(request: Request, context: _Context) -> PlanRow:
+    notes = [f"not verified: {request.reason}"]
+    if rows := context.rows.get(request.id):
+        notes.append(f"it claims to be for the same destination as {rows[-1][0].row.where}")
+    notes += _notes_on_ignored(request, context.settings)
+    return _with_content(request, "unverified", notes, is_deleted=False)
+
+
+def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[str, ...]] | None:
+    """
+    Return the request that a row keeps, if another request in effect is for just the same destination; and the fields
+    in which that other request differs from the row. None: this is not certain.
+    """
+    rows = context.rows.get(request.id, [])
+    if request.state != "effective" or len(rows) != 1:
+        return None
+    ((match, decision),) = rows
+    kept = decision.request
+    if not decision.is_chosen or kept is None or decision.row.state != "unchanged":
+        return None
+    if _group_of(kept) != _group_of(request):
+        return None
+    fields = _compare(match, request, context.settings).fields
+    return (kept, fields) if {*fields} <= _REPLACEABLE else None
+
+
+def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
+    settings = context.settings
+    fields, faults = _contradictions(request, None, settings)
+    what = f"differs from it in {name_some(differs)}" if differs else "is the same"
+    notes = [f"in effect twice: {kept.id} has what the file says, and is kept; this one {what}"]
+    notes += _notes_on_signatures(request)
+    is_wanted = settings.prune or (settings.replace and bool(differs))
+    if kept.deletion_pending:
+        faults.append(f"the deletion of {kept.id} is pending, so this one is not deleted")
+    elif _may_be_one(request, kept):
+        faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
+    elif not is_wanted:
+        notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
+    faults += _notes_on_ignored(request, settings)
+    is_deleted = is_wanted and not faults
+    return _with_content(
+        request, "duplicate", [*notes, *faults], is_deleted=is_deleted, fields=fields, others=(kept.id,)
+    )
+
+
+def _may_be_one(one: Request, other: Request) -> bool:
+    """Tell whether two requests may be one under two ids: they have the same text and a signature in common."""
+    first, second = one.shown, other.shown
+    signatures = {each.signature for each in first.signings}
+    return first.hash == second.hash and any(each.signature in signatures for each in second.signings)
+
+
+def _undeclared_row(request: Request, context: _Context) -> PlanRow:
+    settings = context.settings
+    fields, faults = _contradictions(request, None, settings)
+    # The approver reads first what is deleted.
+    status = status_word(request.shown.status) or "empty"
+    notes = [
+        {
+            "pending": "pending approval",
+            "unknown": f"its status is {status}: whether it is in effect is not known",
+        }.get(request.state, "in effect")
+    ]
+    notes += _notes_on_signatures(request)
+    if rows := context.rows.get(request.id):
+        faults.append(f"may be for the same destination as {rows[-1][0].row.where}, so it is not deleted")
+    faults += _notes_on_ignored(request, settings)
+    is_deleted = settings.prune and not faults
+    return _with_content(request, "undeclared", [*notes, *faults], is_deleted=is_deleted, fields=fields)
+
+
+def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:
+    return [_IGNORED] if request.id in settings.ignore else []
+
+
+def _with_content(request: Request, state: State, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
+    """Return a row with what the request asks for. A request that a file cannot express is not deleted."""
+    envelope = request.shown
+    shown: Mapping[str, str] = {}
+    content: WhitelistRequest | None = None
+    try:
+        content = to_whitelist_request(request)
+    except RefusalError as refusal:
+        notes = [*notes, str(refusal)]
+        shown = shown_values(envelope, request.fields, ("blockchain", "network", "address", "memo", "label"))
+    return _row_of(
+        request,
+        state,
+        action="delete" if is_deleted and content is not None else None,
+        request=content,
+        note="; ".join(notes),
+        shown=shown,
+        **{name: tuple(value) for name, value in given.items()},
+    )
+
+
+# --- rows of the plan --------------------------------------------------------------------------------------
+
+
+def _group_of(request: Request) -> str:
+    return request.shown.visibility_group_id or ""
+
+
+def _row_of(listed: Request, state: State, **given: Any) -> PlanRow:
+    """Return a row of the plan about a request at the service."""
+    return PlanRow(
+        state, request_id=sanitize(listed.id, 100), status=listed.status, hash=listed.shown.hash or "", **given
+    )
+
+
+def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
+    """Return a row for which nothing is created, whatever exists at the service: its meaning is not certain."""
+    return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")

@@ -1,0 +1,71 @@
+"""Many requests in batches: how far they have come, in the log and in what an error says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import count, count_of, lines, name_some
+
+
+def same_texts(hashes: Mapping[str, str]) -> list[str]:
+    """
+    Name the requests that have the same text: the service may show one of them under two ids.
+
+    :param hashes: the hash of each request's text, by id.
+    :return: for each text that several have, their ids in words.
+    """
+    by_hash: dict[str, list[str]] = {}
+    for id_, hash_ in hashes.items():
+        by_hash.setdefault(hash_, []).append(id_)
+    return [name_some(ids) for ids in by_hash.values() if len(ids) > 1]
+
+
+class BatchProgress:
+    """
+    The progress of batches, each of which is done whole or not at all.
+
+    With one batch there is nothing to say: neither the log nor an error mentions it.
+
+    :param verb: participle of the operation: ``signed``, ``rejected``.
+    :param batches: the ids of the batches.
+    :param log: the log that says how far they have come.
+    """
+
+    def __init__(self, verb: str, batches: Sequence[Sequence[str]], log: logging.Logger) -> None:
+        self._verb = verb
+        self._batches = batches
+        self._log = log
+        self._total = sum(map(len, batches))
+        #: The number of requests that are done.
+        self.done = 0
+
+    def done_before(self, number: int) -> None:
+        """Count a batch that an earlier try has done."""
+        self.done += len(self._batches[number])
+
+    def done_now(self, number: int) -> None:
+        """Count a batch that has just been done, and log it."""
+        self.done_before(number)
+        if len(self._batches) > 1:
+            counted = count_of(self.done, self._total, "request")
+            self._log.info("Batch %d of %d: %s %s.", number + 1, len(self._batches), counted, self._verb)
+
+    @contextmanager
+    def failing_in(self, number: int) -> Iterator[None]:
+        """Add to an error which batch failed, what is done, and where a later try goes on."""
+        try:
+            yield
+        except CustodyError as error:
+            if len(self._batches) > 1:
+                ids = self._batches[number]
+                words = (
+                    f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
+                    f"to {ids[-1]}. {count_of(self.done, self._total, 'request')} {self._verb} already."
+                )
+                if self.done:
+                    words += " A later try leaves these as they are, and goes on with the others."
+                error.advice = lines(words, error.advice)
+            raise

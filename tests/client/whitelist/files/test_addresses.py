@@ -1,0 +1,305 @@
+"""Addresses are checked against the rules of their chain; the vectors are those of the chains' own specifications."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_custody.client.whitelist.files.addresses import (
+    FORMS,
+    are_two_networks,
+    chain_name,
+    check_address,
+    network_name,
+)
+
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "address_vectors.json").read_text())
+# For each kind of vectors, the verdict where no network is named, where it is the main one, and where it is another.
+EXPECTED = {
+    "valid": ("valid", "valid", "valid"),
+    # Of a test network.
+    "test": ("unchecked", "invalid", "valid"),
+    "unchecked": ("unchecked", "unchecked", "unchecked"),
+    # Well-formed, with the prefix of another chain.
+    "foreign": ("invalid", "invalid", "unchecked"),
+    "invalid": ("invalid", "invalid", "invalid"),
+}
+BITCOIN = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+LEGACY = "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"
+BITCOIN_TEST = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
+ETHEREUM = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+
+
+def verdicts(address: str, chain: str) -> tuple[str, ...]:
+    return tuple(check_address(address, chain, network).verdict for network in (None, "mainnet", "another"))
+
+
+@pytest.mark.parametrize("vectors", VECTORS, ids=lambda each: f"{each['chain']}: {each['source']}")
+def test_the_specifications_vectors(vectors: dict[str, Any]) -> None:
+    for kind, addresses in vectors.items():
+        for address in addresses if kind in EXPECTED else ():
+            assert verdicts(address, vectors["chain"]) == EXPECTED[kind], address
+            check = check_address(address, vectors["chain"])
+            # A reason that never quotes the address.
+            assert bool(check.reason) == (check.verdict == "invalid")
+            assert len(address) < 20 or address[6:] not in check.reason
+
+
+def test_every_chain_has_a_valid_and_an_invalid_vector() -> None:
+    for kind in ("valid", "invalid"):
+        assert {chain_name(each["chain"]) for each in VECTORS if each.get(kind)} == FORMS.keys() - {"hedera"}
+
+
+@pytest.mark.parametrize(
+    ("address", "chain", "verdict", "reason"),
+    [
+        ("SBGWKM3CD4IL47QN6X54N6Y33T3JDNVI6AIJ6CD5IM47HG3IG4O36XCU", "XLM", "invalid", "secret key"),
+        # A chain has several names, and no punctuation in them counts.
+        *((BITCOIN + "q", chain, "invalid", "") for chain in ("btc", "Bitcoin", "xbt")),
+        *(("?", chain, "invalid", "") for chain in ("Avalanche C-Chain", "avalanche_c", "Bitcoin Cash", "cosmos hub")),
+        *(("x", chain, "unchecked", "") for chain in ("", "Canton", "ETH2", "BT\u212a", "ЕТН")),
+        # What no address has is named by its place.
+        (f" {ETHEREUM}", "ETH", "invalid", "character 1 is U+"),
+        (f"{ETHEREUM}\n", "ETH", "invalid", "character 43 is U+"),
+        ("0\u0445" + ETHEREUM[2:], "ETH", "invalid", "character 2 is U+"),
+        (ETHEREUM[:5] + "\u200b" + ETHEREUM[5:], "ETH", "invalid", "character 6 is U+"),
+        # Long text is refused before it costs time.
+        ("1" * 1_000_000, "BTC", "invalid", "it has more than 256 characters"),
+    ],
+)
+def test_names_and_reasons(address: str, chain: str, verdict: str, reason: str) -> None:
+    check = check_address(address, chain)
+    assert check.verdict == verdict
+    assert reason in check.reason
+
+
+@pytest.mark.parametrize(
+    ("network", "verdict"),
+    [
+        *((each, "unchecked") for each in (None, "", " ")),
+        *((each, "invalid") for each in ("MainNet", "main-net", "main", "livenet", "prod", "bitcoin", "btc-mainnet")),
+        *((each, "valid") for each in ("testnet", "signet", "regtest", "mainnet2", "anything", "ethereum")),
+    ],
+)
+def test_addresses_of_test_networks_go_by_the_name_of_the_network(network: str | None, verdict: str) -> None:
+    assert check_address(BITCOIN_TEST, "BTC", network).verdict == verdict
+    assert check_address(BITCOIN, "BTC", network).verdict == "valid"
+
+
+# --- networks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chain", "names"),
+    [
+        ("BTC", "mainnet testnet testnet4 signet regtest"),
+        ("BCH", "mainnet testnet3 testnet4 chipnet"),
+        ("Litecoin", "main testnet regtest"),
+        ("ETH", "mainnet sepolia holesky hoodi goerli"),
+        ("Polygon", "mainnet amoy mumbai"),
+        ("AVAX", "mainnet fuji"),
+        ("XRP", "livenet altnet devnet"),
+        ("XLM", "pubnet testnet futurenet"),
+        ("XTZ", "mainnet ghostnet shadownet"),
+        ("ADA", "mainnet preprod preview"),
+        ("DOT", "polkadot westend paseo"),
+        ("TAO", "finney test"),
+        ("ALGO", "mainnet testnet betanet"),
+        ("SOL", "mainnet-beta testnet devnet"),
+        ("ATOM", "cosmoshub-4 testnet"),
+        ("ICP", "ic testnet"),
+        ("HBAR", "mainnet testnet previewnet"),
+        ("MINA", "mainnet devnet"),
+        ("FIL", "mainnet calibration"),
+        ("TRX", "mainnet nile shasta"),
+        # The main network of a chain that is not in the table has the usual names, too.
+        ("BASE", "base testnet"),
+    ],
+)
+def test_known_networks_of_a_chain_are_two(chain: str, names: str) -> None:
+    known = chain_name(chain)
+    found = [network_name(each.upper(), chain) for each in names.split()]
+    assert found[0] == "mainnet"
+    for one, other in combinations(found, 2):
+        assert are_two_networks(one, other, known), (one, other)
+        assert not are_two_networks(one, one, known)
+    # An unknown name may mean any of them.
+    assert not any(are_two_networks(each, network_name("one", chain), known) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("chain", "one", "other"),
+    [
+        ("BTC", "testnet", "bitcoin-testnet3"),
+        ("LTC", "testnet", "testnet4"),
+        ("FIL", "calibration", "calibnet"),
+        ("ETH", "Ethereum Sepolia", "sepolia"),
+        # One of the test networks, and not which.
+        ("ETH", "testnet", "sepolia"),
+        ("TRX", "test", "nile"),
+        # Networks of another chain.
+        ("BTC", "mainnet", "sepolia"),
+        ("BASE", "mainnet", "sepolia"),
+    ],
+)
+def test_names_that_may_mean_one_network(chain: str, one: str, other: str) -> None:
+    known = chain_name(chain)
+    assert not are_two_networks(network_name(one, chain), network_name(other, chain), known)
+
+
+def let_the_library_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("base58.b58decode_check", fail)
+
+
+@pytest.mark.parametrize("error", [IndexError("x"), RecursionError()])
+def test_an_address_is_not_wrong_because_the_library_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_library_fail(monkeypatch, error)
+    assert check_address(LEGACY, "BTC").verdict == "unchecked"
+
+
+@pytest.mark.parametrize("error", [ImportError("base58"), OSError("cannot load native module")])
+def test_a_broken_installation_is_not_passed_over(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_library_fail(monkeypatch, error)
+    with pytest.raises(type(error)):
+        check_address(LEGACY, "BTC")
+
+
+CHAINS = sorted({each["chain"] for each in VECTORS if chain_name(each["chain"]) in FORMS})
+SAMPLES = [address for each in VECTORS for kind in EXPECTED for address in each.get(kind, ())]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_is_given_gets_a_verdict(data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(SAMPLES))
+    cut = data.draw(st.integers(0, len(sample)))
+    middle = data.draw(st.one_of(st.text(max_size=3), st.text(st.sampled_from("0123456789abcdefXYZ:.-%_"), max_size=9)))
+    check = check_address(sample[:cut] + middle, data.draw(st.sampled_from(CHAINS)), data.draw(st.none() | st.text()))
+    assert check.verdict in ("valid", "invalid", "unchecked")
+
+
+# --- addresses that are made here, by encoders of the tests' own ---------------------------------------------------
+
+
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def base58(data: bytes) -> str:
+    number, text = int.from_bytes(data, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        text = BASE58[digit] + text
+    return "1" * (len(data) - len(data.lstrip(b"\0"))) + text
+
+
+def base58_check(data: bytes) -> str:
+    return base58(data + hashlib.sha256(hashlib.sha256(data).digest()).digest()[:4])
+
+
+def base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=")
+
+
+def strkey(version: int, data: bytes) -> str:
+    content = bytes([version]) + data
+    return base32(content + binascii.crc_hqx(content, 0).to_bytes(2, "little"))
+
+
+def ss58(number: int, data: bytes) -> str:
+    prefix = bytes([number]) if number < 64 else bytes([(number & 0xFC) >> 2 | 0x40, number >> 8 | (number & 3) << 6])
+    return base58(prefix + data + hashlib.blake2b(b"SS58PRE" + prefix + data).digest()[:2])
+
+
+def algorand(data: bytes) -> str:
+    return base32(data + hashlib.new("sha512_256", data).digest()[-4:])
+
+
+# Most of these are the key of nobody: multisignature, program and contract accounts are hashes.
+MADE: list[tuple[str, int, Callable[[bytes], str]]] = [
+    ("SOL", 32, base58),
+    ("DOT", 32, lambda data: ss58(0, data)),
+    ("TAO", 32, lambda data: ss58(42, data)),
+    ("ALGO", 32, algorand),
+    *(("XLM", size, lambda data, kind=kind: strkey(kind << 3, data)) for kind, size in ((6, 32), (12, 40), (2, 32))),
+]
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.binary(min_size=40, max_size=40), number=st.sampled_from([1, 2, 7, 63, 64, 255, 16383]))
+def test_every_account_is_valid_with_or_without_a_key(data: bytes, number: int) -> None:
+    for chain, size, encode in MADE:
+        address = encode(data[:size])
+        assert verdicts(address, chain) == ("valid",) * 3, (chain, address)
+    # A key of another Substrate network is left open.
+    for chain in ("DOT", "TAO"):
+        assert verdicts(ss58(number, data[:32]), chain) == ("unchecked",) * 3
+
+
+HASH = bytes(range(28))
+OSMOSIS = "osmo1qqqsyqcyq5rqwzqfpg9scrgwpugpzysntdz28t"
+
+
+def byron(*, attributes: bytes = b"\xa0", kind: int = 0, damage: int = 0) -> str:
+    """Return a Byron address of Cardano: CBOR with a CRC-32."""
+    payload = b"\x83\x58\x1c" + HASH + attributes + bytes([kind])
+    checksum = zlib.crc32(payload) ^ damage
+    return base58(b"\x82\xd8\x18\x58" + bytes([len(payload)]) + payload + b"\x1a" + checksum.to_bytes(4, "big"))
+
+
+# The encrypted path of a key: bytes in bytes.
+PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
+
+
+@pytest.mark.parametrize(
+    ("address", "chain", "expected"),
+    [
+        (OSMOSIS, "Cosmos", "invalid"),
+        (byron(), "ADA", "valid"),
+        (byron(kind=2), "ADA", "valid"),
+        (byron(attributes=PATH), "ADA", "valid"),
+        # A script; a CRC that does not match; content that is no address's.
+        (byron(kind=1), "ADA", "invalid"),
+        (byron(damage=1), "ADA", "invalid"),
+        (byron(attributes=PATH, damage=256), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x03" + PATH[2:]), "ADA", "invalid"),
+        (byron(attributes=PATH[:4] + b"\x83\x19\x00\x01\x58\x18" + HASH[:24]), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x01\x83\x01\x02\x58\x1b" + HASH[:27]), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x41\x01\x58\x1d" + HASH + b"\0"), "ADA", "invalid"),
+        (byron(attributes=b"\xa1\x01\x58\xff" + HASH + b"\0\0"), "ADA", "invalid"),
+        (byron(attributes=b"\xbf\x01\x58\x1e\x58\x1c" + HASH), "ADA", "invalid"),
+        (ss58(46, bytes(32)), "DOT", "invalid"),
+        (ss58(47, bytes(32)), "TAO", "invalid"),
+        (ss58(0, bytes(31)), "DOT", "invalid"),
+        (ss58(255, bytes(33)), "DOT", "invalid"),
+        (base58_check(bytes.fromhex("067c75") + HASH[:20]), "XTZ", "unchecked"),
+        (strkey(19 << 3, bytes(32)), "XLM", "invalid"),
+        (strkey(6 << 3, bytes(31)), "XLM", "invalid"),
+        (strkey(6 << 3 | 1, bytes(32)), "XLM", "invalid"),
+        (base32(b"\x30\x00\x00"), "XLM", "invalid"),
+        (algorand(bytes(31)), "ALGO", "invalid"),
+        (base58_check(b"\x80" + bytes(32)), "BCH", "invalid"),
+        ("bc1q" + "q" * 90, "BTC", "invalid"),
+    ],
+)
+def test_forms_that_no_vector_covers(address: str, chain: str, expected: str) -> None:
+    assert check_address(address, chain).verdict == expected, address
+
+
+@pytest.mark.parametrize("name", ["≠mainnet", "~mainnet", "mainnet?", "mainnet\u0301", "mainnet+", "no mainnet!"])
+def test_only_separators_are_left_out_of_a_networks_name(name: str) -> None:
+    assert network_name(name, "ETH") == name
+    assert network_name("Main-Net (Beta)", "SOL") == "mainnet"

@@ -1,0 +1,127 @@
+"""Values that a spreadsheet, a data frame or a database has garbled are refused in CSV and in rows; not in quotes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from airflow_custody.client import WhitelistFileError
+from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
+
+GOOD = {"label": "a", "address": "0xab", "blockchain": "ETH"}
+OPTIONAL = ("network", "memo", "address_type", "contract_type", "customer_id", "exchange_account_id")
+LISTS = ("linked_wallet_ids", "linked_internal_address_ids")
+IDS = ("memo", "customer_id", "exchange_account_id", "visibility_group_id")
+
+MISSING = "is how software writes a missing value: leave it out"
+NULL_WORDS = (
+    *("nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "Null", "none", "NONE", "N/A", "n/a", "NA", "n.a."),
+    *("<NA>", "NaT", "nil", "<nil>", r"\N", "(null)", "[NULL]", "<null>", "(blank)", "(empty)", "undefined"),
+    *("1.#IND", "-1.#QNAN", "inf", "-inf", "Infinity"),
+)
+ERROR = "is what a spreadsheet writes in place of a value"
+ERROR_WORDS = (
+    *("#N/A", "#NV", "#REF!", "#VALUE!", "#WERT!", "#NAME?", "#DIV/0!", "#NULL!", "#SPILL!", "#ZAHL!", "#N/A N/A"),
+    *("#¡VALOR!", "#¿NOMBRE?", "#ЗНАЧ!", "#ÜBERLAUF!", "######", "#", "Err:502", "#GETTING_DATA", "Loading..."),
+)
+EXPONENT = "is a number in exponent notation"
+POINT = "is a whole number with a decimal point"
+#: What is refused in every field, and what is said of it.
+ANYWHERE = [
+    *((word, MISSING) for word in NULL_WORDS),
+    *((word, ERROR) for word in ERROR_WORDS),
+    *((text, EXPONENT) for text in ("1.23457E+11", "2E+17", "1e+16", "1,5E+3")),
+    ('="0013"', "begins with =, which a spreadsheet does not take as part of the value"),
+]
+#: What is refused in memos and ids.
+IN_IDS = [
+    *((text, POINT) for text in ("12345.0", "12345.", "12345,0", "-7.00")),
+    *((text, EXPONENT) for text in ("1e5", "1.5e-07")),
+    *((text, "is a number with separators of thousands") for text in ("12,345", "1.234.567", "12'345", "12 345.0")),
+    ("2026-01-02 00:00:00", "is a date that was something else before"),
+    ("b'0013'", "is how Python shows bytes"),
+    ("'0013", "begins with ', which a spreadsheet does not take as part of the value"),
+]
+
+
+def faults_of_each(row: Mapping[str, object]) -> list[str]:
+    """Return the fault of a row in CSV, where members of a list are joined, and among rows."""
+    cells = [";".join(value) if isinstance(value, list) else str(value) for value in row.values()]
+    quoted = ",".join('"' + each.replace('"', '""') + '"' for each in cells)
+    with pytest.raises(WhitelistFileError) as caught:
+        parse_whitelist(f"{','.join(row)}\n{quoted}\n".encode(), "csv", check_addresses=False)
+    in_csv = caught.value.faults
+    with pytest.raises(WhitelistFileError) as caught:
+        read_whitelist_rows([row], check_addresses=False)
+    return [*in_csv, *caught.value.faults]
+
+
+def check_in_quotes(row: Mapping[str, object]) -> None:
+    """Check that a row is read as it stands, in a JSON file and in YAML."""
+    text = json.dumps({"version": 1, "addresses": [row]})
+    for format in ("json", "yaml"):
+        (found,) = parse_whitelist(text.encode(), format, check_addresses=False).rows
+        assert found.request.model_dump(exclude_none=True) == row
+
+
+MEANT = "; if it is meant, write it in quotes in a YAML or JSON file"
+
+
+@pytest.mark.parametrize(("text", "what"), ANYWHERE, ids=[each for each, _ in ANYWHERE])
+def test_what_is_garbled_in_each_field(text: str, what: str) -> None:
+    names = ["label", *OPTIONAL] + (["address", "blockchain"] if text.isascii() else [])
+    for name in names:
+        row = {**GOOD, name: text}
+        in_csv, in_rows = faults_of_each(row)
+        assert in_csv.startswith(f"line 2: {name}: {text} {what}")
+        assert in_csv.endswith(MEANT)
+        # None as a template renders it has its own fault.
+        if text in ("None", "null"):
+            assert in_rows.startswith(f"row 1: {name}: is None")
+        else:
+            assert in_rows.startswith(f"row 1: {name}: {text} {what}")
+            assert in_rows.endswith(MEANT)
+        if not (name == "address" and " " in text) and (name != "network" or text.isascii()):
+            check_in_quotes(row)
+
+
+@pytest.mark.parametrize(("text", "what"), IN_IDS, ids=[each for each, _ in IN_IDS])
+def test_what_is_garbled_in_memos_and_ids(text: str, what: str) -> None:
+    for name in IDS:
+        in_csv, in_rows = faults_of_each({**GOOD, name: text})
+        assert in_csv.startswith(f"line 2: {name}: {text} {what}: correct it, and format its column as text")
+        assert in_rows.startswith(f"row 1: {name}: {text} {what}: correct it in its source")
+        check_in_quotes({**GOOD, name: text})
+    # A label may be anything that a person writes.
+    (found,) = read_whitelist_rows([{**GOOD, "label": text}], check_addresses=False).rows
+    assert found.request.label == text
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("text", ["nan", "#REF!", "12.0", "1e5", "['12']", "'12"])
+def test_what_is_garbled_in_a_list(name: str, text: str) -> None:
+    in_csv, in_rows = faults_of_each({**GOOD, name: ["7", text]})
+    assert in_csv.startswith(f"line 2: {name}[1]: {text} ")
+    assert in_rows.startswith(f"row 1: {name}[1]: {text} ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("memo", text) for text in ("0013", "12345", "12.5", "1.2.3", "nano", "No. 7", "1 2", "e5", "deadbeef")),
+        *(("label", text) for text in ("'s-Hertogenbosch", "Room 1.0", "NA 1", "# 1", "Nancy", "1.0", "No. #7")),
+        ("blockchain", "NIL"),
+        ("address", "0.0.12345"),
+        ("network", "1.0"),
+        ("customer_id", "ab1e5f"),
+    ],
+)
+def test_what_a_person_may_have_meant_is_taken(name: str, text: str) -> None:
+    (found,) = read_whitelist_rows([{**GOOD, name: text}], check_addresses=False).rows
+    assert getattr(found.request, name) == text
+    row = {**GOOD, name: text}
+    data = f"{','.join(row)}\n{','.join(row.values())}\n".encode()
+    (found,) = parse_whitelist(data, "csv", check_addresses=False).rows
+    assert getattr(found.request, name) == text

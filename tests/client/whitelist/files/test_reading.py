@@ -1,0 +1,328 @@
+"""Whitelist files in YAML, and what is true of all formats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_custody.client import CustodyError, CustodyRequestError, WhitelistFileError, WhitelistRequest
+from airflow_custody.client.whitelist.files import formats
+from airflow_custody.client.whitelist.files.reading import WhitelistFile, parse_whitelist, read_whitelist_rows
+
+HEAD = "version: 1\naddresses:\n"
+ROW = '- label: a\n  address: "0xab"\n  blockchain: ETH\n'
+
+
+def parse(text: str | bytes, format: str = "yaml") -> WhitelistFile:
+    data = text.encode() if isinstance(text, str) else text
+    return parse_whitelist(data, format, name=f"list.{format}", check_addresses=False)
+
+
+def faults_of(text: str) -> list[str]:
+    with pytest.raises(WhitelistFileError) as caught:
+        parse(text)
+    return list(caught.value.faults)
+
+
+def test_a_file_with_everything() -> None:
+    text = """\
+# Who we pay.
+version: 1
+defaults:
+  blockchain: ETH          # of nearly all
+  linked_wallet_ids: [12, "0013"]
+addresses:
+  - label: Zürich – 東京 🏦
+    address: "0xAb"
+    memo: "007"
+  - {label: b, address: cd, blockchain: BTC, linked_wallet_ids: [7], exchange_account_id: 9223372036854775807}
+"""
+    first, second = parse(text).rows
+    assert first.request == WhitelistRequest(
+        label="Zürich – 東京 🏦", address="0xAb", blockchain="ETH", linked_wallet_ids=["12", "0013"], memo="007"
+    )
+    assert second.request == WhitelistRequest(
+        label="b", address="cd", blockchain="BTC", linked_wallet_ids=["7"], exchange_account_id="9223372036854775807"
+    )
+    assert (first.where, second.where) == ("line 7", "line 10")
+    windows = parse(text.replace("\n", "\r\n"))
+    assert windows.rows == (first, second)
+    assert windows.sha256 == hashlib.sha256(text.replace("\n", "\r\n").encode()).hexdigest()
+    (row,) = parse("addresses:\n- {label: a, address: b}\ndefaults: {currency: BTC}\nversion: 1\n").rows
+    assert (row.request.currency, row.where) == ("BTC", "line 2")
+
+
+JOINED = "has a comma, a semicolon, a point or white space in it: it must be one id"
+MISREAD = {
+    **dict.fromkeys(("007", "08", "1e5", "0o17", "1:30", ".inf"), "a number"),
+    **dict.fromkeys(("no", "true"), "a boolean"),
+    "2026-01-02": "a date",
+    "=": "a special word",
+}
+#: What follows the fields of a good row, which is the sixth line of the file, and what is said of it.
+FIELDS_AND_FAULTS = [
+    # Types.
+    *((f"memo: {text}", f'memo: YAML reads {text} as {kind}: quote it: "{text}"') for text, kind in MISREAD.items()),
+    ("memo: 7", 'memo: 7 is a number: quote it: "7"'),
+    ("memo: ~", "memo: has no value: leave it out"),
+    ("memo: [a]", "memo: must not be a list"),
+    # Ids.
+    *(
+        (f"exchange_account_id: {text}", f'exchange_account_id: YAML reads {text} as a number: quote it: "{text}"')
+        for text in ("0013", "1_000", "+7", "1.0")
+    ),
+    *(
+        (f"exchange_account_id: {number}", f"exchange_account_id: must be an id, not the int {number}")
+        for number in (-5, 2**63)
+    ),
+    (f"exchange_account_id: {'9' * 5000}", "exchange_account_id: YAML reads 999"),
+    ("customer_id: 12", 'customer_id: 12 is a number: quote it: "12"'),
+    # Lists.
+    ("linked_wallet_ids: {a: b}", "linked_wallet_ids: must not be a mapping"),
+    ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave it out if no restriction is meant"),
+    ("linked_wallet_ids: [1, 0o17]", 'linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it: "0o17"'),
+    ("linked_wallet_ids: [~]", "linked_wallet_ids[0]: has no value: leave it out"),
+    ("linked_wallet_ids: ['']", "linked_wallet_ids[0]: is empty"),
+    ("linked_wallet_ids: [' 1']", "linked_wallet_ids[0]: begins or ends with white space"),
+    ('linked_wallet_ids: ["12,15"]', f"linked_wallet_ids[0]: '12,15' {JOINED}"),
+    # Text.
+    ("network: ' main'", "network: begins or ends with white space: remove it"),
+    ("memo: ''", "memo: is empty"),
+    ('memo: "a\\u200b"', "memo: contains a control or invisible character"),
+    ("network: m\u0430in", "network: has U+0430 CYRILLIC SMALL LETTER A in it, which may look like another"),
+    ("currency: BTC", "line 3: blockchain is 'ETH' and currency is 'BTC': they name the same thing and must be equal"),
+    # Keys.
+    ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; do you mean linked_wallet_ids?"),
+    ("' network': a", "' network' is unknown; do you mean network?"),
+    ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
+    ("[a]: b", "'[...]' is unknown; known are label, address"),
+    # What other values are built from.
+    ("memo: &x a\n  network: *x", "this has an alias, which is not allowed"),
+    ("memo: &x [*x]", "this has an alias, which is not allowed"),
+    ("memo: *x", "line 6, column 9: not YAML: found undefined alias"),
+    ("<<: {memo: a}", "'<<' is unknown; known are label, address"),
+    ("memo: !!int '7'", "memo: 7 is a number: quote it"),
+    ("memo: !x 'a'", 'memo: YAML reads a as a special word: quote it: "a"'),
+    # Syntax.
+    ("memo: 'a", "line 7, column 1: not YAML: while scanning a quoted scalar, found unexpected end of stream"),
+    ("memo: a: b", "line 6, column 10: not YAML: mapping values are not allowed in this context"),
+]
+
+
+@pytest.mark.parametrize(("field", "fault"), FIELDS_AND_FAULTS, ids=[each[:40] for each, _ in FIELDS_AND_FAULTS])
+def test_what_is_wrong_in_a_row(field: str, fault: str) -> None:
+    (found,) = faults_of(f"{HEAD}{ROW}  {field}\n")
+    assert found.startswith(fault if fault.startswith("line ") else f"line 6: {fault}")
+
+
+def test_where_the_parsers_of_yaml_name_no_place_it_is_not_yaml_all_the_same() -> None:
+    for value in ('"\\U00110000"', "[" * 9000, "[" * 900 + "]" * 900):
+        assert len(faults_of(f"{HEAD}{ROW}  memo: {value}\n")) == 1
+
+
+NO_ADDRESSES = "there are no addresses"
+ONE = "- {label: a, address: b"
+
+
+def with_defaults(defaults: str) -> str:
+    return f"defaults: {defaults}\n{HEAD}{ROW}{ROW.replace('0xab', 'z')}"
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        *((text, [NO_ADDRESSES]) for text in ("", " \n\n", "# nothing\n", "---\n", "version: 1")),
+        *((text, [f"line 2: {NO_ADDRESSES}"]) for text in (HEAD, "version: 1\naddresses: []")),
+        ("[a]", ["the file must be a mapping with the keys version and addresses, not a list"]),
+        ("version: 1\naddresses: abc", ["line 2: addresses: must be a list of rows, not 'abc'"]),
+        (f"addresses:\n{ROW}", ["version: is missing: it must be the number 1"]),
+        *(
+            (f"version: {version}\naddresses:\n{ROW}", [f"line 1: version: is {shown}: it must be the number 1"])
+            for version, shown in (("2", "2"), ("'1'", "'1'"), ("true", "another value"), ("", "an empty value"))
+        ),
+        (f"{HEAD}{ROW}addresses:\n{ROW}", ["line 6: addresses: is given twice, first in line 2"]),
+        (f"{HEAD}- a\n- [b]\n-\n", [f"line {3 + n}: a row must be a mapping of fields, not " for n in range(3)]),
+        (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: this has an alias, which is not allowed"]),
+        (f"{HEAD}- {{&a label: x, *a : y}}\n", ["line 3: this has an alias, which is not allowed"]),
+        (
+            f"{HEAD}- {{address: b, memo: 1}}\n",
+            ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],
+        ),
+        *(
+            (f"{HEAD}{ONE.replace(' b', address)}, {chain}}}\n", [f"line 3: {name}: has U+{code}"])
+            for address, chain, name, code in (
+                (" b", "blockchain: \u0415TH", "blockchain", "0415 CYRILLIC"),
+                (" a\uff10", "blockchain: ETH", "address", "FF10 FULLWIDTH"),
+                (" b", "currency: \u4eba", "currency", "4EBA CJK"),
+            )
+        ),
+        # A destination stands there once, in any spelling; another memo makes another one.
+        (
+            f"{HEAD}{ROW}{ROW.replace('0xab', '0xAB')}{ROW}  memo: m\n",
+            ["line 7: address: the same destination as in line 4: remove one of them"],
+        ),
+        (f"{HEAD}{ROW}---\n{ROW}", ["line 6, column 1: not YAML: expected a single document in the stream"]),
+        (f"{HEAD}{ROW}  memo: 1\n- label: a\n  x: 'y", ["line 8, column 8: not YAML"]),
+        # What is wrong in defaults is said once.
+        (with_defaults(""), ["line 1: defaults: must be a mapping of fields, not an empty value"]),
+        (with_defaults("{label: x}"), ["line 1: label: is of one address only: give it in the row"]),
+        (with_defaults("{memo: a, memo: b, foo: 1}"), ["line 1: 'foo' is unknown", "line 1: memo: is given twice"]),
+        (with_defaults("{linked_wallet_ids: [1, ' 2']}"), ["line 1: linked_wallet_ids[1]: begins or ends with white"]),
+        (f"defaults: {{blockchain: 1}}\n{HEAD}{ONE}}}\n{ONE}}}\n", ["line 1: blockchain: 1 is a number: quote it"]),
+        # All at once, and in order.
+        (
+            f"version: 2\nfoo: 1\naddresses:\n{ROW.replace('ETH', '1')}{ROW}{ROW}- {{lable: a}}\n- x\n",
+            [f"line {line}: " for line in (1, 2, 6, 11, 13, 14)],
+        ),
+        # Under an unknown key may be what seems to be missing.
+        ("version: 1\nadresses: [{label: a}]", ["line 2: 'adresses' is unknown; do you mean addresses?"]),
+        (f"version: 1\ndefaults: {{chain: ETH}}\naddresses:\n{ONE}}}", ["line 2: 'chain' is unknown"]),
+    ],
+)
+def test_what_is_wrong_in_a_file(text: str, faults: list[str]) -> None:
+    found = faults_of(text)
+    assert [each[: len(fault)] for each, fault in zip(found, faults, strict=True)] == faults
+
+
+def test_the_text_of_an_error_is_bounded() -> None:
+    with pytest.raises(WhitelistFileError) as caught:
+        parse(HEAD + "- {}\n" * 100)
+    error = caught.value
+    assert isinstance(error, CustodyRequestError)
+    assert not error.retryable
+    assert len(error.faults) == 300
+    lines = str(error).splitlines()
+    assert lines[0] == f"list.yaml: 300 faults; nothing was sent: {error.faults[0]}"
+    assert lines[1:] == [*error.faults[1:20], "... and 280 more", "[custody/file-wrong]"]
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.faults) == (str(error), error.faults)
+    assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
+    # One fault is one line, whatever is in the file.
+    evil = '"a\\nline 1: all is well\\e[2J' + "x" * 5000 + '"'
+    for fault in faults_of(f"{HEAD}- {evil}: 1\n  address: b\n{evil}: 2\n"):
+        assert fault.isprintable()
+        assert len(fault) < 500
+
+
+MANY = 2000
+#: Files with a fault in each of many places; the last fault that is found, and how many places there are until then.
+FULL_OF_FAULTS: list[tuple[str, str, str]] = [
+    ("yaml", HEAD + "- a\n" * MANY, "line 502: a row must be a mapping"),
+    ("yaml", f"{HEAD}- {{{', '.join(f'k{each}: 1' for each in range(MANY))}}}\n", "line 3: 'k499' is unknown"),
+    ("yaml", f"{HEAD}- {{linked_wallet_ids: [{'~, ' * MANY}1]}}\n", "line 3: linked_wallet_ids[499]: has no value"),
+    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: this has an alias"),
+    ("json", '{"version": 1, "addresses": [' + "1, " * MANY + "1]}", "row 500: a row must be a mapping"),
+    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, and the header has 3"),
+    ("csv", "x," * MANY + "label\n1", "line 1: x: is given twice"),
+    ("csv", "label,address,blockchain\n" + "a,b,c\n" * MANY, "line 502: address: the same destination as in line 2"),
+    ("csv", "label\n" + "\0\n" * MANY, "line 501, column 1: U+0000 is not text"),
+]
+
+
+@pytest.mark.parametrize(("format", "text", "last"), FULL_OF_FAULTS)
+def test_reading_stops_after_some_hundred_faults(format: str, text: str, last: str) -> None:
+    with pytest.raises(WhitelistFileError) as caught:
+        parse(text, format)
+    assert len(caught.value.faults) == 500
+    assert caught.value.faults[-1].startswith(last)
+    assert f"list.{format}: 500 faults (reading stopped: there may be more); nothing was sent" in str(caught.value)
+
+
+def test_reading_rows_stops_after_some_hundred_faults() -> None:
+    read = []
+
+    class Row(dict[str, str]):
+        """A row that notes that it was read."""
+
+        def items(self) -> Any:
+            read.append(self)
+            return super().items()
+
+    for rows in ([Row(label="a") for _ in range(MANY)], json.dumps([{"label": "a"}] * MANY)):
+        with pytest.raises(WhitelistFileError, match=r"500 faults \(reading stopped: there may be more\)") as caught:
+            read_whitelist_rows(rows)
+        assert len(caught.value.faults) == 500
+        assert caught.value.faults[-1].startswith("row 250: ")
+    assert len(read) == 250
+
+
+def test_a_list_of_many_wrong_ids_has_one_fault() -> None:
+    (found,) = faults_of(f"{HEAD}{ROW}  linked_wallet_ids: [{'-1, ' * MANY}1]\n")
+    assert found == "line 6: linked_wallet_ids[0]: must be an id, not the int -1"
+
+
+@pytest.mark.parametrize("loader", [formats._LOADER, yaml.SafeLoader], ids=["libyaml", "python"])
+@pytest.mark.parametrize("text", ["- label: a\n\taddress: b\n", "\t- label: a\n", "- label: a\n  \taddress: b\n"])
+def test_a_tab_before_a_key(text: str, loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_LOADER", loader)
+    (found,) = faults_of(f"{HEAD}{text}")
+    assert re.match(r"line [34], column \d+: indent with spaces, not tabs \(not YAML: ", found)
+
+
+def test_an_address_that_yaml_folds_has_white_space_in_it() -> None:
+    (found,) = faults_of(f"{HEAD}- label: a\n  blockchain: ANY\n  address: 0x5aAe\n    E7Ef\n")
+    assert found.startswith("line 5: address: has white space in it, which no address has")
+
+
+NULL_WORDS = ("nan", "NaN", "None", "none", "N/A", "NA", "NaT", "nil", "\\N", "undefined")
+
+
+@pytest.mark.parametrize("word", NULL_WORDS)
+def test_a_missing_value_that_a_program_wrote_into_yaml(word: str) -> None:
+    (found,) = faults_of(f"{HEAD}{ROW}  memo: {word}\n")
+    assert found.startswith(f"line 6: memo: {word} is how software writes a missing value: leave it out, or if it is")
+    assert parse(f"{HEAD}{ROW}  memo: {json.dumps(word)}\n").rows[0].request.memo == word
+    assert parse(f"{HEAD}{ROW}  memo: not {word}\n").rows[0].request.memo == f"not {word}"
+
+
+def test_each_address_is_checked() -> None:
+    text = (
+        f"{HEAD}- {{label: 1x, address: '0x', currency: ETH, memo: 7}}\n- {{label: b, address: odd, blockchain: X}}\n"
+    )
+    assert len(parse(text.replace("7", "x")).rows) == 2
+    with pytest.raises(WhitelistFileError) as caught:
+        parse_whitelist(text.encode(), "yaml")
+    memo, address = caught.value.faults
+    assert memo == 'line 3: memo: 7 is a number: quote it: "7"'
+    assert address.startswith("line 3: address: '0x' is not a valid ETH address: ")
+    assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent: line 3")
+
+
+@given(
+    st.sampled_from(["yaml", "json", "csv"]),
+    st.binary() | st.text().map(lambda text: (HEAD + text).encode("utf-8", "replace")),
+)
+def test_any_bytes_are_read_or_refused(format: str, data: bytes) -> None:
+    try:
+        count = len(parse(data, format).rows)
+    except WhitelistFileError as error:
+        count = len(error.faults)
+    assert count
+
+
+PIECES = [
+    "version: 1\n", "addresses:\n", "- ", "  ", "label: ", "a", "0x1\n", "\n", "[", "]", "{", "}", "&a ", "*a", "!!x ",
+    "defaults: ", "blockchain: E\n", ", ", "<<: ", "'", '"', "? ", "--- ", "...\n", "%YAML 1.1\n", "# ", "\t", "| ",
+]  # fmt: skip
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_both_parsers_of_yaml_agree(text: str) -> None:
+    found = []
+    for loader in (formats._LOADER, yaml.SafeLoader):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(formats, "_LOADER", loader)
+            try:
+                found.append(parse(text).rows)
+            except WhitelistFileError:
+                found.append(())
+    assert found[0] == found[1]

@@ -1,0 +1,161 @@
+"""Which requests at the service may be what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
+
+from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client.whitelist.destinations import destination_of, find_candidates, names_in
+from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests
+from airflow_custody.client.whitelist.request import Request
+
+ALICE = "alice::1220" + "ab" * 16
+BECH32 = "bc1" + "q" * 39
+CANTON: dict[str, Any] = {"blockchain": "Canton", "address": ALICE}
+BITCOIN: dict[str, Any] = {"blockchain": "BTC", "address": LEGACY}
+BITCOIN_SHOWN: dict[str, Any] = {"currency": "BTC", "address": LEGACY}
+
+
+def request_of(envelope: WhitelistEnvelope) -> Request:
+    (request,) = snapshot_of([envelope])
+    return request
+
+
+def candidates(
+    envelopes: Iterable[WhitelistEnvelope], asked: WhitelistRequest, known: Iterable[WhitelistRequest] = ()
+) -> list[WhitelistEnvelope]:
+    """Return which envelopes may be for the destination of a request, beside rows that name chains and networks."""
+    index = index_requests(snapshot_of(envelopes), names_in(map(destination_of, known)))
+    return [each.shown for each in find_candidates(index, asked)]
+
+
+def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
+    return len(candidates(envelopes, ask(**asked))) == len(envelopes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "differing"),
+    [
+        ({}, {}, []),
+        ({}, {"currency": "Ethereum", "address": ADDRESS.upper(), "memo": None}, []),
+        ({}, {"address": ADDRESS[2:].upper()}, []),
+        ({}, {"label": "Other"}, ["label"]),
+        # What the service adds.
+        ({}, {"tag": "99", "addressType": "exchange"}, []),
+        ({"network": "main"}, {"network": "ethereum-mainnet"}, []),
+        ({"network": "main"}, {"wire": {"network": "mainnet"}}, []),
+        # A network that one side does not name matches any.
+        ({"network": "mainnet"}, {}, ["network"]),
+        # If it was not asked for, only the main one is as good as none, wherever it is shown.
+        *(({}, shown, []) for shown in ({"network": "Mainnet"}, {"wire": {"network": "ethereum"}})),
+        *(({}, shown, ["network"]) for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}})),
+        ({}, {"network": "", "wire": {"network": "one"}}, ["network"]),
+        ({"network": "testnet3", **BITCOIN}, {"wire": {"network": "test"}, **BITCOIN_SHOWN}, []),
+        ({"memo": "7"}, {"memo": "7"}, []),
+        ({"address": BECH32, "blockchain": "BTC"}, {"address": BECH32.upper(), "currency": "BTC"}, []),
+        ({"address": CASH, "blockchain": "BCH"}, {"address": CASH.partition(":")[2], "currency": "BCH"}, []),
+        ({"address": "0.0.123-vfmkw", "blockchain": "HBAR"}, {"address": "0.0.123", "currency": "Hedera"}, []),
+        # Hexadecimal after 0x folds on any chain.
+        ({"blockchain": "FLOW"}, {"currency": "flow", "address": ADDRESS.upper()}, []),
+        (CANTON, {"currency": "Canton", "address": ALICE}, []),
+        # A name of a chain, or of a network, that nobody knows may mean any.
+        ({}, {"currency": "ETHX"}, ["blockchain"]),
+        (
+            {"blockchain": "BTC", "address": LEGACY},
+            {"currency": "x", "address": LEGACY.lower()},
+            ["blockchain", "address"],
+        ),
+        ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
+        ({"network": "ethereum-1"}, {"network": "mainnet"}, ["network"]),
+        ({"network": "one"}, {"network": "two"}, ["network"]),
+        # One of the test networks.
+        ({"network": "testnet"}, {"network": "sepolia"}, ["network"]),
+        ({"network": "sepolia"}, {"network": "testnet"}, ["network"]),
+        # The table does not say whether case counts there.
+        (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
+    ],
+)
+def test_the_same_destination_in_any_spelling(
+    asked: dict[str, Any], shown: dict[str, Any], differing: list[str]
+) -> None:
+    assert is_candidate(asked, listed(**shown))
+    assert differing_fields(ask(**asked), request_of(listed(**shown))) == differing
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, {"address": OTHER}),
+        ({}, {"currency": "Polygon"}),
+        ({}, {"memo": "7"}),
+        ({"memo": "7"}, {}),
+        ({"memo": "007"}, {"memo": "7"}),
+        ({"network": "sepolia"}, {"network": "mainnet"}),
+        ({"network": "sepolia"}, {"wire": {"network": "mainnet"}}),
+        ({"network": "mainnet"}, {"network": "sepolia"}),
+        ({"network": "sepolia"}, {"network": "eth-hoodi"}),
+        ({"network": "mainnet"}, {"network": "testnet"}),
+        ({"network": "testnet", **BITCOIN}, {"network": "testnet4", **BITCOIN_SHOWN}),
+        ({"network": "testnet", "blockchain": "BASE"}, {"network": "mainnet", "currency": "BASE"}),
+        # A name that nobody knows may mean another chain, and no other address or memo.
+        ({}, {"currency": "ETHX", "address": OTHER}),
+        ({}, {"currency": "ETHX", "memo": "7"}),
+        ({"network": "mainnet"}, {"network": "ethereum-1", "address": OTHER}),
+        ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
+        ({"blockchain": "BCH", "address": CASH}, {"currency": "BCH", "address": LEGACY}),
+        # Parties that share a namespace.
+        (CANTON, {"currency": "Canton", "address": ALICE.replace("alice", "bob")}),
+        (CANTON, {"currency": "Canton", "address": ALICE[:-1]}),
+    ],
+)
+def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert not candidates([listed(**shown)], ask(**asked))
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        unreadable(None),
+        unreadable("[" * 100_000),
+        unreadable('{"currency":"BTC","Currency":"XRP"}'),
+        listed(address=None),
+        listed(address=["x"], currency="BTC"),
+        listed(address=" "),
+        listed(currency=None),
+        listed(memo=7),
+        listed(memo=0),
+        listed(network=["x"]),
+    ],
+)
+def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> None:
+    for each in (ask(), ask(address=LEGACY, blockchain="BTC"), ask(memo="7")):
+        assert candidates([envelope], each) == [envelope]
+
+
+def test_names_that_rows_use_for_one_address_are_known() -> None:
+    base = {"blockchain": "BASE", "network": "one"}
+    second = {**base, "network": "two"}
+    envelopes = [listed(currency="BASE", network="one")]
+    assert candidates(envelopes, ask())
+    rows = [ask(**base), ask(**second)]
+    assert not candidates(envelopes, ask(), rows)
+    assert not candidates(envelopes, ask(**second), rows)
+    assert candidates(envelopes, ask(**base), rows) == envelopes
+    # The name of one of the two may be another one for that of the other.
+    for known in rows:
+        assert candidates(envelopes, ask(**second), [known]) == envelopes
+    # A row for another address, or with another memo, says nothing about this one.
+    for other in ({"address": OTHER}, {"memo": "7"}):
+        unrelated = [ask(**{**base, **other}), ask(**second)]
+        assert candidates(envelopes, ask(**second), unrelated) == envelopes
+
+
+def test_a_network_is_accepted_by_name() -> None:
+    for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}}):
+        assert differing_fields(ask(), request_of(listed(**shown)), ["network"]) == []
+        # Another one than the requested one is not.
+        assert differing_fields(ask(network="hoodi"), request_of(listed(**shown)), ["network"]) == ["network"]

@@ -1,0 +1,85 @@
+"""What a plan's hash covers, and what a plan may do at most."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan
+
+from airflow_custody.client.whitelist.plans.plan import PlanLimits, PlanRow, WhitelistPlan
+
+# --- the hash ----------------------------------------------------------------------------------------------
+
+
+def test_the_hash_covers_what_is_done_and_where() -> None:
+    requests = [ask(address=f"0x{number:040x}", linked_wallet_ids=["2", "1"]) for number in range(20)]
+    extra = listed(5, address=OTHER)
+    options: dict[str, Any] = {"service": "https://one.example.com", "prune": True}
+    found = plan(requests, extra, **options)
+    shuffled = random.Random(1).sample(requests, len(requests))
+    swapped = [each.model_copy(update={"linked_wallet_ids": ["1", "2"]}) for each in shuffled]
+    same = [
+        plan(swapped, extra, **options, name="other.yaml"),
+        # What is merely observed.
+        plan([*requests, ask()], [extra, listed()], **options),
+        plan([*requests, ask()], [extra, listed(wire=PENDING)], **options),
+        plan([*requests, ask(label="x")], [extra, listed()], **options),
+        plan(requests, [listed(5, address=OTHER, wire={"trails": []})], **options),
+    ]
+    assert {each.plan_hash for each in same} == {found.plan_hash}
+    other = [
+        plan(requests[1:], extra, **options),
+        plan([*requests, ask()], extra, **options),
+        plan([requests[0].model_copy(update={"label": "x"}), *requests[1:]], extra, **options),
+        plan([requests[0].model_copy(update={"memo": "1"}), *requests[1:]], extra, **options),
+        plan(requests, extra, service="https://two.example.com", prune=True),
+        plan(requests, extra, service="https://one.example.com"),
+        # Another one, and the same one with another content.
+        plan(requests, listed(6, address=OTHER), **options),
+        plan(requests, listed(5, address=OTHER, label="x"), **options),
+        # A deletion takes back what is pending, or removes what is in effect.
+        plan(requests, listed(5, address=OTHER, wire=PENDING), **options),
+    ]
+    assert len({found.plan_hash, *(each.plan_hash for each in other)}) == len(other) + 1
+    assert len(found.plan_hash) == 64
+
+
+# --- limits ------------------------------------------------------------------------------------------------
+
+
+AT_SERVICE = "requests at the service, and max_delete_percent is 30"
+NOT_THERE = "which the file does not have"
+
+
+@pytest.mark.parametrize(
+    ("limits", "creates", "deletes", "unchanged", "fault"),
+    [
+        (PlanLimits(), 100, 10, 100, ""),
+        (PlanLimits(), 101, 0, 0, "it creates 101, and max_creates is 100"),
+        (PlanLimits(max_creates=None), 10_000, 0, 0, ""),
+        (PlanLimits(max_creates=1), 1, 0, 0, ""),
+        (PlanLimits(max_creates=0), 1, 0, 0, "it creates 1, and max_creates is 0"),
+        (PlanLimits(), 0, 11, 100, "it deletes 11, and max_deletes is 10"),
+        (PlanLimits(max_deletes=0), 0, 1, 0, "it deletes 1, and max_deletes is 0"),
+        (PlanLimits(max_deletes=None), 0, 30, 70, ""),
+        (PlanLimits(max_deletes=None), 0, 31, 69, f"it deletes 31 of the 100 {AT_SERVICE}"),
+        (PlanLimits(), 0, 9, 0, ""),
+        (PlanLimits(), 0, 10, 0, f"it deletes 10 of the 10 {AT_SERVICE}"),
+        (PlanLimits(max_deletes=None, max_delete_percent=None), 0, 100, 0, ""),
+        (PlanLimits(must_keep=["Treasury", ADDRESS]), 1, 0, 0, ""),
+        (PlanLimits(must_keep=ADDRESS), 0, 0, 1, ""),
+        (PlanLimits(must_keep=["treasury"]), 1, 0, 0, f"must_keep names 'treasury', {NOT_THERE}"),
+        (PlanLimits(must_keep=[OTHER]), 1, 0, 0, f"must_keep names '{OTHER}', {NOT_THERE}"),
+        # At the service, but not in the file.
+        (PlanLimits(must_keep=["Treasury"]), 0, 1, 0, f"must_keep names 'Treasury', {NOT_THERE}"),
+    ],
+)
+def test_limits(limits: PlanLimits, creates: int, deletes: int, unchanged: int, fault: str) -> None:
+    rows = [PlanRow("create", "create", ask(), where="line 2")] * creates
+    rows += [PlanRow("unchanged", None, ask(), where="line 3", request_id="1")] * unchanged
+    rows += [PlanRow("undeclared", "delete", ask(), request_id="2")] * deletes
+    faults = limits.faults(WhitelistPlan(rows))
+    assert len(faults) == bool(fault)
+    assert "".join(faults).startswith(fault)

@@ -1,0 +1,610 @@
+"""How rows of a file and requests at the service are matched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, ask, listed, plan, states, unreadable
+
+from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client.whitelist.plans.plan import CHANGES, STATES, PlanLimits, advice_on_differences, check_only
+from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
+
+ALICE = "alice::1220" + "ab" * 16
+CANTON: dict[str, Any] = {"blockchain": "Canton", "address": ALICE}
+SHOWN: dict[str, Any] = {"currency": "Canton", "address": ALICE}
+
+# --- one row, one request ----------------------------------------------------------------------------------
+
+
+WALLET: dict[str, Any] = {"linked_wallet_ids": ["7"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "state", "fields"),
+    [
+        ({}, {}, "unchanged", ()),
+        ({}, {"wire": PENDING}, "pending", ()),
+        ({}, {"wire": {"status": None}}, "pending", ()),
+        ({}, {"wire": {"status": "Rejected"}}, "rejected", ()),
+        ({}, {"wire": {"status": "Rejected"}, "label": "Other"}, "rejected", ("label",)),
+        ({}, {"label": "treasury"}, "differs", ("label",)),
+        ({}, {"wire": PENDING, "label": "Other"}, "differs", ("label",)),
+        # On a chain that the table lacks, the case of a letter may count, or not.
+        (CANTON, {**SHOWN, "address": ALICE.replace("a", "A", 1)}, "differs", ("address",)),
+        # A chain or a network by another name.
+        ({"blockchain": "Polygon"}, {"currency": "POL", "label": "Other"}, "differs", ("label",)),
+        ({"network": "livenet"}, {"network": "Mainnet", "label": "Other"}, "differs", ("label",)),
+        ({"network": "mainnet"}, {"wire": {"network": "ETH"}}, "unchanged", ()),
+        ({"network": "mainnet"}, {}, "differs", ("network",)),
+        ({"network": "mainnet"}, {"network": "mainnet", "wire": {"network": "testnet"}}, "differs", ("envelope",)),
+        # What the service fills in; what it leaves out.
+        ({}, {"network": "mainnet", "addressType": "individual", "tnParticipantID": "p", "x": ""}, "unchanged", ()),
+        ({}, {"wire": {"network": "mainnet"}}, "unchanged", ()),
+        # But not another network than the main one.
+        ({}, {"network": "sepolia"}, "differs", ("network",)),
+        ({}, {"wire": {"network": "sepolia"}}, "differs", ("network",)),
+        ({}, {"wire": {"network": "sepolia", **PENDING}}, "differs", ("network",)),
+        ({}, {"tag": "99"}, "differs", ("tag",)),
+        ({}, {"copy": 0}, "differs", ("copy",)),
+        ({}, {"a.b": 1}, "differs", ("'a.b'",)),
+        (WALLET, {"linkedWallets": [{"id": 7, "name": "Hot", "path": "m/1", "label": None}]}, "unchanged", ()),
+        (WALLET, {"linkedWallets": [{"id": 7, "limit": 9}]}, "differs", ("linkedWallets.limit",)),
+        ({"address_type": "exchange"}, {"addressType": "individual"}, "differs", ("address_type",)),
+        ({}, {"customerId": "c"}, "differs", ("customer_id",)),
+        ({}, {"linkedWallets": [{"id": 7}]}, "differs", ("linked_wallet_ids",)),
+        (WALLET, {"linkedWallets": [7]}, "differs", ("linked_wallet_ids",)),
+        ({"linked_wallet_ids": ["0"]}, {"linkedWallets": [{}]}, "differs", ("linked_wallet_ids",)),
+        (WALLET, {}, "differs", ("linked_wallet_ids",)),
+        ({}, {"linkedWallets": "all"}, "differs", ("linked_wallet_ids",)),
+        ({"exchange_account_id": "9"}, {"exchangeAccountId": 9}, "unchanged", ()),
+        ({"exchange_account_id": "1"}, {"exchangeAccountId": True}, "differs", ("exchange_account_id",)),
+        ({"visibility_group_id": "g"}, {"wire": {"visibilityGroupID": "g"}}, "unchanged", ()),
+        ({"visibility_group_id": "g"}, {}, "differs", ("envelope",)),
+        # An envelope that says something else, or nothing that anybody knows.
+        ({}, {"wire": {"action": "ARCHIVE"}}, "differs", ("envelope.action",)),
+        ({}, {"wire": {"action": "destroy", "blockchain": "BTC"}}, "differs", ("envelope", "envelope.action")),
+        ({}, {"wire": {"action": "withdraw", **PENDING}}, "differs", ("envelope.action",)),
+        ({}, {"wire": {"action": "delete"}}, "differs", ("envelope",)),
+    ],
+)
+def test_what_is_at_the_service_is_neither_created_nor_deleted(
+    asked: dict[str, Any], shown: dict[str, Any], state: str, fields: tuple[str, ...]
+) -> None:
+    for prune in (False, True):
+        found = plan(ask(**asked), listed(**shown), prune=prune)
+        (row,) = found.rows
+        assert (row.state, row.action, row.request_id, row.where) == (state, None, "3711", "line 2")
+        assert sorted(row.fields) == sorted(fields)
+        assert set(row.shown) == {*fields} - {"envelope", "linkedWallets.limit", "'a.b'"}
+        assert row.hash == listed(**shown).hash
+        assert found.has_changes == (state in CHANGES)
+        assert found.counts == {each: int(each == state) for each in STATES}
+        assert found.operations == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({"address": OTHER}, {}),
+        ({"memo": "7"}, {}),
+        ({"network": "testnet"}, {"network": "mainnet"}),
+        ({"network": "mainnet"}, {"wire": {"network": "sepolia"}}),
+        ({"blockchain": "MATIC", "network": "mainnet"}, {"network": "mainnet"}),
+        (CANTON, {**SHOWN, "address": ALICE.replace("alice", "bob")}),
+    ],
+)
+def test_another_destination_is_another_row(asked: dict[str, Any], shown: dict[str, Any]) -> None:
+    for prune, action in ((False, None), (True, "delete")):
+        found = plan(ask(**asked), listed(**shown), prune=prune)
+        assert states(found) == [("create", "create", ""), ("undeclared", action, "3711")]
+        assert found.has_changes
+
+
+def test_destinations_that_are_alike_are_all_created() -> None:
+    bob = ALICE.replace("alice", "bob")
+    rows = [ask(), ask(blockchain="Polygon"), ask(network="sepolia", memo="1"), ask(network="mainnet", memo="1")]
+    rows += [ask(blockchain="Canton", address=each) for each in (ALICE, bob)]
+    assert {row.action for row in plan(rows, []).rows} == {"create"}
+    # One of each pair is there, with a network that the service shows.
+    there = [listed(1, network="mainnet"), listed(2, memo="1", network="sepolia"), listed(3, **SHOWN)]
+    found = [row.state for row in plan(rows, there).rows]
+    assert found == ["unchanged", "create", "unchanged", "create", "unchanged", "create"]
+
+
+def test_says_what_the_service_has_instead() -> None:
+    links = [{"id": 8, "name": "x"}]
+    envelope = listed(label="Cold", customerId=None, linkedWallets=links, wire={"action": "delete"})
+    (row,) = plan(ask(customer_id="c", linked_wallet_ids=["7"]), envelope).rows
+    assert row.shown == {"label": "Cold", "customer_id": "", "linked_wallet_ids": "8"}
+    assert {*row.fields} == {*row.shown, "envelope"}
+    assert "its envelope's action 'delete' does not say that an address is created" in row.note
+    (row,) = plan(ask(), listed(network="mainnet", contractType="x")).rows
+    assert row.note == "filled in by the service: network, contractType"
+    (row,) = plan(ask(), listed(wire=PENDING)).rows
+    assert row.note == "requested already, status PENDING"
+    (row,) = plan(ask(**CANTON), listed(**{**SHOWN, "address": ALICE.upper()})).rows
+    assert row.shown == {"address": ALICE.upper()}
+    assert "in another case, so nothing is created" in row.note
+
+
+# --- pending or in effect ----------------------------------------------------------------------------------
+
+
+def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
+    frozen, mine = listed(wire={"status": "FROZEN"}), "3711"
+    cases: list[tuple[WhitelistEnvelope, dict[str, Any], str]] = [
+        (frozen, {}, "pending"),
+        # It is not pending, and not in effect either.
+        (frozen, {"settled": [mine]}, "differs"),
+        (frozen, {"effective_statuses": ["frozen"]}, "unchanged"),
+        (frozen, {"rejected_statuses": ["frozen"]}, "rejected"),
+        (frozen, {"effective_statuses": None}, "unchanged"),
+        # Pending for this user, whatever its status says.
+        (listed(), {"effective_statuses": None, "pending": [mine]}, "pending"),
+    ]
+    for envelope, options, state in cases:
+        (row,) = plan(ask(), envelope, **options).rows
+        assert row.state == state
+        if state == "differs":
+            assert (row.fields, row.shown) == (("status",), {"status": "FROZEN"})
+            assert "neither in effective_statuses nor in rejected_statuses" in row.note
+
+
+# --- several rows, several requests ------------------------------------------------------------------------
+
+
+def test_the_best_request_is_a_rows() -> None:
+    pending, other = listed(2, wire=PENDING), listed(3, label="Other")
+    rejected, effective, again = listed(1, wire={"status": "rejected"}), listed(10), listed(9)
+    assert states(plan(ask(), [rejected, other])) == [("differs", None, "3")]
+    assert states(plan(ask(), [rejected, other, pending])) == [("pending", None, "2"), ("undeclared", None, "3")]
+    found = plan(ask(), [rejected, pending, effective, again], prune=True)
+    assert states(found) == [("unchanged", None, "9"), ("undeclared", None, "2"), ("duplicate", "delete", "10")]
+    assert found.rows[1].note == "pending approval; may be for the same destination as line 2, so it is not deleted"
+    assert found.has_changes
+
+
+# --- replacing, and duplicates -----------------------------------------------------------------------------
+
+
+BOTH: dict[str, Any] = {"prune": True, "replace": True}
+OLD: dict[str, Any] = {"label": "Old"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "fields"),
+    [
+        ({}, [listed(1, **OLD)], ("label",)),
+        ({"linked_wallet_ids": ["7"]}, [listed(1)], ("linked_wallet_ids",)),
+        ({"exchange_account_id": "9"}, [listed(1)], ("exchange_account_id",)),
+        # What the file does not say any more.
+        ({}, [listed(1, exchangeAccountId="9")], ("exchange_account_id",)),
+        ({}, [listed(1, network="mainnet", **OLD)], ("label",)),
+        ({"network": "testnet"}, [listed(1, network="testnet", **OLD)], ("label",)),
+        # What was rejected does not count.
+        ({}, [listed(1, **OLD), listed(2, wire={"status": "rejected"})], ("label",)),
+        # One was replaced, and the row has changed again.
+        ({}, [listed(1, **OLD), listed(2, label="Older")], ("label",)),
+        ({"visibility_group_id": "g"}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], ("label",)),
+    ],
+)
+def test_what_differs_in_what_a_request_says_is_replaced(
+    asked: dict[str, Any], there: list[WhitelistEnvelope], fields: tuple[str, ...]
+) -> None:
+    effective = tuple(each.id for each in there if each.status == "APPROVED")
+    for options in ({}, {"prune": True}):
+        assert [row.action for row in plan(ask(**asked), there, **options).rows] == [None] * len(effective)
+    for options in ({"replace": True}, BOTH):
+        found = plan(ask(**asked), there, **options)
+        row = found.rows[0]
+        assert (row.state, row.action, row.fields, row.others) == ("replace", "create", fields, effective)
+        assert "until the new request is in effect" in row.note
+        # Nothing is deleted with it.
+        assert not found.with_action("delete")
+        assert PlanLimits(max_creates=0).faults(found)
+        # What is replaced is approved with it.
+        assert found.plan_hash not in (plan(ask(**asked), []).plan_hash, plan(ask(**asked), there).plan_hash)
+
+
+def test_the_hash_covers_which_requests_are_replaced() -> None:
+    hashes = {plan(ask(), listed(number, **OLD), replace=True).plan_hash for number in (1, 2)}
+    hashes.add(plan(ask(), [listed(1, **OLD), listed(2, **OLD)], replace=True).plan_hash)
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "options"),
+    [
+        # Two that are pending would both be signed.
+        ({}, [listed(1, **OLD, wire=PENDING)], {}),
+        ({}, [listed(1, **OLD), listed(2, label="Other", wire=PENDING)], {}),
+        ({}, [listed(1, **OLD, wire={"action": "ARCHIVE"})], {}),
+        ({}, [listed(1, **OLD, tag="99")], {}),
+        ({}, [listed(1, **OLD, wire={"blockchain": "BTC"})], {}),
+        ({"network": "mainnet"}, [listed(1, **OLD)], {}),
+        # Without a network, a new request may be for another one.
+        ({}, [listed(1, network="testnet", **OLD)], {}),
+        ({}, [listed(1, **OLD), listed(2, network="mainnet", **OLD)], {}),
+        (CANTON, [listed(1, **{**SHOWN, "address": ALICE.upper(), **OLD})], {}),
+        (CANTON, [listed(1, **SHOWN, **OLD), listed(2, **{**SHOWN, "currency": "CC"})], {}),
+        ({}, [listed(1, **OLD), unreadable(None)], {}),
+        ({}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], {}),
+        # Neither did what was created before become what the file says.
+        ({}, [listed(number, **OLD) for number in (1, 2, 3)], {}),
+        # Another customer's.
+        ({"customer_id": "a"}, [listed(1, customerId="b")], {}),
+        ({"customer_id": "a"}, [listed(1, customerId="b")], {"only": {"customer_id": ["a"]}}),
+    ],
+)
+def test_what_is_not_certain_is_not_replaced(
+    asked: dict[str, Any], there: list[WhitelistEnvelope], options: dict[str, Any]
+) -> None:
+    found = plan(ask(**asked), there, **BOTH, **options)
+    assert found.rows[0].state == "differs"
+    if "network" not in found.rows[0].fields:
+        assert "not replaced" in found.rows[0].note
+    assert not found.operations
+
+
+@pytest.mark.parametrize(
+    ("there", "deleted_with"),
+    [
+        # The same: the one with the lowest id is kept.
+        ([listed(9), listed(10)], ("prune",)),
+        ([listed(9, network="mainnet"), listed(10, network="mainnet")], ("prune",)),
+        # The one that is what the file says is kept, whatever its id is.
+        ([listed(10, **OLD), listed(9)], ("prune", "replace")),
+        ([listed(10, **OLD), listed(9), listed(2, wire=PENDING)], ("prune", "replace")),
+        # Only what is certain to be for the same destination, and in effect.
+        ([listed(9), listed(10, wire=PENDING)], ()),
+        ([listed(9), listed(10, wire={"action": "ARCHIVE"})], ()),
+        ([listed(9), listed(10, tag="99")], ()),
+        ([listed(9), listed(10, wire={"visibilityGroupID": "g"})], ()),
+        ([listed(9), listed(10, label="\u200bx")], ()),
+        # Nothing is what the file says.
+        ([listed(9, **OLD), listed(10, label="Older")], ()),
+        ([listed(9, wire=PENDING), listed(10, **OLD)], ()),
+        ([listed(9, wire=PENDING), listed(10, **OLD), listed(11, **OLD)], ()),
+    ],
+)
+def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
+    there: list[WhitelistEnvelope], deleted_with: tuple[str, ...]
+) -> None:
+    for names in ((), ("prune",), ("replace",), ("prune", "replace")):
+        options: dict[str, Any] = dict.fromkeys(names, True)
+        found = plan(ask(), there, **options)
+        deleted = [row.request_id for row in found.with_action("delete")]
+        assert deleted == (["10"] if {*options} & {*deleted_with} else [])
+        duplicates = {row.request_id: row for row in found.rows if row.state == "duplicate"}
+        advice = advice_on_differences(found, replace="replace" in options)
+        assert ("Applying this plan deletes the duplicates" in advice) is bool(deleted)
+        assert ("Duplicates are deleted by a plan with prune=True" in advice) is (bool(duplicates) and not deleted)
+        assert ("replace=True (--replace)" in advice) is (found.counts["differs"] > 0 and "replace" not in options)
+        assert not deleted_with or (
+            duplicates["10"].others == ("9",) and "9 has what the file" in duplicates["10"].note
+        )
+        if deleted:
+            assert found.plan_hash != plan(ask(), [*there, listed(8)], **options).plan_hash
+        elif deleted_with:
+            way = "'prune' or 'replace' deletes it" if "replace" in deleted_with else "'prune' deletes it"
+            assert way in duplicates["10"].note
+    both = plan([ask(), ask(network="mainnet")], [listed(9, network="mainnet"), listed(10, network="mainnet")], **BOTH)
+    assert not both.operations
+    # One that does not name its network may be on another one.
+    assert not plan(ask(network="mainnet"), [listed(9, network="mainnet"), listed(10)], **BOTH).operations
+
+
+def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
+    leaving = listed(9, wire={"action": "delete"})
+    found = plan(ask(), [listed(9), listed(10)], deletions=[leaving], prune=True)
+    assert states(found) == [("unchanged", None, "9"), ("duplicate", None, "10")]
+    assert "the deletion of 9 is pending" in found.rows[1].note
+
+
+# --- what a plan is about ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("only", "ours", "theirs"),
+    [
+        ({"blockchain": "Polygon"}, {"blockchain": "MATIC"}, {"currency": "ETH"}),
+        ({"customer_id": ["a", 7]}, {"customer_id": "7"}, {"customerId": "b"}),
+        ({"customer_id": "a"}, {"customer_id": "a"}, {}),
+        ({"visibility_group_id": ["g"]}, {"visibility_group_id": "g"}, {"wire": {"visibilityGroupID": "h"}}),
+        ({"blockchain": ["eth"], "customer_id": "a"}, {"customer_id": "a"}, {"currency": "BTC", "customerId": "a"}),
+    ],
+)
+def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    limit = check_only(only)
+    their = listed(5, address=OTHER, **theirs)
+    assert states(plan(ask(**ours), their, only=limit, prune=True)) == [("create", "create", "")]
+    assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
+    with pytest.raises(CustodyRequestError, match=r"is only about .* the file has other rows: line 3; nothing"):
+        plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
+    # Nobody can tell whose it is.
+    assert states(plan([], unreadable(None), only=limit, prune=True)) == [("unreadable", None, "3799")]
+    # It is approved with the plan, however it is spelled.
+    respelled = check_only(
+        {name: [values, values] if isinstance(values, str) else values for name, values in only.items()}
+    )
+    assert plan(ask(**ours), [], only=respelled).plan_hash == plan(ask(**ours), [], only=limit).plan_hash
+    assert plan(ask(**ours), [], only=limit).plan_hash != plan(ask(**ours), []).plan_hash
+
+
+def test_two_teams_files_at_one_service() -> None:
+    first, second = {"customer_id": ["a"]}, {"customer_id": ["b"]}
+    there = [listed(1, customerId="a"), listed(2, address=OTHER, customerId="b")]
+    mine, yours = ask(customer_id="a"), ask(customer_id="b", address=OTHER)
+    for row, only in ((mine, first), (yours, second)):
+        found = plan(row, there, only=only, **BOTH)
+        assert [each.state for each in found.rows] == ["unchanged"]
+        assert not found.has_changes
+        for text in (plan_to_markdown(found), plan_to_text(found)):
+            assert re.search(f"This plan is only about: `?customer_id {only['customer_id'][0]}", text)
+        assert plan_to_json(found)["only"] == only
+    # What the other team has is not created again, nor replaced, and its duplicates are its own.
+    found = plan(ask(customer_id="a", address=OTHER), [*there[1:], listed(3, address=OTHER)], only=first, **BOTH)
+    assert [(row.state, row.action, row.fields) for row in found.rows] == [("differs", None, ("customer_id",))]
+    # Limits count what the plan is about.
+    ten = [listed(number, address=f"0x{number:040x}", customerId="a") for number in range(10, 20)]
+    many = [listed(number, address=f"0x{number:040x}", customerId="b") for number in range(20, 90)]
+    kept = [ask(customer_id="a", label="Treasury", address=each.payload()["address"]) for each in ten[:6]]
+    found = plan(kept, [*ten, *many], only=first, prune=True)
+    assert PlanLimits().faults(found) == (
+        "it deletes 4 of the 10 requests at the service, and max_delete_percent is 30",
+    )
+
+
+@pytest.mark.parametrize(
+    "only", [{}, [], "ETH", {"label": "x"}, {"blockchain": []}, {"blockchain": ""}, {"blockchain": None},
+             {"blockchain": ["None"]}, {"customer_id": {"a": 1}}, {"customer_id": [True]}, {1: "x"}], ids=str
+)  # fmt: skip
+def test_what_a_plan_cannot_be_about_is_refused(only: Any) -> None:
+    with pytest.raises(CustodyRequestError, match=r"^only") as caught:
+        check_only(only)
+    assert caught.value.setting == "only"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_candidates_stop(order: int) -> None:
+    named, unnamed = ask(network="testnet"), ask()
+
+    def found(requests: list[WhitelistRequest], *envelopes: WhitelistEnvelope) -> Sequence[str]:
+        rows = plan(requests[::order], envelopes, prune=True).rows
+        assert not any(row.action == "delete" for row in rows)
+        return [row.state for row in rows if row.where][::order]
+
+    testnet, mainnet = listed(1, network="testnet"), listed(2, network="mainnet")
+    # Which of the two is meant is not known; what is known of neither is created.
+    assert found([unnamed], testnet, mainnet) == ["differs"]
+    assert found([unnamed], listed(3), mainnet) == ["differs"]
+    assert found([named], listed(3)) == ["differs"]
+    # A network that was rejected is no candidate.
+    assert found([unnamed], mainnet, listed(3, network="testnet", wire={"status": "rejected"})) == ["unchanged"]
+    # So are two rows: one of them must name its network.
+    assert found([named, unnamed], testnet, mainnet) == ["unchanged", "differs"]
+    assert found([named, unnamed]) == ["create", "differs"]
+    assert found([named, ask(network="mainnet")], listed(3)) == ["differs", "differs"]
+    # What a person has looked at is no candidate either, unless it certainly is one.
+    sepolia = listed(3, network="sepolia")
+    for envelopes, ignored, state in (
+        ([sepolia, mainnet], "3", "unchanged"),
+        ([sepolia, listed(4)], "3", "unchanged"),
+        ([sepolia], "3", "create"),
+        ([mainnet], "2", "unchanged"),
+    ):
+        (row, *others) = plan([unnamed], envelopes[::order], ignore=ignored, **BOTH).rows
+        assert (row.state, [each.action for each in others]) == (state, [None] * len(others))
+    # Two parties that differ only in case.
+    pair = [ask(**CANTON), ask(**{**CANTON, "address": ALICE.upper()})]
+    assert found(pair) == ["differs", "differs"]
+    assert found(pair, listed(3, **SHOWN)) == ["unchanged", "differs"]
+
+
+def test_two_rows_for_one_destination_are_refused() -> None:
+    with pytest.raises(CustodyRequestError, match="line 2 and line 3 are for the same destination"):
+        plan([ask(), ask(address=ADDRESS.upper(), label="Other", blockchain="eth")], [])
+    with pytest.raises(CustodyRequestError, match="line 2 and line 3 are for the same destination"):
+        plan([ask(network="main"), ask(blockchain="Ethereum", network="mainnet")], [])
+    assert [row.state for row in plan([ask(memo="1"), ask(memo="2"), ask(blockchain="MATIC")], []).rows] == [
+        "create"
+    ] * 3
+
+
+# --- what cannot be read -----------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_stops_every_row_that_is_not_found() -> None:
+    requests = [ask(), ask(label="Second", address=LEGACY, blockchain="BTC")]
+    for envelope in (unreadable(None), listed(3799, address=None)):
+        found = plan(requests, envelope, prune=True)
+        *rows, last = found.rows
+        assert [row.where for row in rows if row.state == "unreadable"] == ["line 2", "line 3"]
+        assert (last.state, last.action, last.request_id, last.where) == ("unreadable", None, "3799", "")
+        assert "request 3799 cannot be read, and may be this one" in rows[0].note
+        assert found.has_changes
+        # What is there is there.
+        assert plan(ask(), [envelope, listed()]).rows[0].state == "unchanged"
+
+
+def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
+    broken = unreadable(None)
+    found = plan(ask(), broken, ignore=["3799"])
+    assert states(found) == [("create", "create", ""), ("unreadable", None, "3799")]
+    assert "ignored" in found.rows[1].note
+    assert found.ignored == ("3799",)
+    for text in (plan_to_markdown(found), plan_to_text(found)):
+        assert re.search("Ignored, although each may be a row's: `?3799", text)
+    for wrong in (" ", [None], [True], {"3799": 1}):
+        with pytest.raises(CustodyRequestError, match=r"ignore\[0\] "):
+            plan(ask(), broken, ignore=wrong)
+    # An id may be anything.
+    for name in ("abc-7", "x" * 90):
+        odd = listed(wire={"id": name, "metadata": None})
+        (row, shown) = plan(ask(), odd).rows
+        assert (row.state, shown.request_id) == ("unreadable", name)
+        assert states(plan(ask(), odd, ignore=[name, 7])) == [("create", "create", ""), ("unreadable", None, name)]
+    # It is approved with the plan.
+    assert found.plan_hash != plan(ask(), []).plan_hash
+    assert plan(ask(), [], ignore=["3799"]).plan_hash == plan(ask(), []).plan_hash
+    # What can be read is not ignored.
+    assert states(plan(ask(), listed(), ignore="3711")) == [("unchanged", None, "3711")]
+    second = listed(3800, wire={"metadata": None})
+    assert plan(ask(), [broken, second], ignore="3799").rows[0].state == "unreadable"
+
+
+def store(number: int, asked: WhitelistRequest) -> WhitelistEnvelope:
+    return listed(number, currency=asked.chain, address=asked.address, network=asked.network, memo=asked.memo or "")
+
+
+# --- names that nobody knows -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "field", "name"),
+    [
+        ({}, {"currency": "ETHX"}, "blockchain", "ETHX"),
+        ({}, {"currency": "ETHX", "network": "one"}, "blockchain", "ETHX"),
+        (CANTON, {"currency": "CC", "address": ALICE.upper()}, "blockchain", "CC"),
+        ({"blockchain": "BCH", "address": CASH}, {"currency": "x", "address": CASH}, "blockchain", "x"),
+        ({"network": "mainnet"}, {"network": "ethereum-1"}, "network", "ethereum-1"),
+        ({"network": "foo"}, {"network": "mainnet"}, "network", "mainnet"),
+        ({"network": "foo"}, {"wire": {"network": "sepolia"}}, "network", "sepolia"),
+        ({"network": "sepolia", "memo": "7"}, {"network": "testnet", "memo": "7"}, "network", "testnet"),
+    ],
+)
+def test_a_name_that_nobody_knows_may_be_any(
+    asked: dict[str, Any], shown: dict[str, Any], field: str, name: str
+) -> None:
+    there = listed(**shown)
+    found = plan(ask(**asked), there, **BOTH)
+    assert states(found) == [("differs", None, "3711")]
+    assert found.rows[0].shown[field] == name
+    assert "may be this one under another name" in found.rows[0].note
+    # It is no other row's, and is not deleted, if the row has a request.
+    both = plan(ask(**asked), [there, store(5, ask(**asked))], **BOTH)
+    assert states(both) == [("unchanged", None, "5"), ("undeclared", None, "3711")]
+    assert "so it is not deleted" in both.rows[1].note
+    # Another memo, or another address, is another destination.
+    for other in ({"memo": "8"}, {"address": OTHER}):
+        assert plan(ask(**{**asked, **other}), there).rows[0].state == "create"
+    # A row of that name makes it known, if it is for the same address.
+    named = {**asked, field: shown.get("currency") if field == "blockchain" else there.network or shown["network"]}
+    assert plan([ask(**asked), ask(**named, label="x")], there).rows[0].state == "create"
+    unrelated = plan([ask(**asked), ask(**{**named, "address": OTHER}, label="x")], there, **BOTH)
+    assert unrelated.rows[0].state == "differs"
+    assert not unrelated.with_action("delete")
+    # What was rejected is nothing, and what a person has looked at stops nothing.
+    assert plan(ask(**asked), listed(**{**shown, "wire": {**shown.get("wire", {}), "status": "rejected"}})).operations
+    ignored = plan(ask(**asked), there, ignore="3711", prune=True)
+    assert states(ignored) == [("create", "create", ""), ("undeclared", None, "3711")]
+    assert ignored.ignored == ("3711",)
+    assert ignored.plan_hash != plan(ask(**asked), []).plan_hash
+    # Not even without the row.
+    assert plan([], there, ignore="3711", prune=True).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, {"network": "sepolia", **OLD}),
+        ({"network": "mainnet"}, {}),
+        ({"network": "one"}, {"network": "mainnet"}),
+        ({"blockchain": "ETHX"}, {"currency": "ETHY"}),
+        (CANTON, {**SHOWN, "address": ALICE.upper()}),
+    ],
+)
+def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
+    asked: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    for replace in (False, True):
+        found = plan(ask(**asked), listed(**shown), replace=replace, prune=True)
+        assert (states(found), found.operations) == ([("differs", None, "3711")], ())
+        advice = advice_on_differences(found, replace=replace)
+        assert "name the network that you mean" in advice
+        assert "'ignore' (--ignore)" in advice
+        for word in ("delete", "replace"):
+            assert word not in advice
+    # Another row that differs has its own advice.
+    both = plan([ask(**asked), ask(address=OTHER)], [listed(**shown), listed(5, address=OTHER, **OLD)])
+    assert "Nothing is done about rows that differ (1).\nChange the file" in advice_on_differences(both, replace=False)
+
+
+# --- deleting ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("envelope", "state", "action"),
+    [
+        (listed(), "undeclared", "delete"),
+        (listed(wire=PENDING), "undeclared", "delete"),
+        (listed(wire={"action": "delete"}), "undeclared", None),
+        (listed(wire={"action": "ARCHIVE"}), "undeclared", None),
+        (listed(wire={"blockchain": "BTC"}), "undeclared", None),
+        (listed(label="\u200bx"), "undeclared", None),
+        (listed(customerId={"x": 1}), "undeclared", None),
+        (unreadable("{"), "unreadable", None),
+    ],
+)
+def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
+    envelope: WhitelistEnvelope, state: str, action: str | None
+) -> None:
+    found = plan([], envelope, prune=True)
+    assert states(found) == [(state, action, envelope.id)]
+    assert found.rows[0].where == ""
+    assert found.has_changes
+    assert states(plan([], envelope)) == [(state, None, envelope.id)]
+    assert len(found.operations) == (action is not None)
+
+
+def test_a_row_that_was_removed_is_deleted_beside_one_that_is_like_it() -> None:
+    for network in (None, "mainnet"):
+        envelopes = [
+            listed(1, network=network),
+            listed(2, currency="MATIC", network=network),
+            listed(3, address=OTHER, network=network),
+        ]
+        assert states(plan(ask(), envelopes, prune=True))[1:] == [("undeclared", "delete", each) for each in "23"]
+
+
+def test_what_was_rejected_and_is_in_no_file_is_nothing() -> None:
+    assert states(plan([], listed(wire={"status": "rejected"}), prune=True)) == []
+
+
+def test_what_cannot_be_asked_for_is_shown_all_the_same() -> None:
+    (row,) = plan([], listed(label="", memo="7", network="mainnet")).rows
+    assert row.request is None
+    assert row.shown == {"blockchain": "ETH", "network": "mainnet", "address": ADDRESS, "memo": "7", "label": ""}
+    assert "cannot be written in a file" in row.note
+
+
+def test_unknown_keys_and_words_are_accepted_by_name() -> None:
+    envelope = listed(tag="99", wire={"action": "ARCHIVE"})
+    (row,) = plan(ask(), envelope).rows
+    assert (row.state, row.fields) == ("differs", ("tag", "envelope.action"))
+    assert row.shown == {"tag": "99", "envelope.action": "ARCHIVE"}
+    assert "tag not requested: 'accept_fields' accepts" in row.note
+    assert "'envelope.action' in 'accept_fields' accepts it" in row.note
+    (row,) = plan(ask(), envelope, accept_fields="tag").rows
+    assert row.fields == ("envelope.action",)
+    (row,) = plan(ask(), envelope, accept_fields=["tag", "envelope.action"]).rows
+    assert (row.state, row.note) == ("unchanged", "filled in by the service: tag")
+    # Words that say that something is taken away are not accepted at all.
+    (row,) = plan(ask(), listed(wire={"action": "revoke"}), accept_fields=["envelope.action"]).rows
+    assert row.state == "differs"
+    # What names the destination is compared all the same.
+    assert plan(ask(), listed(memo="7"), accept_fields=["memo"]).rows[0].state == "create"
+    accepted = plan([], listed(wire={"action": "ARCHIVE"}), prune=True, accept_fields=["envelope.action"])
+    assert states(accepted) == [("undeclared", "delete", "3711")]
+
+
+def test_a_deletion_covers_the_content_and_not_how_links_are_described() -> None:
+    hashes = {
+        plan([], listed(linkedWallets=[{"id": 7, "name": name}]), prune=True).plan_hash for name in ("Hot", "Warm")
+    }
+    assert len(hashes) == 1
+    assert plan([], listed(linkedWallets=[{"id": 8, "name": "Hot"}]), prune=True).plan_hash not in hashes

@@ -1,0 +1,160 @@
+"""Plans against services that store and list requests in their own way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
+
+from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
+from airflow_custody.client.whitelist.plans.planner import make_plan
+from airflow_custody.client.whitelist.request import StatusWords
+from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.sandbox import Sandbox
+
+# --- a service that stores what was asked for in its own way ------------------------------------------------
+
+
+@st.composite
+def _services(draw: st.DrawFn) -> Callable[[int, WhitelistRequest], WhitelistEnvelope]:
+    """Return a way to store requests: what it makes of each field."""
+    spellings: list[Callable[[str], str]] = [str, str.lower, str.upper, lambda each: each.removeprefix("0x")]
+    spell = draw(st.sampled_from(spellings))
+    label_length = draw(st.sampled_from([None, 1, 4]))
+    network = draw(st.sampled_from(["kept", "hidden", "filled", "renamed", "outside"]))
+    chain = draw(st.sampled_from([{}, {"ETH": "eth", "MATIC": "matic"}, {"ETH": "Ethereum", "MATIC": "Polygon"}]))
+    has_links, has_type = draw(st.booleans()), draw(st.booleans())
+
+    def store(number: int, request: WhitelistRequest) -> WhitelistEnvelope:
+        asked = request.network
+        renamed = {"testnet": "Testnet"}.get(asked or "", "main")
+        named = {"kept": asked, "outside": asked, "filled": asked or "mainnet", "renamed": renamed}.get(network)
+        payload: dict[str, Any] = {
+            "currency": chain.get(request.chain, request.chain),
+            "address": spell(request.address),
+            "label": request.label[:label_length],
+            "memo": request.memo or "",
+            "linkedWallets": [{"id": each} for each in request.linked_wallet_ids or ()] if has_links else [],
+            "addressType": "exchange" if has_type else "",
+        }
+        if network == "outside":
+            return listed(number, **payload, wire={"network": named} if named else {})
+        return listed(number, **payload, network=named)
+
+    return store
+
+
+_ROW = st.builds(
+    ask,
+    label=st.sampled_from(["Treasury", "Trading", "Cold"]),
+    address=st.sampled_from([ADDRESS, OTHER]),
+    blockchain=st.sampled_from(["ETH", "MATIC"]),
+    memo=st.sampled_from([None, "1", "2"]),
+    network=st.sampled_from([None, "mainnet", "testnet"]),
+    linked_wallet_ids=st.sampled_from([None, ["7"]]),
+)
+
+
+def _key(request: WhitelistRequest) -> tuple[str | None, ...]:
+    return request.address, request.chain, request.memo, request.network
+
+
+_ROWS = st.lists(_ROW, min_size=1, max_size=6, unique_by=_key)
+
+
+@settings(max_examples=200)
+@given(_ROWS, st.sets(st.integers(0, 5)), _services(), st.booleans(), st.randoms(use_true_random=False))
+def test_what_was_created_is_neither_created_again_nor_deleted(
+    rows: list[WhitelistRequest], there: set[int], store: Any, prune: bool, order: random.Random
+) -> None:
+    envelopes = [store(number, request) for number, request in enumerate(rows) if number in there]
+    order.shuffle(envelopes)
+    found = plan(rows, envelopes, prune=prune)
+    by_row = {row.where: row for row in found.rows}
+    assert all(by_row[f"line {number + 2}"].action is None for number in there if number < len(rows))
+    assert not found.with_action("delete")
+
+
+@settings(max_examples=150)
+@given(_ROWS, st.lists(_ROW, max_size=6), _services(), st.randoms(use_true_random=False))
+def test_no_order_matters(
+    rows: list[WhitelistRequest], there: list[WhitelistRequest], store: Any, order: random.Random
+) -> None:
+    envelopes = [store(number, request) for number, request in enumerate(there)]
+
+    def found() -> tuple[object, ...]:
+        made = plan(rows, envelopes, prune=True)
+        seen = [(row.request_id, row.state, row.action, row.request) for row in made.rows]
+        declared = {str(each[-1]): each for row, each in zip(made.rows, seen, strict=True) if row.where}
+        return made.plan_hash, declared, seen[len(rows) :]
+
+    before = found()
+    order.shuffle(rows)
+    order.shuffle(envelopes)
+    assert found() == before
+
+
+# --- against the sandbox -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
+        yield made
+
+
+def read_plan(client: CustodyClient, *requests: WhitelistRequest, **options: Any) -> WhitelistPlan:
+    return make_plan(rows_of(*requests), read_snapshot(client, StatusWords.read(**options)))
+
+
+def test_each_request_is_read_in_the_same_three_calls(sandbox: Sandbox, client: CustodyClient) -> None:
+    number = client.create_whitelist_request(ask())
+
+    def read(status: str, shown: str | None = None) -> tuple[str, int]:
+        sandbox.control.set_whitelist_status(number, status)
+        sandbox.control.set_whitelist_envelope(number, status=shown or status)
+        sandbox.control.clear_request_log()
+        (row,) = read_plan(client, ask()).rows
+        return row.state, len(sandbox.control.request_log())
+
+    # Listed as pending for this user, who is an approver.
+    assert read("pending") == ("pending", 3)
+    assert read("pending", "APPROVED") == ("pending", 3)
+    assert read("APPROVED") == ("unchanged", 3)
+    assert read("APPROVED", "FROZEN") == ("differs", 3)
+    assert read("rejected") == ("rejected", 3)
+    # A word that is listed with what is pending, and is not pending for this user.
+    assert read("rejected", "HELD") == ("pending", 3)
+    read("APPROVED")
+    # Without the words: where a request is listed says it.
+    assert read_plan(client, ask(), effective=None).counts["unchanged"] == 1
+
+
+@pytest.mark.parametrize("has_total", [True, False])
+def test_what_is_pending_is_not_in_effect_whatever_its_status_says(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, has_total: bool
+) -> None:
+    requests = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(6)]
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as client:
+        ids = [client.create_whitelist_request(each) for each in requests]
+    statuses = ["pending", "APPROVED", "APPROVED", "rejected", "APPROVED", "APPROVED"]
+    for number, status in zip(ids, statuses, strict=True):
+        sandbox.control.set_whitelist_status(number, status)
+    sandbox.control.set_whitelist_envelope(ids[0], status="APPROVED")
+    sandbox.control.set_whitelist_envelope(ids[1], status="FROZEN")
+    if not has_total:
+        monkeypatch.setattr(CustodyClient, "count_whitelist_requests", lambda *_, **__: None)
+    # A user who is no approver is not told what is pending.
+    token = sandbox.control.add_token(roles=["TPUser"])
+    with CustodyClient(sandbox.url, token, timeout=60, max_retries=0) as client:
+        found = read_plan(client, *requests).rows
+        assert [each.state for each in found] == ["pending", "differs", *["unchanged", "rejected"], *["unchanged"] * 2]
+        assert client.count_whitelist_requests() == (6 if has_total else None)
+        sandbox.control.set_whitelist_status(ids[0], "APPROVED")
+        assert read_plan(client, *requests).counts["unchanged"] == 4

@@ -1,0 +1,467 @@
+"""A plan as Markdown, JSON and plain text."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from whitelist_plans import ask, listed
+from whitelist_plans import plan as make
+
+from airflow_custody.client import WhitelistRequest
+from airflow_custody.client.text_table import format_table
+from airflow_custody.client.verification.trust import NOT_PINNED
+from airflow_custody.client.whitelist.plans.plan import STATES, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plans.report import (
+    MAX_REPORT_BYTES,
+    approval_report,
+    plan_to_json,
+    plan_to_markdown,
+    plan_to_text,
+    subject_of,
+)
+
+ADDRESS = "0x" + "ab" * 20
+REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
+CREATE = PlanRow("create", "create", REQUEST, where="line 3")
+DELETE = PlanRow("undeclared", "delete", REQUEST, request_id="3711", status="APPROVED", hash="ab")
+HOSTILE = [
+    "a|b a\\|b\\ | a | `code` `` $`x`$ $y$",
+    "a\n\n# Heading\n\n| x |\n| --- |\n",
+    "<script>alert(1)</script><img src=x onerror=alert(1)> &lt;b&gt; &#124;",
+    "[x](javascript:alert(1)) ![x](https://example.com/x.png) <https://example.com>",
+    "https://example.com www.example.com someone@example.com @someone #1",
+    "{{ var.value.secret }} {% raw %} {# x #} **bold** _it_ ~~gone~~",
+    " x",
+    "\u202egnp.exe\u200b\u2066\x1b[31mred\x07\r",
+    "\ud800",
+]
+
+
+def plan(*rows: PlanRow) -> WhitelistPlan:
+    return WhitelistPlan(rows, "https://custody.example.com", "treasury.yaml")
+
+
+def hostile_row(text: str) -> PlanRow:
+    """Return a row that has a text in every place."""
+    names = [name for name in WhitelistRequest.model_fields if not name.startswith("linked")]
+    request = REQUEST.model_copy(update={**dict.fromkeys(names, text), "linked_wallet_ids": [text]})
+    fields = ("label", text)
+    return PlanRow(
+        "differs", None, request, text, text, text, text, fields, note=text, shown=dict.fromkeys(fields, text)
+    )
+
+
+def parse(text: str) -> list[Token]:
+    # GitHub's flavour, without the package that finds bare addresses: the test below has its own eye for them.
+    return MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(text)
+
+
+def tables(tokens: list[Token]) -> list[list[list[Token]]]:
+    """Return, for each table, its rows, and of each the inline token of each cell."""
+    found: list[list[list[Token]]] = []
+    in_table = False
+    for token in tokens:
+        if token.type == "table_open":
+            found.append([])
+            in_table = True
+        elif token.type == "table_close":
+            in_table = False
+        elif token.type == "tr_open":
+            found[-1].append([])
+        elif token.type == "inline" and in_table:
+            found[-1][-1].append(token)
+    return found
+
+
+def text_of(token: Token) -> str:
+    return "".join(each.content for each in token.children or ())
+
+
+def assert_harmless(text: str, rows: int) -> list[list[str]]:
+    """Check that a report has the tokens of its frame and no others; return the cells of its rows."""
+    tokens = parse(text)
+    assert [token.tag for token in tokens if token.type == "heading_open"] == ["h2"]
+    blocks = {token.type.removesuffix("_open").removesuffix("_close") for token in tokens}
+    assert blocks <= {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "inline"}
+    children = [child for token in tokens for child in token.children or ()]
+    assert {child.type for child in children} <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}
+    # What finds links, mentions and the like in rendered text leaves code alone.
+    plain = " ".join(child.content for child in children if child.type == "text")
+    assert not any(each in plain for each in ("http", "www.", "@", "#", "\\"))
+    assert not any(unicodedata.category(each) in ("Cf", "Cs") for each in text)
+    assert not any(each in text for each in ("{{", "{%", "{#"))
+    *others, counts = tables(tokens) or [[]]
+    states = [text_of(row[0]) for row in counts[1:]]
+    assert states == [state for state in STATES if state in states]
+    assert all(len(row) == 3 and text_of(row[1]) != "0" for row in counts)
+    # One of the operations, and one of the other rows, each with a header.
+    assert len(others) <= 2
+    assert sum(len(table) - 1 for table in others) == rows
+    assert all(len(row) == 4 for table in others for row in table)
+    return [[text_of(cell) for cell in row] for table in others for row in table[1:]]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_value_breaks_out_of_its_cell(text: str) -> None:
+    hostile = replace(plan(hostile_row(text), CREATE), name=text, service=text)
+    cells = assert_harmless(plan_to_markdown(hostile), 2)
+    assert cells[0][:2] == ["create", f"ETH {ADDRESS}"]
+    assert_signs(hostile, {"+": 1, "~": 1})
+    json.dumps(plan_to_json(hostile))
+
+
+@given(st.lists(st.text(max_size=40) | st.text("|`\\{}<>[]()!#@&$*_~-:/.\n ab", max_size=40), max_size=4))
+def test_a_report_has_exactly_its_rows(texts: list[str]) -> None:
+    cells = assert_harmless(plan_to_markdown(plan(*map(hostile_row, texts))), len(texts))
+    for row, text in zip(cells, texts, strict=True):
+        if text.isascii() and text.isprintable() and text == " ".join(text.split()) and "\\u" not in text.lower():
+            where = f"{text}({text}){text}memo:{text}" if text else ""
+            assert [cell.replace(" ", "") for cell in row[1:3]] == [each.replace(" ", "") for each in (where, text)]
+
+
+def test_shows_all_that_will_be_asked_for() -> None:
+    fields: dict[str, Any] = {
+        "label": "Trésor",
+        "address": ADDRESS,
+        "blockchain": "ETH",
+        "linked_internal_address_ids": ["12", "13"],
+        "linked_wallet_ids": ["7"],
+        "network": "mainnet",
+        "memo": "007",
+        "address_type": "exchange",
+        "contract_type": "ERC20",
+        "customer_id": "c-1",
+        "exchange_account_id": "9",
+        "visibility_group_id": "g-2",
+    }
+    assert {*fields, "currency"} == set(WhitelistRequest.model_fields)
+    row = replace(CREATE, request=WhitelistRequest(**fields))
+    (cells,) = assert_harmless(plan_to_markdown(plan(row)), 1)
+    assert cells == [
+        "create",
+        f"ETH (mainnet) {ADDRESS} memo: 007",
+        "Trésor",
+        "linked_internal_address_ids: 12, 13; linked_wallet_ids: 7; address_type: exchange; contract_type: ERC20; "
+        "customer_id: c-1; exchange_account_id: 9; visibility_group_id: g-2; line 3",
+    ]
+    plain = plan_to_text(plan(row))
+    assert plan_to_json(plan(row))["rows"][0]["request"] == fields
+    for name, value in fields.items():
+        assert (", ".join(value) if isinstance(value, list) else value) in plain, name
+    by_currency = replace(CREATE, request=WhitelistRequest(label="x", address=ADDRESS, currency="BTC"))
+    assert assert_harmless(plan_to_markdown(plan(by_currency)), 1)[0][1] == f"BTC {ADDRESS}"
+
+
+def test_says_where_values_differ_that_look_the_same() -> None:
+    found = make(ask(label="Cafe\u0301"), listed(label="Caf\xe9"))
+    difference = "label differs: at character 4: U+0065 U+0301 and U+00E9"
+    assert f"\n      label at the service: Caf\xe9\n      {difference}\n" in plan_to_text(found)
+    (cells,) = assert_harmless(plan_to_markdown(found), 1)
+    assert difference in cells[3]
+    assert "label differs" not in plan_to_text(make(ask(label="Cold"), listed(label="Warm")))
+
+
+TEXT = """\
+Plan: 1 to delete, 1 to create, 1 differs, 1 unreadable, 1 pending, 1 unchanged.
+
+  - ETH 0xabababababababababababababababababababab
+      to delete, request 3711 (APPROVED)
+      label: Treasury
+  + ETH 0xabababababababababababababababababababab
+      to create, line 3
+      label: Treasury
+  ~ ETH 0xabababababababababababababababababababab
+      differs, line 4, request 3712 (APPROVED)
+      label: Treasury
+      label at the service: Cold
+      linked_wallet_ids at the service: (none)
+      differs: envelope
+      note: its envelope's chain 'BTC' is not the chain in its payload, 'ETH'
+  ! rX
+      unreadable, request 3713
+      note: its payload is not JSON.
+    ETH 0xabababababababababababababababababababab
+      pending, line 9, request 3714
+      label: Treasury
+      note: asked for already
+
+Signatures are not verified. {not_pinned}
+Plan hash: {hash}"""
+
+
+def test_reads_well() -> None:
+    differs = PlanRow(
+        "differs", None, REQUEST, "line 4", "3712", "APPROVED", fields=("label", "linked_wallet_ids", "envelope"),
+        note="its envelope's chain 'BTC' is not the chain in its payload, 'ETH'",
+        shown={"label": "Cold", "linked_wallet_ids": ""},
+    )  # fmt: skip
+    unreadable = PlanRow("unreadable", request_id="3713", note="its payload is not JSON.", shown={"address": "rX"})
+    rows = [PlanRow("unchanged", request=REQUEST, where="line 1"), differs, DELETE, CREATE, unreadable]
+    rows.append(PlanRow("pending", request=REQUEST, where="line 9", request_id="3714", note="asked for already"))
+    found = plan(*rows)
+    report = plan_to_markdown(found)
+    assert report.startswith(
+        "## Whitelist plan: `treasury.yaml`\n\n"
+        "Service: `https://custody.example.com`\n\n"
+        "**Create 1, delete 1.**\n\n"
+        "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is only what "
+        "the service says.\n\n"
+        "| State | Destination | Label | Details |\n|---|---|---|---|\n| **undeclared: delete** | "
+    )
+    assert (
+        f"; line 3 |\n\nPlan hash: `{found.plan_hash}`\n\nNothing is done about these rows:\n\n"
+        "| State | Destination | Label | Details |\n|---|---|---|---|\n| **differs** | "
+    ) in report.replace("| line 3", "| ; line 3")
+    states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
+    assert [line.split(" | ")[:2] for line in states] == [
+        [f"| {state}", "1"] for state in STATES if found.counts[state]
+    ]
+    cells = assert_harmless(report, 5)
+    assert [row[0] for row in cells] == ["undeclared: delete", "create", "differs", "unreadable", "pending"]
+    assert cells[2][3] == (
+        "request 3712; label at the service: Cold; linked_wallet_ids at the service: (none); differs: envelope; "
+        "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'; line 4"
+    )
+    assert cells[3][1:] == ["rX", "", "request 3713; its payload is not JSON."]
+    text = plan_to_text(found)
+    assert text == TEXT.format(hash=found.plan_hash, not_pinned=NOT_PINNED)
+    unchanged = f"\n    ETH {ADDRESS}\n      unchanged, line 1\n      label: Treasury\n"
+    assert plan_to_text(found, all_rows=True) == text.replace("\n\nSign", f"{unchanged}\nSign")
+    data = plan_to_json(found)
+    assert (data["plan_hash"], data["counts"], data["has_changes"]) == (found.plan_hash, found.counts, True)
+    shown = {name: data["rows"][1][name] for name in ("state", "action", "where", "id", "status", "shown")}
+    assert [*shown.values()] == ["differs", None, "line 4", "3712", "APPROVED", differs.shown]
+    assert data["rows"][4]["request"] is None
+
+
+REPLACE = replace(CREATE, state="replace")
+ALL_THE_SAME = "from the service all the same."
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence", "plain"),
+    [
+        ([CREATE] * 1234 + [DELETE] * 2, "Create 1,234, delete 2.", "2 to delete, 1,234 to create"),
+        ([REPLACE, CREATE, DELETE], "Create 1, replace 1, delete 1.", "1 to delete, 1 to create, 1 to replace"),
+        ([CREATE, PlanRow("unverified")], "Create 1, delete 0. 1 row is not verified.", "1 to create, 1 unverified"),
+        ([], "There is nothing to do.", "nothing to delete or create"),
+        ([PlanRow("pending")], "There is nothing to do.", "nothing to delete or create; 1 pending"),
+        (
+            [PlanRow("differs")] * 2,
+            f"Create 0, delete 0; 2 rows differ {ALL_THE_SAME}",
+            "nothing to delete or create; 2 d",
+        ),
+        (
+            [replace(CREATE, action=None)],
+            f"Create 0, delete 0; 1 row differs {ALL_THE_SAME}",
+            "nothing to delete or cr",
+        ),
+    ],
+)
+def test_says_what_applying_does(rows: list[PlanRow], sentence: str, plain: str) -> None:
+    report = plan_to_markdown(plan(*rows))
+    assert f"\n**{sentence}**\n" in report
+    asked = "" if sentence.startswith("There") else f": c{sentence[1:]}"
+    assert subject_of(report) == f"Apply the whitelist plan{asked.replace('.', '?', 1) or '?'}"
+    assert plan_to_text(plan(*rows)).startswith(f"Plan: {plain}")
+
+
+MEMO = "7" * 130
+SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!"} | dict.fromkeys(
+    ["pending", "unchanged"], " "
+)
+
+
+def assert_signs(found: WhitelistPlan, signs: dict[str, int]) -> None:
+    """Check that a text has a line with a sign for each row that matters, and nothing else that looks like one."""
+    text = plan_to_text(found)
+    lines = text.split("\n")
+    assert Counter(line[2] for line in lines if re.match("  [^ ]", line)) == signs
+    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") for each in text.replace("\n", ""))
+    start, end = lines.index(""), len(lines) - lines[::-1].index("")
+    # A row, and a field of it. A terminal that breaks a line begins the next one with at most one blank.
+    for line in lines[start + 1 : end - 1]:
+        assert re.match(r" {2}[-+~! ] \S| {6}\S", line)
+        assert "  " not in line[4:].lstrip()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([None, "delete"]), st.text(max_size=90)), max_size=4),
+)
+def test_each_row_is_shown(given_rows: list[tuple[Any, Any, str]]) -> None:
+    rows = []
+    for state, action, text in given_rows:
+        request = REQUEST.model_copy(update={"label": text, "customer_id": text, "memo": MEMO})
+        done: Any = action if state in ("undeclared", "duplicate") else None
+        done = "create" if state in ("create", "replace") else done
+        rows.append(PlanRow(state, done, request, "line 1", text, text, fields=("label",), note=text))
+    shown = ["~" if each.state == "replace" else SIGNS.get(each.action or each.state, "~") for each in rows]
+    assert_signs(plan(*rows), Counter(each for each in shown if each != " "))
+    assert plan_to_text(plan(*rows), all_rows=True).count(ADDRESS) == len(rows)
+
+
+def undeclared(number: int, label: str = "Treasury") -> PlanRow:
+    return replace(DELETE, request_id=str(number), request=REQUEST.model_copy(update={"label": label}))
+
+
+def creation(number: int, **fields: str) -> PlanRow:
+    address = f"0x{number:040x}"
+    return replace(CREATE, request=REQUEST.model_copy(update={"address": address, "label": f"L{number}", **fields}))
+
+
+UNVERIFIED = PlanRow("unverified", None, REQUEST, request_id="4711", note="nobody signed it " * 20)
+PADDED = "|" * 300
+
+
+@pytest.mark.parametrize(
+    ("rows", "others"),
+    [
+        ([creation(number) for number in range(100)] + [undeclared(number) for number in range(10)], 0),
+        ([UNVERIFIED] * 100 + [creation(7)], 100),
+        ([UNVERIFIED] * 5_000 + [undeclared(1)], 100),
+        ([replace(UNVERIFIED, note="|" * 400)] * 100 + [creation(number) for number in range(100)], 20),
+        ([], 0),
+    ],
+    ids=["limits", "unverified", "many", "padded", "empty"],
+)
+def test_what_is_approved_shows_all_operations_whole_and_first(rows: list[PlanRow], others: int) -> None:
+    found = plan(*rows)
+    report, fault = approval_report(found)
+    assert fault == ""
+    assert report == plan_to_markdown(found)
+    assert len(report.encode()) <= MAX_REPORT_BYTES
+    operations = found.with_action("delete") + found.with_action("create")
+    cells = assert_harmless(report, len(operations) + others)
+    for row, shown in zip(operations, cells, strict=False):
+        assert row.request is not None
+        assert shown[1:3] == [f"ETH {row.request.address}", row.request.label]
+        assert row.request_id in shown[3]
+    assert all(row[0] == "unverified" for row in cells[len(operations) :])
+    left = len(rows) - len(cells)
+    assert (f"\nAnd {left:,} more: see `custody whitelist plan`.\n" in report) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fit"),
+    [
+        ([creation(number, label=PADDED) for number in range(60)], 31),
+        ([creation(number) for number in range(1_000)], 694),
+        ([undeclared(number) for number in range(1_000)], 548),
+        ([creation(1, label="l" * 100_000)], 0),
+        ([UNVERIFIED] * 100 + [creation(number, label=PADDED) for number in range(60)], 31),
+    ],
+    ids=["padded", "creations", "deletions", "long", "unverified"],
+)
+def test_a_plan_of_which_not_all_operations_can_be_shown_cannot_be_approved(rows: list[PlanRow], fit: int) -> None:
+    found = plan(*rows)
+    report, fault = approval_report(found)
+    number = len(found.operations)
+    noun = "operation" if number == 1 else "operations"
+    assert fault.startswith(f"it has {number} {noun}, too many to show for approval (about {fit} of them fit): change ")
+    assert f"\n**This plan cannot be approved: {fault}.**\n" in report
+    assert_harmless(report, 0)
+    assert found.plan_hash not in report
+    # What is not for an approval, but for a pull request, shows them all.
+    assert found.plan_hash in plan_to_markdown(found)
+    assert plan_to_markdown(found).count("\n| **create** |") == len(found.with_action("create"))
+    assert plan_to_markdown(found).count("\n| **undeclared: delete** |") == len(found.with_action("delete"))
+
+
+OPERATION = st.builds(
+    lambda text, number, deletes: undeclared(number, text) if deletes else creation(number, label=text, memo=text),
+    st.text(max_size=60)
+    | st.sampled_from(["|", "`", "\u202e", "\U000e0041", "|`", "x", "<"]).map(lambda each: each * 900),
+    st.integers(0, 99),
+    st.booleans(),
+)
+
+
+@given(st.lists(OPERATION, max_size=25), st.lists(st.sampled_from(HOSTILE).map(hostile_row), max_size=120), st.data())
+def test_who_reads_the_hash_has_read_all_operations(
+    operations: list[PlanRow], others: list[PlanRow], data: st.DataObject
+) -> None:
+    found = plan(*data.draw(st.permutations([*operations, *others])))
+    report, fault = approval_report(found)
+    assert len(report.encode()) <= MAX_REPORT_BYTES
+    assert (fault == "") == (found.plan_hash in report)
+    # However it is cut at its end, and however little of it is left.
+    shown, _, rest = report.partition(found.plan_hash)
+    tables_shown = tables(parse(shown)) if not fault else []
+    assert sum(len(table) - 1 for table in tables_shown) == (0 if fault else len(operations))
+    assert fault == "" or rest == ""
+    assert "(cut: it has" not in (shown if not fault else "").partition("| State")[2]
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
+def test_what_nothing_is_done_about_is_shortened(text: str) -> None:
+    report, fault = approval_report(plan(*[hostile_row(text)] * 10_000, CREATE))
+    assert fault == ""
+    shown = report.count("\n| **differs")
+    assert 0 < shown <= 100
+    assert len(report.encode()) <= MAX_REPORT_BYTES
+    assert f"\nAnd {10_000 - shown:,} more: see" in report
+    assert_harmless(report, shown + 1)
+
+
+def test_what_is_cut_says_so() -> None:
+    request = REQUEST.model_copy(update={"address": "a" * 512, "memo": "1" * 513, "label": "l" * 200})
+    row = replace(CREATE, state="differs", action=None, request=request)
+    report = plan_to_markdown(plan(row))
+    (cells,) = assert_harmless(report, 1)
+    assert cells[1].replace(" ", "") == f"ETH{'a' * 512}memo:{'1' * 512}(cut:ithas513characters)"
+    assert cells[2].replace(" ", "") == f"{'l' * 120}(cut:ithas200characters)"
+    # A browser breaks lines between code spans only, and a table is as wide as its longest one.
+    assert max(map(len, report[report.index("| State") :].split("`")[1::2])) == 44
+    text = plan_to_text(plan(row))
+    assert f" {'a' * 512}\n" in text
+    assert f" {'1' * 512}… (513 characters)\n" in text
+
+
+def test_nothing_is_cut_from_an_operation() -> None:
+    wallets = [str(number) for number in range(10_000, 10_300)]
+    request = REQUEST.model_copy(update={"memo": "1" * 900, "label": "l" * 900, "linked_wallet_ids": wallets})
+    for row in (replace(CREATE, request=request), replace(DELETE, request=request, note="n" * 900)):
+        (cells,) = assert_harmless(plan_to_markdown(plan(row)), 1)
+        shown = "".join(cells).replace(" ", "")
+        for each in ("1" * 900, "l" * 900, "linked_wallet_ids:" + ",".join(wallets), row.note):
+            assert each in shown
+        text = plan_to_text(plan(row))
+        for each in ("1" * 900, "l" * 900, ", ".join(wallets), row.note):
+            assert each in text
+
+
+@pytest.mark.parametrize(
+    ("address", "label", "shown_address", "shown_label"),
+    [
+        # An o of the Cyrillic alphabet. A label proves nothing, however it is written.
+        ("r\u043ex", "Tr\u043easury", "r\\u043ex", "Tr\u043easury"),
+        ("rx", "\u041a\u0430\u0441\u0441\u0430", "rx", "\u041a\u0430\u0441\u0441\u0430"),
+        ("rx", "Trésor 金庫", "rx", "Trésor 金庫"),
+        ("rx", "a\u00a0b  c ", "rx", "a\\u00a0b \\u0020c\\u0020"),
+        ("\\u043e", "\\u0020", "\\u005cu043e", "\\u005cu0020"),
+        ("\U00010041", "\U000e0041", "\\U00010041", "\\U000e0041"),
+        ("\u10041", "\\U000e0041", "\\u10041", "\\u005cU000e0041"),
+    ],
+)
+def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address: str, shown_label: str) -> None:
+    request = REQUEST.model_copy(update={"address": address, "label": label})
+    (cells,) = assert_harmless(plan_to_markdown(plan(replace(CREATE, request=request))), 1)
+    assert cells[1:3] == [f"ETH {shown_address}", shown_label]
+    text = plan_to_text(plan(replace(CREATE, request=request)))
+    assert f"  + ETH {shown_address}\n" in text
+    assert f"      label: {shown_label}\n" in text
+
+
+def test_no_value_breaks_out_of_its_line_of_a_table() -> None:
+    lines = format_table(("NAME", "N"), [("long", None), ("x\x1b[2J\ny", "é")]).splitlines()
+    assert lines[1:] == ["long", "x\\u001b[2J\\u000ay  é"]

@@ -1,0 +1,300 @@
+"""Signing any number of requests: all are reviewed before the first signature, and again right before each."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from people import Person, pem_of
+from request_signing import (
+    APPROVE,
+    FOR_APPROVAL,
+    LOG,
+    ChangingSigner,
+    NoSigner,
+    SignedInApprover,
+)
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConflictError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+    CustodyPermissionError,
+    CustodyRequestError,
+    CustodyResponseError,
+    CustodyServerError,
+)
+from airflow_custody.client.http.responses import Observation
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist import models
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
+from airflow_custody.sandbox import Sandbox
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch hold two requests."""
+    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
+
+
+def batches_sent(approver: SignedInApprover) -> list[list[str]]:
+    return [call["body"]["ids"] for call in approver.sandbox.control.request_log(**APPROVE)]
+
+
+# --- what is sent, and what is said of it ------------------------------------------------------------------
+
+
+def test_many_are_read_twice_and_sent_by_the_hundred(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    numbers = [approver.create() for _ in range(230)]
+    approver.sandbox.control.clear_request_log()
+    assert approver.approve(*random.sample(numbers, len(numbers))) == 230
+    assert [len(each) for each in batches_sent(approver)] == [100, 100, 30]
+    assert [number for batch in batches_sent(approver) for number in batch] == numbers
+    assert [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)] == ["checked"] * 3
+    log = approver.sandbox.control.request_log()
+    kinds = ["for approval" if each["path"].endswith(FOR_APPROVAL["path"]) else each["method"] for each in log]
+    # The user; all requests; and then each batch, again right before it is signed.
+    read = ["GET", "GET", "for approval"]
+    assert kinds == ["GET", *read * 3, *[*read, "POST"] * 3]
+    assert approver.signed == numbers
+    for number in numbers:
+        assert f"To be signed, whitelisting request {number}," in caplog.text
+    assert re.search(r"Batch 2 of 3: 200 of 230 requests are signed\.", caplog.text)
+
+
+def test_the_log_shows_the_whole_of_what_is_signed(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    label = "Trésor " + "x" * 500
+    one = approver.create(label=label, linked_wallet_ids=["7"])
+    approver.sandbox.control.configure(network_is_hashed=False)
+    two = approver.create("b", memo="1", network="mainnet")
+    approver.change_payload(one, addressType="individual", tnParticipantID="a\nb\u202e")
+    seen: list[str] = []
+    approver.signer = ChangingSigner(approver, lambda: seen.extend(each.getMessage() for each in caplog.records))
+    approver.approve(accept_fields=["tnParticipantID"])
+    first, second = seen[-2:]
+    for text in (one, label, "0x" + "a" * 40, "Wallet 7", "m/44'/60'/7'", '"tnParticipantID":"a', "\\u202e"):
+        assert text in first
+    assert "\u202e" not in first
+    # Airflow does not wrap a line. What is signed is all on one, so nothing in it looks like a line of the log.
+    start, text, filled_in, envelope = first.split("\n")
+    assert re.fullmatch(rf"To be signed, whitelisting request {one}, hash [0-9a-f]{{64}}:", start)
+    assert (text[0], text[-1]) == ("{", "}")
+    assert envelope.startswith("Only in the envelope, which is not signed: ")
+    filled_in = filled_in.removeprefix("Filled in by the service: ")
+    assert set(filled_in.split(", ")) == {"addressType", "tnParticipantID", "linkedWallets.name", "linkedWallets.path"}
+    assert "not covered by the signature" not in first
+    for text in (two, '"memo":"1"', "action create, tenantId 1", "Compared, but not covered by the signature: network"):
+        assert text in second
+    assert "Filled in" not in second
+    assert caplog.text.count("is only what the service says") == 1
+
+
+def test_two_ids_that_show_the_same_text_are_named(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = [approver.create(letter) for letter in "abaa"]
+    assert approver.approve(*numbers[:2]) == 2
+    assert "same text" not in caplog.text
+    assert approver.approve(*numbers[2:]) == 2
+    (warned,) = [each for each in caplog.records if "same text" in each.getMessage()]
+    assert warned.levelname == "WARNING"
+    assert f"requests {numbers[2]}, {numbers[3]} show the same text" in warned.getMessage()
+
+
+@pytest.mark.parametrize("kind", ["status", "html"])
+def test_where_the_user_is_not_offered_the_tenant_is_not_compared_and_the_log_says_so(
+    approver: SignedInApprover, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.add_fault(kind, path="/users/me", status=404)
+    assert approver.approve(number) == 1
+    assert "tenant cannot be compared" in caplog.text
+    number = approver.create("b")
+    approver.sandbox.control.add_fault("status", path="/users/me", status=500)
+    with pytest.raises(CustodyServerError):
+        approver.approve(number)
+    assert approver.sent == 1
+
+
+# --- what changes meanwhile --------------------------------------------------------------------------------
+
+
+def test_a_change_between_review_and_signature_is_refused_before_the_key_is_used(approver: SignedInApprover) -> None:
+    number = approver.create()
+    approver.signer = NoSigner()
+    control = approver.sandbox.control
+    control.change_whitelist_request(number, label="Other")
+    changed = {"result": [approver.client.get_whitelist_request(number).wire], "totalItems": "1"}
+    control.change_whitelist_request(number, label="Treasury")
+    for body, expected, kind in (
+        (changed, approver.expected, CustodyRequestError),
+        (changed, None, CustodyConflictError),
+        ({}, approver.expected, CustodyConflictError),
+    ):
+        control.add_fault("status", **FOR_APPROVAL, skip=1, times=1 if body else None, status=200, body=body)
+        with pytest.raises(kind, match="nothing was signed") as caught:
+            approver.approve(expected=expected)
+        assert not caught.value.retryable
+    assert approver.sent == 0
+
+
+def test_a_change_while_the_key_signs_is_refused_by_the_service(approver: SignedInApprover) -> None:
+    number = approver.create()
+    change = lambda: approver.sandbox.control.change_whitelist_request(number, label="Other")  # noqa: E731
+    approver.signer = ChangingSigner(approver, change)
+    with pytest.raises(CustodyRequestError, match="does not verify") as caught:
+        approver.approve()
+    assert "nothing was signed" not in str(caught.value)
+    assert approver.signed == []
+
+
+# --- who may not sign --------------------------------------------------------------------------------------
+
+
+def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver: SignedInApprover) -> None:
+    number = approver.create()
+    eve = Person(sandbox, "eve", "others")
+    clerk = sandbox.control.add_user("clerk", ["TPUser"], groups=["approvers"])
+    clerks = sandbox.control.add_token(roles=["TPUser"], user_id=clerk)
+    refusals: list[tuple[str, type[CustodyError], str]] = [
+        (eve.token, CustodyConflictError, "not pending this user"),
+        (clerks, CustodyPermissionError, "WhitelistedAddressApprover"),
+    ]
+    for token, error, match in refusals:
+        with CustodyClient(sandbox.url, token) as client, pytest.raises(error, match=match):
+            RequestSigner(client, approver.signer, log=LOG).sign([number], approver.expected, "checked")
+    # A key that the service does not know is refused by it, and named.
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
+    approver.signer = PemSigner(lambda: pem, name="custody_bob_key")
+    first = "the signing key 'custody_bob_key' may not be that of the user of connection 'custody_ann': .*not verify"
+    with CustodyClient(sandbox.url, approver.person.token, source="connection 'custody_ann'") as client:
+        approver.client = client
+        with pytest.raises(CustodyRequestError, match=f"^sign whitelisting requests failed: {first}") as caught:
+            approver.approve()
+        assert approver.signed == []
+    assert (caught.value.code, caught.value.retryable) == ("request-refused", False)
+
+
+# --- batches and later tries -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_one_that_does_not_match_stops_all(approver: SignedInApprover) -> None:
+    numbers = [approver.create() for _ in range(5)]
+    approver.signer = NoSigner()
+    approver.change_payload(numbers[4], memo="7")
+    with pytest.raises(CustodyRequestError, match=rf"{numbers[4]} is not what was .*; nothing was signed") as caught:
+        approver.approve()
+    assert f"batch 3 of 3: 1 request, from {numbers[4]} to {numbers[4]}. 0 of 5 requests are signed" in str(
+        caught.value
+    )
+    with pytest.raises(CustodyNotFoundError, match="nothing was signed"):
+        approver.approve(*numbers[:4], "9999", expected=None)
+    with pytest.raises(CustodyRequestError, match=f"does not say what {numbers[4]} must ask for"):
+        approver.approve(*numbers, expected={each: approver.expected[each] for each in numbers[:4]})
+    assert approver.sent == 0
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("work", [False, True])
+def test_a_later_try_goes_on_where_a_batch_failed(approver: SignedInApprover, work: bool) -> None:
+    numbers = [approver.create() for _ in range(6)]
+    approver.sandbox.control.add_fault("drop", **APPROVE, skip=1, work=work)
+    if work:
+        # Its response is lost, and it is found out that it was taken.
+        assert approver.approve() == 6
+    else:
+        with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe") as caught:
+            approver.approve()
+        assert caught.value.retryable
+        assert "batch 2 of 3: 2 requests" in str(caught.value)
+        assert "2 of 6 requests are signed already. A later try leaves these as they are" in str(caught.value)
+        assert approver.signed == numbers[:2]
+        assert approver.approve(*reversed(numbers), earlier_try=True) == 6
+    assert approver.signed == numbers
+    assert batches_sent(approver)[-2:] == [numbers[2:4], numbers[4:]]
+    assert approver.sent == (3 if work else 4)
+    # In a first try, what is signed already counts only if it is compared with something.
+    with pytest.raises(CustodyConflictError, match=f"not pending this user's signature: {numbers[0]}"):
+        approver.approve(expected=None)
+    assert approver.approve() == approver.approve(earlier_try=True, expected=None) == 6
+    assert approver.sent == (3 if work else 4)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInApprover) -> None:
+    numbers = [approver.create() for _ in range(4)]
+    signer, control = approver.signer, approver.sandbox.control
+    approver.signer = ChangingSigner(approver, lambda: control.change_whitelist_request(numbers[3], label="Other"))
+    with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
+        approver.approve()
+    assert "2 of 4 requests are signed already" in str(one.value)
+    approver.signer = signer
+    with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
+        approver.approve(earlier_try=True)
+    control.set_whitelist_status(numbers[3], "rejected")
+    with pytest.raises(CustodyConflictError, match=r"(?s)nothing of this batch was signed.*sign the others without it"):
+        approver.approve(earlier_try=True, expected=None)
+    # What was signed before is reviewed before it counts.
+    approver.signer = NoSigner()
+    other = {**approver.expected, numbers[1]: approver.expected[numbers[1]].model_copy(update={"label": "Other"})}
+    match = rf"{numbers[1]} is not what was asked for: label \(.*\); this user has signed it already"
+    with pytest.raises(CustodyRequestError, match=match):
+        approver.approve(*numbers[:3], earlier_try=True, expected=other)
+    assert approver.signed == numbers[:2]
+
+
+@pytest.mark.parametrize("earlier_try", [True, False])
+def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
+    approver: SignedInApprover, earlier_try: bool
+) -> None:
+    number = approver.create()
+    calls: list[str] = []
+
+    def arrive_after_the_first(observed: Observation) -> None:
+        if observed.operation == "find whitelisting requests for approval":
+            calls.append(observed.operation)
+            if len(calls) == 1:
+                with CustodyClient(approver.sandbox.url, approver.person.token) as client:
+                    inner = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
+                    assert inner.sign([number], None, "earlier try") == 1
+
+    approver.client.observe(arrive_after_the_first)
+    if earlier_try:
+        assert approver.approve(number, earlier_try=True) == 1
+    else:
+        # In a first try, it is somebody else's.
+        with pytest.raises(CustodyConflictError):
+            approver.approve(number, expected=None)
+    comments = [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)]
+    assert comments == ["earlier try"]
+    assert len(approver.client.get_whitelist_request(number).signings) == 1
+
+
+def test_one_request_and_those_that_the_user_has_signed(sandbox: Sandbox, approver: SignedInApprover) -> None:
+    sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    number, find = approver.create(), approver.client.find_whitelist_requests_for_approval
+    assert approver.client.get_whitelist_request(number).status == "pending"
+    with pytest.raises(CustodyNotFoundError):
+        approver.client.get_whitelist_request("9999")
+    with pytest.raises(CustodyRequestError, match="nothing was sent"):
+        approver.client.get_whitelist_request("../webhooks")
+    approver.approve()
+    assert list(find(ids=[number])) == []
+    (found,) = find(include_already_signed=True, blockchain="ETH")
+    assert found.signed_by == {approver.person.external_id}
+    for other in ({"blockchain": "BTC"}, {"network": "nowhere"}, {"query": "nothing"}):
+        assert list(find(include_already_signed=True, **other)) == []
+    sandbox.control.add_fault("status", status=200, body={"result": {"id": "1"}})
+    with pytest.raises(CustodyResponseError, match="not this request"):
+        approver.client.get_whitelist_request(number)

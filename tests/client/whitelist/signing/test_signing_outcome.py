@@ -1,0 +1,510 @@
+"""What becomes of an approval that was sent, or of what is listed late: it is found out, and never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import requests
+from clocks import SkippingTime
+from cryptography.hazmat.primitives.asymmetric import ec
+from request_signing import (
+    APPROVE,
+    FOR_APPROVAL,
+    LISTING,
+    LOG,
+    ChangingSigner,
+    KeylessSigner,
+    NoSigner,
+    SignedInApprover,
+    current_hash,
+    request,
+    show_signed,
+    signing,
+)
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConflictError,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+    CustodyResponseError,
+)
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
+
+# --- it was sent -------------------------------------------------------------------------------------------
+
+LOST = [{"kind": "drop"}, {"kind": "status", "status": 500}, {"kind": "html"}, {"kind": "truncate_body"}]
+# A page of a gateway in between: it may refuse what the service has taken.
+GATEWAY = [
+    *({"kind": "html", "status": status} for status in (401, 403, 404, 405, 409, 413, 422, 429)),
+    {"kind": "status", "status": 403, "body": {"error": "forbidden"}},
+    {"kind": "rate_limit", "body": "slow down", "content_type": "text/plain"},
+    {"kind": "redirect", "location": "https://elsewhere.example/"},
+    {"kind": "empty", "status": 403},
+]
+# The service's own, about something else.
+UNCLEAR = [
+    {"kind": "status", "status": 200, "body": body} for body in ({}, *({"signatures": n} for n in ("1", "3", 5)))
+]
+
+
+@pytest.mark.parametrize("fault", [*LOST, *GATEWAY, *UNCLEAR], ids=str)
+def test_whatever_comes_back_an_approval_that_was_taken_is_confirmed(
+    approver: SignedInApprover, fault: dict[str, Any]
+) -> None:
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.sandbox.control.add_fault(**APPROVE, **{**fault, "work": True})
+    assert approver.approve() == 2
+    assert approver.signed == numbers
+    assert approver.sent == 1
+
+
+@pytest.mark.parametrize("fault", [*LOST[:3], {"kind": "status", "status": 200, "body": {"signatures": "2"}}], ids=str)
+def test_an_approval_lost_before_the_work_is_retryable(approver: SignedInApprover, fault: dict[str, Any]) -> None:
+    approver.create()
+    approver.sandbox.control.add_fault(**APPROVE, **{**fault, "work": False})
+    with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe") as caught:
+        approver.approve()
+    assert caught.value.retryable
+    assert approver.approve(earlier_try=True) == 1
+
+
+@pytest.mark.parametrize("fault", GATEWAY, ids=str)
+def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
+    approver: SignedInApprover, fault: dict[str, Any]
+) -> None:
+    number = approver.create()
+    fault = {**fault, "work": False}
+    approver.sandbox.control.add_fault(**APPROVE, **fault)
+    with pytest.raises(CustodyError, match=r"It was not carried out.*Trying again is safe") as one:
+        approver.approve()
+    # A redirect is there the next time, too.
+    is_redirect = fault["kind"] == "redirect"
+    assert isinstance(one.value, CustodyResponseError) is is_redirect
+    assert one.value.retryable is not is_redirect
+    if fault["kind"] == "html" and fault["status"] in (403, 404):
+        # The page's hint, and that of the status beside it.
+        assert "gateway" in str(one.value)
+        hint = {403: "needs the role WhitelistedAddressApprover", 404: "may not offer this operation"}[fault["status"]]
+        assert hint in str(one.value)
+    # The service does not say what became of it.
+    approver.sandbox.control.add_fault(**APPROVE, **fault)
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
+    with pytest.raises(CustodyError, match="may have been taken") as two:
+        approver.approve(number)
+    assert type(two.value) is type(one.value)
+    assert "Trying again is safe" not in str(two.value)
+    assert not two.value.retryable
+    # Nor can it be asked.
+    approver.sandbox.control.clear_faults()
+    approver.sandbox.control.add_fault(**APPROVE, **fault)
+    approver.sandbox.control.add_fault("status", **LISTING, skip=6, times=None, status=404)
+    with pytest.raises(CustodyError, match=r"may have been taken.*could not be found out") as three:
+        approver.approve(number)
+    assert not three.value.retryable
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429])
+def test_a_refusal_of_the_service_itself_stays_as_it_is(approver: SignedInApprover, status: int) -> None:
+    approver.create()
+    approver.sandbox.control.add_fault("status", **APPROVE, status=status)
+    with pytest.raises(CustodyError) as caught:
+        approver.approve()
+    assert caught.value.from_service
+    assert "not carried out" not in str(caught.value)
+    assert caught.value.retryable is (status == 429)
+    # A refusal that cannot be about the request's state is not looked into.
+    is_last = approver.sandbox.control.request_log()[-1]["path"].endswith("/approve")
+    assert is_last is (status in (401, 429))
+
+
+def sign_in_an_earlier_try(approver: SignedInApprover) -> None:
+    """Sign as a worker would that was taken for dead."""
+    with CustodyClient(approver.sandbox.url, approver.person.token) as client:
+        earlier = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
+        assert earlier.sign(list(approver.expected), approver.expected, "earlier try") == len(approver.expected)
+
+
+def is_late(approver: SignedInApprover) -> None:
+    """Show once more, after the next two reads, what the user may sign now."""
+    url, headers = f"{approver.sandbox.url}/api/rest/v1", {"Authorization": f"Bearer {approver.person.token}"}
+    listed = requests.get(f"{url}{FOR_APPROVAL['path']}", headers=headers, timeout=60).json()
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=200, body=listed, skip=4)
+
+
+@pytest.mark.parametrize("groups", [1, 2], ids=["in effect", "still pending"])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_earlier_try_may_sign_while_the_key_of_a_later_one_does(
+    approver: SignedInApprover, groups: int, late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    approver.sandbox.control.set_approvers(
+        [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": groups}]}]
+    )
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.signer = ChangingSigner(approver, lambda: sign_in_an_earlier_try(approver))
+    if late:
+        is_late(approver)
+    assert approver.approve(earlier_try=True) == 2
+    sent = approver.sandbox.control.request_log(**APPROVE)
+    assert [call["body"]["comment"] for call in sent] == ["earlier try", "checked"]
+    assert sent[-1]["status"] == 409
+    assert "but no signature is missing" in caplog.text
+    assert approver.signed == numbers
+
+
+def test_an_earlier_signature_of_something_else_does_not_settle_a_refusal(approver: SignedInApprover) -> None:
+    number = approver.create()
+
+    def change_and_sign() -> None:
+        approver.sandbox.control.change_whitelist_request(number, label="Other")
+        show_signed(approver, number, signing(approver, [current_hash(approver, number)]))
+
+    approver.signer, signer = ChangingSigner(approver, change_and_sign), approver.signer
+    with pytest.raises(CustodyConflictError, match=r"When they were read again: .*label") as caught:
+        approver.approve(earlier_try=True)
+    assert not caught.value.retryable
+    # What cannot be read then is left to a retry, which reads first.
+    approver.expected = {}
+    approver.create("c")
+    approver.signer = ChangingSigner(approver, lambda: sign_in_an_earlier_try(approver))
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=503, skip=4, times=None)
+    with pytest.raises(CustodyConflictError, match=r"already|no longer") as caught:
+        approver.approve(earlier_try=True)
+    assert caught.value.retryable
+    approver.sandbox.control.clear_faults()
+    approver.signer = signer
+    assert approver.approve(earlier_try=True) == 1
+
+
+def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInApprover) -> None:
+    number = approver.create()
+    unplug = lambda: object.__setattr__(approver.client.settings, "base_url", "http://127.0.0.1:9")  # noqa: E731
+    approver.signer = ChangingSigner(approver, unplug)
+    with pytest.raises(CustodyConnectionError, match="nothing was sent") as caught:
+        approver.approve(number)
+    assert "not carried out" not in str(caught.value)
+    assert approver.sandbox.control.request_log()[-1]["method"] == "GET"
+
+
+def gone(approver: SignedInApprover, number: str) -> None:
+    """It is found both times before the approval, and then it is gone."""
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
+
+
+def keyless_and_unknown(approver: SignedInApprover, number: str) -> None:
+    approver.signer = KeylessSigner(approver)
+    approver.sandbox.control.add_fault("status", path="/users/me", status=404, times=None)
+
+
+def other_hash(approver: SignedInApprover, number: str) -> None:
+    shown = signing(approver, ["0" * 64])
+    approver.signer = ChangingSigner(approver, lambda: show_signed(approver, number, shown))
+
+
+def forged(approver: SignedInApprover, number: str) -> None:
+    """The service shows another signature in this user's name."""
+    shown = signing(approver, [current_hash(approver, number)], key=ec.generate_private_key(ec.SECP256R1()))
+    changing: Any = ChangingSigner(approver, lambda: show_signed(approver, number, shown))
+    changing.public_key = approver.person.key.public_key()
+    approver.signer = changing
+
+
+def too_many(approver: SignedInApprover, number: str) -> None:
+    entry = {"signature": {"userId": "u", "signature": "A" * 86 + "=="}, "hashes": ["x"]}
+    show = lambda: approver.sandbox.control.set_whitelist_envelope(  # noqa: E731
+        number, signedAddress={"signatures": [entry] * 300}
+    )
+    approver.signer = ChangingSigner(approver, show)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "why"),
+    [
+        (gone, "look in the service"),
+        (keyless_and_unknown, "does not say under which external id"),
+        (other_hash, r"\(this user's signature covers another hash"),
+        (forged, "does not verify the signature that has this"),
+        (too_many, "more than 200 signatures"),
+    ],
+)
+def test_what_cannot_be_known_is_not_repeated(approver: SignedInApprover, arrange: Any, why: str) -> None:
+    number = approver.create()
+    arrange(approver, number)
+    approver.sandbox.control.add_fault("drop", **APPROVE, work=arrange is keyless_and_unknown)
+    with pytest.raises(CustodyOutcomeUnknownError, match=why) as caught:
+        approver.approve()
+    assert not caught.value.retryable
+    assert "Trying again is safe" not in str(caught.value)
+    assert approver.sent == 1
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: SignedInApprover, compared: bool) -> None:
+    number = approver.create("a")
+    older = current_hash(approver, number)
+    text = approver.client.get_whitelist_request(number).wire.get("metadata") or {}
+    shown = signing(approver, [older])
+    approver.change_payload(number, label="Newer")
+    approver.expected[number] = request(label="Newer")
+    control = approver.sandbox.control
+
+    def show_the_older_one() -> None:
+        control.set_whitelist_metadata(number, payloadAsString=text.get("payloadAsString"), hash=older)
+        control.set_whitelist_envelope(number, signedAddress={"signatures": [shown]})
+
+    approver.sandbox.control.add_fault("drop", **APPROVE)
+    approver.signer = ChangingSigner(approver, show_the_older_one)
+    approver.lookup_wait = 5
+    match = f"another text than the one that was signed is shown now for whitelisting request {number}"
+    with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
+        approver.approve(number, **({} if compared else {"expected": None}))
+    assert not caught.value.retryable
+
+
+def test_an_approval_of_which_the_service_took_less_is_no_success(approver: SignedInApprover) -> None:
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.sandbox.control.configure(max_signatures=1)
+    with pytest.raises(
+        CustodyOutcomeUnknownError, match=rf"(?s)1 signature for 2 requests.*{numbers[1]} \(no sig"
+    ) as caught:
+        approver.approve()
+    assert numbers[0] not in str(caught.value.advice)
+    assert not caught.value.retryable
+    assert approver.signed == numbers[:1]
+    # The next try signs what is left.
+    assert approver.approve(earlier_try=True) == 2
+    assert approver.signed == numbers
+    assert approver.sent == 2
+
+
+# --- it is listed late -------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_listed_late_is_waited_for(approver: SignedInApprover, waits: SkippingTime) -> None:
+    approver.lookup_wait = 60
+    approver.sandbox.control.configure(whitelist_lag=3600)
+    number = approver.create()
+    waits.after(20, lambda: approver.sandbox.control.configure(whitelist_lag=0))
+    assert approver.approve() == 1
+    assert approver.signed == [number]
+
+
+@pytest.mark.parametrize("earlier_try", [False, True])
+def test_a_request_that_is_never_listed_is_refused_when_it_has_had_time(
+    approver: SignedInApprover, earlier_try: bool, waits: SkippingTime
+) -> None:
+    approver.lookup_wait = 60
+    number = approver.create()
+    skipped = waits.skipped
+    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999: not listed within 60 s; nothing"):
+        approver.approve(number, "9999", expected=None, earlier_try=earlier_try)
+    assert 60 <= waits.skipped - skipped < 90
+    assert approver.sent == 0
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+def test_the_listing_for_approval_may_lag_behind_the_others(approver: SignedInApprover, skip: int) -> None:
+    approver.lookup_wait = 10
+    number = approver.create()
+    # Before the first read, or one of several replicas before the second.
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=skip, status=200, body={}, times=2)
+    assert approver.approve() == 1
+    assert approver.signed == [number]
+
+
+@pytest.mark.parametrize("other", ["9999", None])
+def test_what_this_user_may_not_sign_is_refused_within_a_few_seconds(
+    approver: SignedInApprover, other: str | None, waits: SkippingTime
+) -> None:
+    approver.lookup_wait = 30
+    control = approver.sandbox.control
+    control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    signed = approver.create("a")
+    approver.approve()
+    approved, rejected = approver.create("b"), approver.create("c")
+    control.set_whitelist_status(approved, "APPROVED")
+    control.set_whitelist_status(rejected, "rejected")
+    control.set_approvers([{"sequential": [{"externalGroupID": "risk", "minimumSignatures": 1}]}])
+    others_turn = approver.create("d")
+    for number in (signed, approved, rejected, others_turn):
+        skipped = waits.skipped
+        with pytest.raises(CustodyConflictError, match=f"not pending this user's signature: {number}"):
+            approver.approve(*filter(None, [number, other]), expected=None)
+        assert waits.skipped - skipped < 15
+    assert approver.sent == 1
+
+
+# --- an earlier try ----------------------------------------------------------------------------------------
+
+#: What the service may say of this user: not offered, without an external id, or with that of another.
+USERS: list[dict[str, Any]] = [
+    {"status": 404},
+    {"status": 200, "body": {"result": {"id": "101", "tenantId": "1"}}},
+    {"status": 200, "body": {"result": {"id": "101", "tenantId": "1", "externalUserId": "bob@example.test"}}},
+]
+
+
+@pytest.mark.parametrize("user", USERS, ids=["not offered", "no external id", "another's external id"])
+def test_its_signature_is_found_by_key_whoever_the_service_says_that_this_user_is(
+    approver: SignedInApprover, user: dict[str, Any]
+) -> None:
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.sandbox.control.add_fault("status", path="/users/me", times=None, **user)
+    approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
+    assert approver.approve() == 2
+    assert approver.signed == numbers
+    assert approver.approve(earlier_try=True) == 2
+    with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
+        approver.approve(expected=None)
+    assert approver.sent == 1
+
+
+def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    approver.create()
+    approver.signer = KeylessSigner(approver)
+    approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
+    assert approver.approve() == 1
+    assert "found again only by the signer's public key" in caplog.text
+    with pytest.raises(CustodyConflictError, match="does not say under which external id this user signs") as caught:
+        approver.approve(earlier_try=True, expected=None)
+    assert not caught.value.retryable
+    assert approver.sent == 1
+
+
+#: How signatures are shown, with the hash of the request in place of HASH; whether they are this user's for a signer
+#: with a public key, and why not.
+HASH = "its hash"
+NOT_ITS_KEY = "does not verify"
+NOBODYS = "not pending this user's signature"
+SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
+    ({"hashes": ["1" * 64, HASH]}, None, None),
+    ({"hashes": ["0" * 64]}, "covers another hash", "covers another hash"),
+    # What covers another list than it says.
+    ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
+    ({"hashes": ["0" * 64, HASH], "claims": [HASH, "0" * 64]}, NOT_ITS_KEY, None),
+    ({"signature": "x"}, NOBODYS, NOBODYS),
+    ({"key": "another's"}, NOT_ITS_KEY, None),
+    # Under another name: by key it is this user's, by name another's.
+    ({"user": "bob@example.test"}, None, NOBODYS),
+    ({"user": ""}, None, NOBODYS),
+    ({"user": "101"}, None, NOBODYS),
+    ({"user": "bob@example.test", "hashes": ["1" * 64]}, "covers another hash", NOBODYS),
+    ({"user": "somebody@example.test", "key": "another's"}, NOBODYS, NOBODYS),
+    # Entries that are nobody's.
+    ({"entry": {}}, NOBODYS, NOBODYS),
+    ({"entry": {"signature": None, "hashes": None}}, NOBODYS, NOBODYS),
+    ({"user": "u", "signature": "é" * 88}, NOBODYS, NOBODYS),
+    ({"user": "u", "claims": []}, NOBODYS, NOBODYS),
+    ({"user": "u", "claims": ["é", HASH]}, NOBODYS, NOBODYS),
+    ({"entry": {"signature": {"userId": "u", "signature": "A"}, "hashes": ["x"] * 20_000}}, NOBODYS, NOBODYS),
+    ({"entry": {"signature": {"userId": "u", "signature": "A"}, "hashes": ["x"]}, "times": 300}, "than 200 sig", ...),
+]
+
+
+@pytest.mark.parametrize(("shown", "by_key", "by_name"), SHOWN, ids=lambda each: str(each)[:70])
+def test_an_earlier_signature_counts_by_key_or_else_by_name(
+    approver: SignedInApprover, shown: dict[str, Any], by_key: str | None, by_name: Any
+) -> None:
+    number = approver.create()
+    hash_ = current_hash(approver, number)
+
+    def hashes(name: str) -> list[str]:
+        return [hash_ if each == HASH else each for each in shown.get(name, [HASH])]
+
+    key = ec.generate_private_key(ec.SECP256R1()) if "key" in shown else None
+    entry = signing(approver, hashes("hashes"), key=key)
+    entry["signature"]["userId"] = shown.get("user", approver.person.external_id)
+    entry["signature"]["signature"] = shown.get("signature", entry["signature"]["signature"])
+    entry["hashes"] = hashes("claims" if "claims" in shown else "hashes")
+    entry = shown.get("entry", entry)
+    show_signed(approver, number, *[entry] * shown.get("times", 1))
+    for signer, why in ((approver.signer, by_key), (KeylessSigner(approver), by_key if by_name is ... else by_name)):
+        approver.signer = signer
+        if why is None:
+            assert approver.approve(earlier_try=True) == 1
+        else:
+            error = CustodyResponseError if "cannot" in why or "than" in why else CustodyConflictError
+            with pytest.raises(error, match=why):
+                approver.approve(earlier_try=True, expected=None)
+    assert approver.sent == 0
+
+
+def test_one_that_counts_beside_others_that_do_not(approver: SignedInApprover) -> None:
+    number = approver.create()
+    good = signing(approver, [current_hash(approver, number)])
+    show_signed(approver, number, {}, signing(approver, ["0" * 64]), good)
+    approver.signer, signer = NoSigner(), approver.signer
+    assert approver.approve(earlier_try=True) == 1
+    # What it covers is not what is shown now.
+    approver.signer = signer
+    approver.sandbox.control.change_whitelist_request(number, label="Other")
+    with pytest.raises(CustodyConflictError, match="covers another hash"):
+        approver.approve(earlier_try=True, expected=None)
+    assert approver.sent == 0
+
+
+# --- nothing to sign ---------------------------------------------------------------------------------------
+
+TWO = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
+
+
+@pytest.mark.parametrize("earlier_try", [False, True])
+def test_only_what_needs_a_signature_is_signed(
+    approver: SignedInApprover, earlier_try: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = approver.sandbox.control
+    control.set_approvers(TWO)
+    signed = approver.create("a")
+    approver.approve()
+    in_effect, pending = approver.create("b"), approver.create("c")
+    control.set_whitelist_status(in_effect, "APPROVED")
+    with caplog.at_level("INFO"):
+        assert approver.approve(earlier_try=earlier_try) == 3
+    sent = [call["body"]["ids"] for call in control.request_log(**APPROVE)]
+    assert sent == [[signed], [pending]]
+    assert f"Nothing to sign for {signed}: signed by this user already" in caplog.text
+    assert f"Nothing to sign for {in_effect}: it is in effect (status APPROVED)" in caplog.text
+    # In the next run there is nothing left.
+    approver.signer = NoSigner()
+    assert approver.approve() == 3
+    assert approver.sent == 2
+
+
+def set_status(status: str) -> Callable[[SignedInApprover, str], object]:
+    return lambda approver, number: approver.sandbox.control.set_whitelist_status(number, status)
+
+
+def change(approver: SignedInApprover, number: str) -> None:
+    approver.expected[number] = approver.expected[number].model_copy(update={"label": "Other"})
+
+
+NEEDED: list[tuple[Callable[[SignedInApprover, str], object], str]] = [
+    (set_status("rejected"), "(?s)not pending this user's signature.*sign the others without it"),
+    (set_status("frozen"), "not pending this user's signature"),
+    (change, r"label \(.*\);.* nothing was signed"),
+]
+
+
+@pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "in effect"])
+@pytest.mark.parametrize(("happens", "why"), NEEDED, ids=["rejected", "odd status", "other content"])
+def test_what_is_decided_otherwise_is_not_left_alone(
+    approver: SignedInApprover, happens: Callable[[SignedInApprover, str], object], why: str, is_signed: bool
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.set_approvers(TWO)
+    if is_signed:
+        approver.approve()
+    else:
+        approver.sandbox.control.set_whitelist_status(number, "APPROVED")
+    happens(approver, number)
+    approver.signer = NoSigner()
+    with pytest.raises((CustodyConflictError, CustodyRequestError), match=why):
+        approver.approve()
