@@ -106,17 +106,17 @@ class CreateRows:
         """
         earlier = {*self.store.open_rows()}
         # What the service refused may be accepted by now.
-        todo = [key for key in keys if key not in self.search.unknown and self._state(key) in ("void", "refused")]
+        todo = self._in_state(keys, "void", "refused")
         while True:
             self.sender.send(todo)
             is_earlier = {*self.store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
             # What is sent from now on, also rows that were open before, left after that search.
             searched_at = None
-            sent, todo = todo, [key for key in keys if key not in self.search.unknown and self._state(key) == "void"]
+            sent, todo = todo, self._in_state(keys, "void")
             # What was sent in vain is sent again as long as something gets through.
-            gets_through = not sent or not {*sent} <= {*todo}
-            if not todo or self.sender.stopped or self.search.failure or not gets_through:
+            is_in_vain = bool(sent) and {*sent} <= {*todo}
+            if not todo or is_in_vain or self._is_ended:
                 break
         outcome = Outcome()
         outcome.add(self.store, keys, self.plan)
@@ -127,6 +127,13 @@ class CreateRows:
         }
         outcome.stopped = self.sender.stopped or self.search.failure
         return outcome
+
+    @property
+    def _is_ended(self) -> bool:
+        return self.sender.stopped is not None or self.search.failure is not None
+
+    def _in_state(self, keys: Sequence[str], *states: State) -> list[str]:
+        return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
     def _state(self, key: str) -> State:
         """Return a row's state: ``void`` also for one that another plan is done with, or no plan."""
@@ -223,21 +230,38 @@ class CreateOnce:
         if self._reused or ONE in outcome.created:
             return self._reused or outcome.created[ONE]
         if ONE in search.unknown:
-            # Where there is no record, what may be used whoever asked for it may be used also if this task did.
-            with suppress(CustodyError):
-                if not store.rows[ONE][0].try_number and self.existing and not self._look_up([ONE]):
-                    return self._reused
+            if self._can_reuse_unrecorded():
+                return self._reused
             raise self._unknown(search.unknown[ONE])
-        if search.failure is not None:
-            search.failure.advice = lines(self._history(), "The next try searches again; nothing is sent until then.")
+        raise self._not_created(outcome)
+
+    def _can_reuse_unrecorded(self) -> bool:
+        """
+        Tell whether a request is used that this task may have created in a try of which there is no record.
+
+        What is used whoever has created it is used also if this task has.
+        """
+        is_recorded = bool(self._store.rows[ONE][0].try_number)
+        if is_recorded or self.existing is None:
+            return False
+        with suppress(CustodyError):
+            return not self._look_up([ONE])
+        return False
+
+    def _not_created(self, outcome: Outcome) -> CustodyError:
+        """Return the error for what was not created, as far as is known."""
+        search = self._rows.search
         error = outcome.stopped or self._rows.sender.errors[ONE]
+        if search.failure is not None:
+            advice = lines(self._history(), "The next try searches again; nothing is sent until then.")
+            return error.with_facts(advice=advice)
         if ONE in outcome.left and outcome.stopped is None:
-            error.retryable = True
-            error.advice = (
+            advice = (
                 f"It was not carried out: {search.under_way:g} s later the service shows no such "
                 f"{self.creation.what}. Trying again is safe."
             )
-        raise error
+            return error.with_facts(advice=advice, retryable=True)
+        return error
 
     def _keep(self, **changes: object) -> None:
         self._store.record([(ONE, self._store.rows[ONE][1].model_copy(update=changes))])
@@ -257,19 +281,18 @@ class CreateOnce:
         if ONE in search.unknown:
             raise self._unknown(search.unknown[ONE])
         row = self._store.rows[ONE][1]
+        if row.state != "created":
+            self._check_content(row)
+            self.log.info("%s", self._history())
+            return
         what = f"{self.creation.what} {row.detail}"
-        is_cleared = row.state == "created" and row.max_tries != self._store.max_tries
+        is_cleared = row.max_tries != self._store.max_tries
         if is_cleared and self.on_clear == "create":
             self.log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
             self._keep(state="void", detail="")
             return
-        if row.content and row.content != self._content:
-            names = {*row.content, *self._content}
-            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
-            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
-        if row.state != "created":
-            self.log.info("%s", self._history())
-        elif not self._check_recorded(row.detail, may_be_gone=is_cleared):
+        self._check_content(row)
+        if not self._check_recorded(row.detail, may_be_gone=is_cleared):
             self.log.warning("This task created %s, which no longer exists: creating another.", what)
             self._keep(state="void", detail="")
         elif is_cleared:
@@ -282,6 +305,17 @@ class CreateOnce:
             )
         else:
             self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
+
+    def _check_content(self, row: Row) -> None:
+        """
+        Check that the task asks for what it asked for when the row was recorded.
+
+        :raises CustodyOutcomeUnknownError: if it does not.
+        """
+        if row.content and row.content != self._content:
+            names = {*row.content, *self._content}
+            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
+            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
 
     def _check_recorded(self, identifier: str, *, may_be_gone: bool) -> bool:
         """
@@ -329,36 +363,40 @@ class CreateOnce:
         try:
             if self.look_before_create:
                 known = sorted(each.id for each in self.creation.find(keys, thorough=False)[ONE].candidates)
-            if known and self.existing and (existing := self.existing()):
-                self._reused, state = existing
-                what = f"{self.creation.what} {self._reused}"
-                self.log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
+            if known and self._use_existing():
                 return {}
         except CustodyError as error:
             # What a gateway says is no evidence that the service cannot tell what exists.
             is_not_offered = error.not_offered and (error.from_service or not self.existing)
             if known is not None or not is_not_offered:
-                hint = "Nothing was created."
-                if isinstance(error, CustodyResponseError) and not error.retryable and not self.existing:
-                    hint += (
-                        " With look_before_create=False the task creates without looking first, and may not find "
-                        "out what became of a lost response."
-                    )
-                error.advice = lines(error.advice, hint)
-                raise
+                raise self._not_looked_up(error) from None
             more = ", nor whether the same was asked for before" if self.existing else ""
-            self.log.warning(
-                "%s",
-                lines(
-                    f"If the response to the create is lost, this task cannot find out what became of it{more}:",
-                    str(error),
-                ),
-            )
+            text = f"If the response to the create is lost, this task cannot find out what became of it{more}:"
+            self.log.warning("%s", lines(text, str(error)))
         if known:
-            self.log.info(
-                "Already at the service, not created by this task: %s %s.", self.creation.what, name_some(known)
-            )
+            what, named = self.creation.what, name_some(known)
+            self.log.info("Already at the service, not created by this task: %s %s.", what, named)
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
+
+    def _use_existing(self) -> bool:
+        """Use what exists already in place of a new one, if that is wanted and possible."""
+        existing = None if self.existing is None else self.existing()
+        if existing is None:
+            return False
+        self._reused, state = existing
+        what = f"{self.creation.what} {self._reused}"
+        self.log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
+        return True
+
+    def _not_looked_up(self, error: CustodyError) -> CustodyError:
+        """Return the error for a service that cannot say what exists."""
+        hint = "Nothing was created."
+        if isinstance(error, CustodyResponseError) and not error.retryable and not self.existing:
+            hint += (
+                " With look_before_create=False the task creates without looking first, and may not find out what "
+                "became of a lost response."
+            )
+        return error.with_facts(advice=lines(error.advice, hint))
 
     # --- not knowing ---------------------------------------------------------------------------------------
 

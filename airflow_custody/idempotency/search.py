@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import starmap
 from typing import Literal, Protocol
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
@@ -190,28 +191,44 @@ class Search:
         sure_after = None if searched_at is None else searched_at + self.under_way
         # Most of these were never sent, so it is the time that counts.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
-        while open_ := [key for key in self.store.open_rows() if key in keys and key not in self.unknown]:
+        while open_ := self._still_open(keys):
             self.log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
             time.sleep(delay)
-            late = sure_after is not None and time.monotonic() >= sure_after
-            try:
-                found = self.creation.find(open_, thorough=late)
-            except CustodyError as error:
-                if not error.retryable:
-                    self.unknown |= dict.fromkeys(open_, f"The service cannot be searched: {error.text}")
-                    return
-                if time.monotonic() - began > 2 * self.under_way:
-                    self.failure = error
-                    return
-                self.log.warning("Cannot search the service yet: %s", error)
-                sure_after = None
+            is_late = sure_after is not None and time.monotonic() >= sure_after
+            if self._search(open_, is_late=is_late, began=began):
+                sure_after = sure_after or time.monotonic() + self.under_way
             else:
-                self.judge(found)
-                if sure_after is None:
-                    sure_after = time.monotonic() + self.under_way
+                sure_after = None
+            if self.failure is not None:
+                return
             delay = next(intervals)
             if sure_after is not None:
                 delay = max(0.05, min(delay, sure_after - time.monotonic()))
+
+    def _still_open(self, keys: Collection[str]) -> list[str]:
+        return [key for key in self.store.open_rows() if key in keys and key not in self.unknown]
+
+    def _search(self, keys: Sequence[str], *, is_late: bool, began: float) -> bool:
+        """
+        Search the service once, and judge what was found.
+
+        :param keys: the keys of rows that are open.
+        :param is_late: whether all that was created must be listed by now.
+        :param began: when searching began.
+        :return: whether the service could be searched. If it never can, the rows are unknown, or the search has failed.
+        """
+        try:
+            found = self.creation.find(keys, thorough=is_late)
+        except CustodyError as error:
+            if not error.retryable:
+                self.unknown |= dict.fromkeys(keys, f"The service cannot be searched: {error.text}")
+            elif time.monotonic() - began > 2 * self.under_way:
+                self.failure = error
+            else:
+                self.log.warning("Cannot search the service yet: %s", error)
+            return False
+        self.judge(found)
+        return True
 
     def judge(self, found: Mapping[str, Found]) -> None:
         """
@@ -220,38 +237,40 @@ class Search:
         :param found: what was found for each row, by its key; a thorough search is late enough to find all that was
             created.
         """
-        outcomes: list[tuple[str, Row]] = []
+        outcomes: dict[str, Row] = {}
         taken = self.store.ids()
-        nothing = 0
         for key, result in found.items():
-            batch, row = self.store.rows[key]
-            # What is exactly this row's may be so, although a response named its id for another row.
-            there = [each for each in result.candidates if each.id not in taken or not each.differs]
-            new = {each: is_new(batch, row, each) for each in there}
-            others = [each for each, is_it in new.items() if is_it is not False]
-            possible = [each for each in others if not each.differs and not each.by_other]
-            (only,) = possible if len(possible) == 1 else (None,)
-            if only is not None and new[only] and not only.unclear and only.id not in taken:
-                what, which, identifier = self.creation.what, self.creation.which(key), only.id
-                self.log.info("Found %s %s for %s: it did not exist before.", what, identifier, which)
-                taken.add(identifier)
-                outcomes.append((key, row.become("created", identifier)))
-            elif others:
-                reasons = [
-                    f"{each.id} {'is new' if new[each] else 'may have existed before this task'}, and "
-                    f"{each.difference or 'is what was asked for'}"
-                    for each in others
-                ]
-                self.unknown[key] = f"Found at the service: {'; '.join(reasons)}."
-            elif result.inconclusive:
-                self.unknown[key] = f"The service shows none, which proves nothing: {result.inconclusive}."
-            elif result.inconclusive is not None:
-                nothing += 1
-                outcomes.append((key, row.become("void")))
-        self.store.record(outcomes)
-        self.report("found", len(outcomes) - nothing)
-        if nothing:
-            self.log.info("%s had no effect: the service does not show what was sent.", count(nothing, "row"))
+            outcome = self._judge_row(key, result, taken)
+            if isinstance(outcome, str):
+                self.unknown |= {key: outcome} if outcome else {}
+                continue
+            outcomes[key] = outcome
+            if outcome.state == "created":
+                taken.add(outcome.detail)
+        self.store.record(outcomes.items())
+        created = sum(row.state == "created" for row in outcomes.values())
+        self.report("found", created)
+        if len(outcomes) > created:
+            number = count(len(outcomes) - created, "row")
+            self.log.info("%s had no effect: the service does not show what was sent.", number)
+
+    def _judge_row(self, key: str, result: Found, taken: Collection[str]) -> Row | str:
+        """Return what became of a row, or why that is not known; empty: this search does not tell."""
+        batch, row = self.store.rows[key]
+        # What is exactly this row's may be so, although a response named its id for another row.
+        there = [each for each in result.candidates if each.id not in taken or not each.differs]
+        is_new_by_candidate = {each: is_new(batch, row, each) for each in there}
+        possible = {each: is_it for each, is_it in is_new_by_candidate.items() if is_it is not False}
+        own = _own_candidate(possible)
+        if own is not None and own.id not in taken:
+            what, which = self.creation.what, self.creation.which(key)
+            self.log.info("Found %s %s for %s: it did not exist before.", what, own.id, which)
+            return row.become("created", own.id)
+        if possible:
+            return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."
+        if result.inconclusive:
+            return f"The service shows none, which proves nothing: {result.inconclusive}."
+        return "" if result.inconclusive is None else row.become("void")
 
     # --- manual overrides ----------------------------------------------------------------------------------
 
@@ -281,14 +300,7 @@ class Search:
         word, *others = self.store.manual_override(key) or [""]
         if not word:
             return False
-        try:
-            problem = self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
-        except CustodyError as error:
-            if error.retryable or (error.status is None and not isinstance(error, CustodyRequestError)):
-                raise
-            problem = f"it cannot be: {error.message}" if error.status is None else ""
-            if not problem:
-                self.log.warning("What the variable says cannot be checked: %s", error)
+        problem = self._problem(key, word, others)
         if problem:
             self.unknown[key] = f"The variable says {' '.join([word, *others])}: {problem}."
             return False
@@ -296,6 +308,18 @@ class Search:
         self.log.info("The variable says %s for %s.", word, self.creation.which(key))
         self.store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
         return True
+
+    def _problem(self, key: str, word: str, others: Collection[str]) -> str:
+        """Return why a manual override cannot be right; empty: it may be."""
+        try:
+            return self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
+        except CustodyError as error:
+            if error.retryable or (error.status is None and not isinstance(error, CustodyRequestError)):
+                raise
+            if error.status is None:
+                return f"it cannot be: {error.message}"
+            self.log.warning("What the variable says cannot be checked: %s", error)
+            return ""
 
     def _problem_of_none(self, key: str, others: Collection[str]) -> str:
         batch, row = self.store.rows[key]
@@ -328,3 +352,20 @@ class Search:
         if found.difference:
             self.log.warning("%s is not quite what was asked for: %s.", identifier, found.difference)
         return ""
+
+
+def _own_candidate(possible: Mapping[Candidate, bool | None]) -> Candidate | None:
+    """
+    Return the only candidate that a row can have created; None: there is none, several, or it is not certain.
+
+    :param possible: the candidates, each with whether it is new; None: not known.
+    """
+    same = [each for each in possible if not each.differs and not each.by_other]
+    if len(same) != 1 or not possible[same[0]] or same[0].unclear:
+        return None
+    return same[0]
+
+
+def _describe(candidate: Candidate, is_it_new: bool | None) -> str:
+    age = "is new" if is_it_new else "may have existed before this task"
+    return f"{candidate.id} {age}, and {candidate.difference or 'is what was asked for'}"
