@@ -370,13 +370,16 @@ class CreateOnce:
             is_not_offered = error.not_offered and (error.from_service or not self.existing)
             if known is not None or not is_not_offered:
                 raise self._not_looked_up(error) from None
-            more = ", nor whether the same was asked for before" if self.existing else ""
-            text = f"If the response to the create is lost, this task cannot find out what became of it{more}:"
-            self.log.warning("%s", lines(text, str(error)))
+            self._warn_that_lost_is_lost(error)
         if known:
             what, named = self.creation.what, name_some(known)
             self.log.info("Already at the service, not created by this task: %s %s.", what, named)
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
+
+    def _warn_that_lost_is_lost(self, error: CustodyError) -> None:
+        more = ", nor whether the same was asked for before" if self.existing else ""
+        text = f"If the response to the create is lost, this task cannot find out what became of it{more}:"
+        self.log.warning("%s", lines(text, str(error)))
 
     def _use_existing(self) -> bool:
         """Use what exists already in place of a new one, if that is wanted and possible."""

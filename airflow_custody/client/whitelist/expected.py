@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import describe, refuse_missing
@@ -25,34 +26,50 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     :raises CustodyRequestError: if it is anything else, or says nothing.
     """
 
-    def refused(why: str, advice: str | None = None) -> CustodyRequestError:
-        return CustodyRequestError(f"'expected' {why}; {consequence}", advice=advice, code="parameter-wrong")
-
-    if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
-        raise refused(f"must be what the create task pushed as 'request', or a list of these, not {describe(expected)}")
-    entries = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
-    if isinstance(expected, str) or not any(entries):
-        raise refused("does not say what the requests must ask for (did a template render to nothing?)")
+    refuse = partial(_refusal, consequence=consequence)
+    entries = _entries_of(expected, refuse)
+    only_id = ids[0] if len(ids) == len(entries) == 1 else None
     found: dict[str, WhitelistRequest] = {}
     for entry in entries:
-        if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
-            raise refused("must hold what the create task pushed as 'request'")
-        fields = dict(entry)
-        for name, value in fields.items():
-            refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
-        if "id" not in fields and not len(ids) == len(entries) == 1:
-            raise refused(
-                "has an entry that does not say which request it is for",
-                "With several requests, each entry of the list needs the key 'id'.",
-            )
-        number = check_request_id(fields.pop("id", ids[0]), "an id in 'expected'")
+        number, fields = _read_entry(entry, only_id, refuse)
         if number in found:
-            raise refused("names an id twice")
+            raise refuse("names an id twice")
         try:
             found[number] = WhitelistRequest(**fields)
         except CustodyRequestError as error:
-            raise refused(f"of {number}: {error.message}") from None
+            raise refuse(f"of {number}: {error.message}") from None
     return found
+
+
+def _refusal(why: str, advice: str | None = None, *, consequence: str) -> CustodyRequestError:
+    return CustodyRequestError(f"'expected' {why}; {consequence}", advice=advice, code="parameter-wrong")
+
+
+def _entries_of(expected: Any, refuse: Callable[..., CustodyRequestError]) -> Sequence[Any]:
+    if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
+        raise refuse(f"must be what the create task pushed as 'request', or a list of these, not {describe(expected)}")
+    entries = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
+    if isinstance(expected, str) or not any(entries):
+        raise refuse("does not say what the requests must ask for (did a template render to nothing?)")
+    return entries
+
+
+def _read_entry(
+    entry: Any, only_id: str | None, refuse: Callable[..., CustodyRequestError]
+) -> tuple[str, dict[str, Any]]:
+    """Return the id and the fields of an entry; an entry without an id is for the only request."""
+    if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
+        raise refuse("must hold what the create task pushed as 'request'")
+    fields = dict(entry)
+    for name, value in fields.items():
+        refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
+    number = fields.pop("id", only_id)
+    if number is None:
+        raise refuse(
+            "has an entry that does not say which request it is for",
+            "With several requests, each entry of the list needs the key 'id'.",
+        )
+    return check_request_id(number, "an id in 'expected'"), fields
 
 
 def compare_effective(expected: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> tuple[str, ...]:

@@ -67,12 +67,7 @@ def check_request_ids(
     :return: the ids in ascending numeric order, as a signature covers them.
     :raises CustodyRequestError: if there is none, one is not a number or is repeated, or there are too many.
     """
-    if isinstance(values, (str, int)):
-        given = [check_request_id(values, name)]
-    elif is_list_of_ids(values):
-        given = [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
-    else:
-        raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
+    given = _check_each_id(values, name)
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
     if not ids and not may_be_empty:
         raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
@@ -84,6 +79,14 @@ def check_request_ids(
             f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"
         )
     return ids
+
+
+def _check_each_id(values: object, name: str) -> list[str]:
+    if isinstance(values, (str, int)):
+        return [check_request_id(values, name)]
+    if is_list_of_ids(values):
+        return [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
+    raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
 
 
 def is_list_of_ids(value: object) -> TypeGuard[Iterable[object]]:

@@ -361,9 +361,7 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
         return found.status or _NO_STATUS
     if not_offered is not None:
         raise not_offered
-    page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
-    # Any of them may be deleted just now: the last was created last.
-    others = dict.fromkeys([page[-1], page[len(page) // 2], page[0]] if page else [])
+    others = _some_listed(client)
     if not others or any(status_if_shown(client, each) is not None for each in others):
         return None
     raise CustodyResponseError(
@@ -371,6 +369,12 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
         f"({', '.join(sanitize(each, 40) for each in others)}): whether it exists is not known",
         code="outcome-unknown",
     )
+
+
+def _some_listed(client: WhitelistOperations) -> list[str]:
+    """Return up to three ids that the service lists: any of them may be deleted just now."""
+    page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
+    return list(dict.fromkeys([page[-1], page[len(page) // 2], page[0]])) if page else []
 
 
 def status_if_shown(client: WhitelistOperations, request_id: str) -> str | None:

@@ -291,17 +291,21 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
 def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
     for name, key in PAYLOAD_KEYS.items():
         shown = payload.get(name)
-        if request is not None:
-            asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
-            if name == "network":
-                yield _network_finding(request, shown, network)
-            elif key.field or name in payload:
-                yield _finding(name, key, asked, shown)
+        if request is not None and name == "network":
+            yield _network_finding(request, shown, network)
+        elif request is not None and (key.field or name in payload):
+            yield _finding(name, key, _asked(request, key), shown)
         if key.is_list and _are_links(shown):
             yield from _link_findings(name, payload[name])
         elif key.is_list and shown and request is None:
             yield Finding(name, name, f"{name} (no list of links)")
     yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
+
+
+def _asked(request: WhitelistRequest, key: _Key) -> Any:
+    if key.field is None:
+        return None
+    return request.chain if key.field == "blockchain" else getattr(request, key.field)
 
 
 def _network_finding(request: WhitelistRequest, shown: object, outside: str | None) -> Finding:

@@ -47,6 +47,7 @@ _MAX_ISOLATING_LOOKUPS = 48
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
 # A summary names so many groups: the commonest.
 _MAX_GROUPS = 5
+_WHO_HAS_SIGNED = "`custody whitelist show {id}` shows who has signed. If approvals take longer, raise 'timeout'."
 _IN_WORDS: dict[RequestState, str] = {
     "pending": "pending approval",
     "missing": "not listed",
@@ -123,48 +124,53 @@ class RequestWait:
             asks for the longest pause.
         """
         requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
-        failures = [one for each in self.ids if isinstance(one := found[each], CustodyError)]
-        states = {each: state_of(one) for each, one in requests.items()}
-        # A poll that failed does not show whether the request is still missing.
-        self._missing_since = {each: at for each, at in self._missing_since.items() if states.get(each) == "missing"}
-        errors = {each: error for each, one in requests.items() if (error := self._error(one)) is not None}
-        if failures and not errors:
-            raise max(failures, key=lambda error: (not error.transient, error.retry_after or 0.0))
-        still_open = [each for each in self.ids if states.get(each) != "effective"]
-        is_done = not errors and not still_open
-        verified = [one for each, one in requests.items() if states[each] == "effective" and one.proved is not None]
-        warnings = self._warnings(requests.values(), verified if is_done else ())
+        errors = self._errors(requests.values())
+        if not errors:
+            _raise_gravest(found[each] for each in self.ids if each not in requests)
+        effective = {each: one for each, one in requests.items() if state_of(one) == "effective"}
+        verified = [one for one in effective.values() if one.proved is not None]
+        still_open = [each for each in self.ids if each not in effective]
         summary = self._summary(requests, len(verified), still_open)
+        warnings = self._warn_of_statuses(requests.values())
+        if errors or still_open:
+            return WaitState(
+                False,
+                summary,
+                {},
+                error=self._combine(errors),
+                in_doubt=bool(self._missing_since),
+                warnings=warnings,
+                advice=_WHO_HAS_SIGNED.format(id=still_open[0]) if still_open else "",
+            )
         return WaitState(
-            is_done,
-            summary if verified or not is_done else f"{summary}. {NOT_PINNED}",
-            self._result(requests, len(verified)) if is_done else {},
-            error=self._combine(errors) if errors else None,
-            in_doubt=bool(self._missing_since),
-            warnings=warnings,
-            advice="".join(
-                f"`custody whitelist show {each}` shows who has signed. If approvals take longer, raise 'timeout'."
-                for each in still_open[:1]
-            ),
+            True,
+            summary if verified else f"{summary}. {NOT_PINNED}",
+            self._result(requests, len(verified)),
+            warnings=[*warnings, *_warn_of_same_texts(verified)],
         )
 
-    def _warnings(self, requests: Iterable[Request], verified: Iterable[Request]) -> list[str]:
-        """Return warnings about status words that are not known, each once, and about requests with the same text."""
+    def _errors(self, requests: Iterable[Request]) -> dict[str, CustodyError]:
+        """Return the errors of the requests that end the wait, by id."""
+        errors: dict[str, CustodyError] = {}
+        missing_since, self._missing_since = self._missing_since, {}
+        for request in requests:
+            error = self._missing_error(request, missing_since) if request.state == "missing" else self._error(request)
+            if error is not None:
+                errors[request.id] = error
+        return errors
+
+    def _warn_of_statuses(self, requests: Iterable[Request]) -> list[str]:
+        """Return warnings about status words that are not known, each once."""
         warnings = []
         for each in requests:
             if state_of(each) == "unknown" and each.status not in self._warned_of:
                 self._warned_of.add(each.status)
                 warnings.append(_describe(each))
-        # Of thousands, only the hashes of their texts.
-        hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
-        same = "have the same signed text: signatures do not show that each of them exists"
-        return warnings + [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
+        return warnings
 
     def _error(self, request: Request) -> CustodyError | None:
         """Return the error that a request ends the wait with; None: it does not."""
         state = state_of(request)
-        if state == "missing":
-            return self._missing_error(request)
         if state == "rejected":
             advice = "If the address is still wanted, create another request."
             return CustodyConflictError(_describe(request), advice=advice, code="request-rejected")
@@ -179,17 +185,26 @@ class RequestWait:
                 return error
         return None
 
-    def _missing_error(self, request: Request) -> CustodyError | None:
-        """Return the error for a request that has been missing for too long; a single poll decides nothing."""
+    def _missing_error(self, request: Request, missing_since: Mapping[str, float]) -> CustodyError | None:
+        """
+        Return the error for a request that has been missing for too long; a single poll decides nothing.
+
+        :param request: the request.
+        :param missing_since: since when requests were missing at the poll before. One that could not be looked up then
+            is not in it: that poll does not show whether it was missing.
+        """
         now = time.monotonic()
-        seconds = now - self._missing_since.setdefault(request.id, now)
+        since = self._missing_since[request.id] = missing_since.get(request.id, now)
+        seconds = now - since
         if seconds == 0 or seconds < self.gone_after:
             return None
         text = f"{request.name} does not exist: it has not been listed for {seconds:.3g} s"
         return CustodyConflictError(text, code="request-rejected")
 
-    def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError:
-        """Return one error that names up to ten requests that ended the wait."""
+    def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError | None:
+        """Return one error that names up to ten requests that ended the wait; None: none did."""
+        if not errors:
+            return None
         words, of_first = [], list[str]()
         for kind, ending in _ENDINGS.items():
             if ids := [each for each in errors if isinstance(errors[each], kind)]:
@@ -233,6 +248,20 @@ class RequestWait:
             "verified": request.proved is not None,
             **({} if request.proved is None else verified_facts(request.proved)),
         }
+
+
+def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
+    """Raise the error that ends a wait, or asks for the longest pause, if there is one."""
+    errors = [each for each in failures if isinstance(each, CustodyError)]
+    if errors:
+        raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))
+
+
+def _warn_of_same_texts(verified: Iterable[Request]) -> list[str]:
+    # Of thousands, only the hashes of their texts.
+    hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
+    same = "have the same signed text: signatures do not show that each of them exists"
+    return [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
 
 
 def state_of(request: Request) -> RequestState:

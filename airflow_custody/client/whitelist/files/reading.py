@@ -291,19 +291,27 @@ class Rows(Faults):
             text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
             self.fault(0, text)
             return
+        # What seems to be missing may be under a key that is not known.
         all_known = self.check_keys(root, _TOP, 0)
-        version, addresses = root.get("version"), root.get("addresses")
-        if ("version" in root or all_known) and (type(version) is not int or version != VERSION):
-            what = f"is {_kind(version)}" if "version" in root else "is missing"
-            self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
-        if not isinstance(schema := root.get("$schema", ""), str):
+        if "version" in root or all_known:
+            self._check_version(root)
+        schema = root.get("$schema", "")
+        if not isinstance(schema, str):
             self.fault(root.lines["$schema"], f"must be text, not {_kind(schema)}", "$schema")
         if "defaults" in root:
             self._set_defaults(root["defaults"], root.lines["defaults"])
-        line = root.lines.get("addresses", 0)
-        if not addresses and (addresses is None or isinstance(addresses, list)):
-            if "addresses" in root or all_known:
-                self.no_rows(line)
+        if "addresses" in root or all_known:
+            self._add_rows(root.get("addresses"), root.lines.get("addresses", 0))
+
+    def _check_version(self, root: Fields) -> None:
+        version = root.get("version")
+        if type(version) is not int or version != VERSION:
+            what = f"is {_kind(version)}" if "version" in root else "is missing"
+            self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
+
+    def _add_rows(self, addresses: Any, line: int) -> None:
+        if addresses is None or addresses == []:
+            self.no_rows(line)
         elif not isinstance(addresses, list):
             self.fault(line, f"must be a list of rows, not {_kind(addresses)}", "addresses")
         else:
@@ -358,23 +366,31 @@ class Rows(Faults):
         all_known = self.check_keys(fields, FIELDS, place) and self._are_defaults_known
         values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
         request, faults = _check_fields(values)
-        for name, text in faults:
-            base = name.partition("[")[0]
-            # The faults of a default have been noted already.
-            if base in fields or (all_known and base not in self._defaults):
-                self.fault(fields.lines.get(base) or place, text, name)
+        self._note_row_faults(faults, fields, place, all_known=all_known)
+        if not all_known:
+            return
         line = fields.lines.get("address") or place
-        if self._check_addresses and all_known and {name for name, _ in faults}.isdisjoint(("", *_ASCII)):
-            chain = values.get("blockchain") or values["currency"]
-            self._check_address(line, values["address"], chain, values.get("network"))
-        if request is not None and all_known:
+        if {name for name, _ in faults}.isdisjoint(("", *_ASCII)):
+            self._check_address(line, values)
+        if request is not None:
             first = self._destinations.add(destination_of(request), line)
             if first != line:
                 self.fault(line, f"the same destination as in {self._unit} {first}: remove one of them", "address")
             self.rows.append(FileRow(request, f"{self._unit} {place}"))
 
-    def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:
-        check = addresses.check_address(address, chain, network)
+    def _note_row_faults(self, faults: Iterable[FieldFault], fields: Fields, place: int, *, all_known: bool) -> None:
+        """Note the faults of a row, without those of the defaults, which have been noted already."""
+        for name, text in faults:
+            base = name.partition("[")[0]
+            if base in fields or (all_known and base not in self._defaults):
+                self.fault(fields.lines.get(base) or place, text, name)
+
+    def _check_address(self, place: int, values: Mapping[str, Any]) -> None:
+        """Check the address of a row whose destination has no other fault."""
+        if not self._check_addresses:
+            return
+        address, chain = values["address"], values.get("blockchain") or values["currency"]
+        check = addresses.check_address(address, chain, values.get("network"))
         if check.verdict == "invalid":
             kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
             self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")
@@ -412,15 +428,7 @@ def _faults(name: str, value: Any) -> Iterator[FieldFault]:
 def _fault(name: str, value: Any) -> str:
     """Return the fault of a value; empty if it has none."""
     if isinstance(value, str):
-        if value != value.strip() and value.strip():
-            return "begins or ends with white space: remove it, it is not removed for you"
-        if name in LISTS and re.search(r"[\s,;.]", value):
-            return f"{_kind(value)} has a comma, a semicolon, a point or white space in it: it must be one id"
-        if name in _ASCII and not value.isascii():
-            letter = next(each for each in value if not each.isascii())
-            what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"
-            return f"has {what} in it, which may look like another character: only those of ASCII are allowed"
-        return ""
+        return _text_fault(name, value)
     if value is None:
         return "has no value: leave it out"
     if isinstance(value, Misread):
@@ -430,6 +438,18 @@ def _fault(name: str, value: Any) -> str:
     if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
         source = json.dumps(value)
         return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
+    return ""
+
+
+def _text_fault(name: str, value: str) -> str:
+    if value != value.strip() and value.strip():
+        return "begins or ends with white space: remove it, it is not removed for you"
+    if name in LISTS and re.search(r"[\s,;.]", value):
+        return f"{_kind(value)} has a comma, a semicolon, a point or white space in it: it must be one id"
+    if name in _ASCII and not value.isascii():
+        letter = next(each for each in value if not each.isascii())
+        what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"
+        return f"has {what} in it, which may look like another character: only those of ASCII are allowed"
     return ""
 
 

@@ -75,19 +75,15 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
     :param service: the base URL of the service, for the comment at the top.
     :param accept_fields: keys of a payload that may have a value that a file cannot say. Default: none.
     """
-    dumped = DumpedWhitelist()
-    rejected = sum(each.state == "rejected" for each in snapshot)
-    if rejected:
-        dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
+    dumped = DumpedWhitelist(notes=_note_on_rejected(snapshot))
     settings = PlanSettings(accept_fields=accept_fields)
     rows, others = _first_of_each_destination(make_plan([], snapshot, settings).rows, snapshot)
     planned = make_plan(rows, snapshot, settings).rows
     unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
-    comments = {}
-    for index, row in enumerate(planned[: len(rows)]):
-        same = [each for each in others[rows[index].where] if each != row.request_id]
-        if text := _comment(row, same, row.request_id in unsigned, dumped):
-            comments[index] = text
+    comments = {
+        index: _comment(row, others[rows[index].where], row.request_id in unsigned, dumped)
+        for index, row in enumerate(planned[: len(rows)])
+    }
     # Of those that have no row, these are for the same destination as one that has.
     for row in planned[len(rows) :]:
         if row.request is None or row.state not in ("undeclared", "duplicate"):
@@ -98,18 +94,29 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
             f"{name_some(unsigned)}. Keep in the file only what you asked for"
         )
     body = dump_whitelist([each.request for each in rows], comments=comments)
-    try:
-        parse_whitelist(body.encode(), "yaml")
-    except WhitelistFileError as error:
-        if rows:
-            dumped.faults += [f"the file would be refused: {each}" for each in error.faults]
-        else:
-            dumped.notes.append("the service lists nothing that a file can have; a file without addresses is refused")
+    if rows:
+        dumped.faults += _why_refused(body)
+    else:
+        dumped.notes.append("the service lists nothing that a file can have; a file without addresses is refused")
     top = [f"The whitelist of {service}, as custody whitelist dump found it."]
     if dumped.faults:
         top += [_INCOMPLETE, *dumped.faults]
     dumped.text = "".join(f"# {sanitize(line, 1000)}\n" for line in (*top, *dumped.notes)) + body
     return dumped
+
+
+def _note_on_rejected(snapshot: Snapshot) -> list[str]:
+    rejected = sum(each.state == "rejected" for each in snapshot)
+    return [f"left out: {count(rejected, 'rejected request')}"] if rejected else []
+
+
+def _why_refused(text: str) -> list[str]:
+    """Return why a file with this text would be refused; empty: it would not."""
+    try:
+        parse_whitelist(text.encode(), "yaml")
+    except WhitelistFileError as error:
+        return [f"the file would be refused: {each}" for each in error.faults]
+    return []
 
 
 def _first_of_each_destination(
@@ -132,9 +139,17 @@ def _first_of_each_destination(
     return sorted(rows, key=lambda row: order[row.where]), ids
 
 
-def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
-    """Return what a row of the file cannot say, and note it if it is no matter of course."""
+def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
+    """
+    Return what a row of the file cannot say, and note it if it is no matter of course.
+
+    :param row: the row of a plan.
+    :param ids: the ids of all requests that the row is for.
+    :param is_unsigned: whether its request is pending, and has no signature.
+    :param dumped: the file, which gets the notes.
+    """
     found = []
+    same = [each for each in ids if each != row.request_id]
     shown = f"whitelisting request {row.request_id}"
     if row.state == "pending":
         found.append(f"{shown} is pending approval (status {row.status or 'not given'})")

@@ -200,12 +200,14 @@ class PlanLimits:
         :param plan: the plan.
         :return: a text for each limit; empty if the plan keeps all of them.
         """
+        return (*self._number_faults(plan), *self._missing(plan))
+
+    def _number_faults(self, plan: WhitelistPlan) -> list[str]:
         found = []
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
-        declared = [each for each in plan.rows if each.where]
         listed = sum(bool(each.request_id) for each in plan.rows)
         # Requests that nobody signed, or that may be another team's, must not make room for more deletions.
-        no_room = ("unverified", *(("unreadable",) if plan.only else ()))
+        no_room = ("unverified", "unreadable") if plan.only else ("unverified",)
         verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
             found.append(f"it creates {creates}, and max_creates is {self.max_creates}")
@@ -215,12 +217,13 @@ class PlanLimits:
         if listed >= 10 and percent is not None and deletes * 100 > percent * verified:
             limit = f"max_delete_percent is {percent:g}"
             found.append(f"it deletes {deletes} of the {count(verified, 'request')} at the service, and {limit}")
-        requests = [each.request for each in declared if each.request is not None]
-        kept = {text for each in requests for text in (each.label, each.address)}
-        for each in as_list(self.must_keep):
-            if each not in kept:
-                found.append(f"must_keep names {sanitize(each, 80)!r}, which the file does not have")
-        return tuple(found)
+        return found
+
+    def _missing(self, plan: WhitelistPlan) -> list[str]:
+        requests = [each.request for each in plan.rows if each.where and each.request is not None]
+        kept = {each.label for each in requests} | {each.address for each in requests}
+        missing = [each for each in as_list(self.must_keep) if each not in kept]
+        return [f"must_keep names {sanitize(each, 80)!r}, which the file does not have" for each in missing]
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:
@@ -257,14 +260,16 @@ def check_only(value: object) -> dict[str, list[str]]:
             setting="only",
             code="parameter-wrong",
         )
-    found = {}
-    for name, given in value.items():
-        values = [*given] if isinstance(given, (list, tuple, set)) else [given]
-        refuse_missing(f"only[{name!r}]", values)
-        # In a YAML file, an id may be a number.
-        names = check_names(f"only[{name!r}]", [str(each) if type(each) is int else each for each in values]) or []
-        found[name] = sorted({chain_name(each) if name == "blockchain" else each for each in names})
-    return found
+    return {name: _check_values(name, given) for name, given in value.items()}
+
+
+def _check_values(name: str, given: object) -> list[str]:
+    values = [*given] if isinstance(given, (list, tuple, set)) else [given]
+    refuse_missing(f"only[{name!r}]", values)
+    # In a YAML file, an id may be a number.
+    texts = [str(each) if type(each) is int else each for each in values]
+    names = check_names(f"only[{name!r}]", texts) or []
+    return sorted({chain_name(each) if name == "blockchain" else each for each in names})
 
 
 def describe_only(only: Mapping[str, Iterable[str]]) -> str:

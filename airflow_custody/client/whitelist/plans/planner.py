@@ -225,21 +225,19 @@ def _match_row(
     index: Destinations[Request],
     ignored: Collection[str],
 ) -> _Match:
-    same = []
-    for each in index.same(destination):
-        if each.id not in ignored or _is_on_network_of(each, destination):
-            same.append(each)
-    possible = []
+    same = [each for each in index.same(destination) if each.id not in ignored or _is_on_network_of(each, destination)]
+    possible: list[Request] = []
+    unreadable: list[Request] = []
     for each in index.may_be(destination, row.request.address):
         if each.state != "rejected" and each.id not in ignored:
-            possible.append(each)
+            (unreadable if each.destination is None else possible).append(each)
     return _Match(
         row,
         destination,
         same=[each for each in same if each.state != "unverified"],
-        uncertain=[each for each in possible if each.state != "unverified" and each.destination is not None],
-        claims=[each for each in (*same, *possible) if each.state == "unverified" and each.destination is not None],
-        unreadable=[each for each in possible if each.destination is None],
+        uncertain=[each for each in possible if each.state != "unverified"],
+        claims=[each for each in (*same, *possible) if each.state == "unverified"],
+        unreadable=unreadable,
         same_rows=[each for each in places.same(destination) if each != row.where],
         similar_rows=places.may_be(destination, row.request.address),
     )
@@ -346,12 +344,10 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     if request.state == "unknown":
         fields.append("status")
         notes.append(_UNKNOWN_STATUS)
-    if not fields:
-        notes += _notes_on_filled_in(comparison)
+    notes += [] if fields else _notes_on_filled_in(comparison)
     notes += _notes_on_signatures(request)
-    state = _ROW_STATES[request.state]
-    if request.state != "rejected" and (fields or not is_certain):
-        state = "differs"
+    is_different = bool(fields) or not is_certain
+    state: State = "differs" if is_different and request.state != "rejected" else _ROW_STATES[request.state]
     if state == "pending" and envelope.status and not notes:
         notes.append(f"requested already, status {sanitize(envelope.status, 40)}")
     return _row_of(

@@ -16,7 +16,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signature_count import read_entries
+from airflow_custody.client.verification.signature_count import Entry, read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
     ReportedState,
@@ -30,6 +30,7 @@ from airflow_custody.client.whitelist.review import check_asked
 if TYPE_CHECKING:
     from airflow_custody.client.signers.key import SigningKey
     from airflow_custody.client.users.operations import WireUser
+    from airflow_custody.client.verification.keys import PublicKey
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
@@ -154,28 +155,30 @@ class SigningReview:
             return "not listed"
         if key is None and not me:
             return "the service does not say under which external id this user signs"
-        try:
-            entries = [each for each in read_entries(envelope.wire) if not each.fault]
-        except RefusalError as refusal:
-            raise CustodyResponseError(
-                f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
-            ) from None
-        named = [each for each in entries if me and each.user_id == me]
-        # No signature covers its user's name: one that this key has not made is another's, whatever it is called.
-        own = (
-            [each for each in entries if each.digest and key.verifies_digest(each.signature, each.digest)]
-            if key
-            else named
-        )
+        entries = _usable_entries(envelope)
+        named = [each for each in entries if each.user_id == me]
+        own = named if key is None else [each for each in entries if _is_made_by(key, each)]
         if any(envelope.hash in each.hashes for each in own):
             return ""
         if own:
             return "this user's signature covers another hash than its current one"
-        return (
-            "the signer's public key does not verify the signature that has this user's name"
-            if named
-            else "no signature of this user"
-        )
+        if named:
+            return "the signer's public key does not verify the signature that has this user's name"
+        return "no signature of this user"
+
+
+def _usable_entries(envelope: WhitelistEnvelope) -> list[Entry]:
+    try:
+        return [each for each in read_entries(envelope.wire) if not each.fault]
+    except RefusalError as refusal:
+        raise CustodyResponseError(
+            f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
+        ) from None
+
+
+def _is_made_by(key: PublicKey, entry: Entry) -> bool:
+    """Tell whether a key has made a signature. No signature covers its user's name, whatever that is."""
+    return entry.digest is not None and key.verifies_digest(entry.signature, entry.digest)
 
 
 def _verified(signatures: RequestSignatures) -> str:

@@ -6,7 +6,8 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -112,10 +113,7 @@ class RequestSigner:
         """
         wanted = check_request_ids(ids, limit=None)
         with _concluding(_NOTHING_SIGNED):
-            if not comment.strip():
-                raise CustodyRequestError("the comment is empty")
-            if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-                raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
+            _check_arguments(wanted, expected, comment)
         self._is_later_try = earlier_try
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
@@ -125,19 +123,8 @@ class RequestSigner:
             self._log.info("%s", NOT_PINNED)
         batches = cut_into_batches(wanted)
         progress = BatchProgress("signed", batches, self._log)
-        reviewed: dict[int, dict[str, str]] = {}
-        for number, batch in enumerate(batches):
-            with progress.failing_in(number), _concluding(_nothing(progress)):
-                pending = self._read(batch)
-            if pending:
-                reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
-            else:
-                progress.done_before(number)
-        for same in same_texts({each: hash_ for hashes in reviewed.values() for each, hash_ in hashes.items()}):
-            self._log.warning(
-                "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
-                same,
-            )
+        reviewed = self._review_all(batches, progress)
+        self._warn_of_same_texts(reviewed.values())
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
                 # Right before the key is used: what is signed is what was there then.
@@ -149,6 +136,25 @@ class RequestSigner:
                 else:
                     progress.done_before(number)
         return progress.done
+
+    def _review_all(self, batches: Sequence[list[str]], progress: BatchProgress) -> dict[int, dict[str, str]]:
+        """Review all batches, and return the hashes of what is to be signed, by the number of the batch."""
+        reviewed: dict[int, dict[str, str]] = {}
+        for number, batch in enumerate(batches):
+            with progress.failing_in(number), _concluding(_nothing(progress)):
+                pending = self._read(batch)
+            if pending:
+                reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
+            else:
+                progress.done_before(number)
+        return reviewed
+
+    def _warn_of_same_texts(self, reviewed: Iterable[Mapping[str, str]]) -> None:
+        for same in same_texts(dict(ChainMap(*map(dict, reviewed)))):
+            self._log.warning(
+                "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
+                same,
+            )
 
     def _current_user(self) -> WireUser:
         try:
@@ -382,6 +388,14 @@ class RequestSigner:
         for row in () if lacking else listed.values():
             self._check_signed(row)
         return lacking
+
+
+def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest] | None, comment: str) -> None:
+    if not comment.strip():
+        raise CustodyRequestError("the comment is empty")
+    lacking = [] if expected is None else [each for each in ids if each not in expected]
+    if lacking:
+        raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
 
 
 @contextmanager
