@@ -38,8 +38,10 @@ from airflow_custody.client.errors import CustodyConflictError, CustodyError, Cu
 from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
+    State,
     WhitelistPlan,
     advice_on_differences,
+    changes_text,
     create_operation,
     hash_operations,
     ignored_text,
@@ -61,6 +63,12 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
+_NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
+_PLAN_AGAIN = (
+    "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status words).",
+    "If they have them, the file or the service has changed: start a new run, which plans again and has the new plan "
+    "approved.",
+)
 _NOT_REPLACED = (
     "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "
     "ways are left: change the file to what the service has, or delete the request at the service"
@@ -84,7 +92,12 @@ class PlanChangedError(CustodyConflictError):
         done = " and ".join(filter(None, what))
         sent = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
         reason = f": {why}" if why else ""
-        super().__init__(f"the plan is not the one that was approved{reason}; {sent}", code="plan-changed")
+        now = "" if plan is None else f". Now it has {changes_text(plan, _NOT_DONE)}"
+        super().__init__(
+            f"the plan is not the one that was approved{reason}; {sent}{now}",
+            code="plan-changed",
+            advice=lines("The log has the whole plan as it is now." if plan else None, *_PLAN_AGAIN),
+        )
         self.plan = plan
         self.outcome = outcome
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -20,15 +19,11 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
-    from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.plan import State, WhitelistPlan
     from airflow_custody.idempotency.apply_plan import ApplyPlan
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
-_NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
-_MAX_NAMED = 10
-_MAX_ROWS = 100
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -186,7 +181,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         """Log what a person should know of a plan that may be applied, and return what to do about it."""
         from airflow_custody.client.text import count, lines
         from airflow_custody.client.verification.trust import what_to_do
-        from airflow_custody.client.whitelist.plans.plan import advice_on_differences
+        from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
         differs = advice_on_differences(plan, replace=replace)
         if differs:
@@ -218,7 +213,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         """Return the error for a plan that has what must not be there."""
         from airflow_custody.client.errors import CustodyConflictError
         from airflow_custody.client.text import lines, sanitize
-        from airflow_custody.client.whitelist.plans.plan import CHANGES
+        from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
         states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
@@ -299,9 +294,10 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.text import lines
+        from airflow_custody.client.text import sanitize
         from airflow_custody.client.whitelist.plans.report import plan_to_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
+        from airflow_custody.idempotency.plan_failure import PlanFailure
         from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
         from airflow_custody.metrics import create_counted
 
@@ -324,18 +320,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             outcome = self._apply.run()
         except PlanChangedError as error:
-            now = None
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
-                error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
-                now = "The log has the whole plan as it is now."
-            error.advice = lines(
-                now,
-                "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status "
-                "words).",
-                "If they have them, the file or the service has changed: start a new run, which plans again and has "
-                "the new plan approved.",
-            )
             self._push_outcome(context, requests, error.outcome)
             raise
         finally:
@@ -343,7 +329,10 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         result = self._push_outcome(context, requests, outcome)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
         done = ", ".join(numbers) or "nothing to do"
-        if failure := _failure(outcome, file, done, can_go_on=context.get("task_state_store") is not None):
+        places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
+        has_store = context.get("task_state_store") is not None
+        failure = PlanFailure(outcome, places, done, has_store=has_store).error()
+        if failure is not None:
             raise failure
         self.log.info("Applied: %s.", done)
         if result["counts"]["created"] or result["counts"]["deleted"]:
@@ -398,86 +387,4 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
         f"the plan is over its limits, and nothing was sent: {'; '.join(found)}",
         advice=" ".join(advice),
         code="plan-over-limits",
-    )
-
-
-def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
-    """Return how many rows are in these states, and which the first are."""
-    from airflow_custody.client.text import name_some, sanitize
-
-    numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
-    # Unverified rows must not be hidden behind others.
-    rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
-    names = []
-    for row in rows[:_MAX_NAMED]:
-        request = f"request {sanitize(row.request_id, 40)}"
-        place = row.where or request
-        if row.state == "unverified" and row.where:
-            place += f" ({request})"
-        names.append(f"{place} {row.state}" + (f" ({name_some(row.fields)})" if row.fields else ""))
-    more = f"; and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
-    return f"{numbers}: {'; '.join(names)}{more}" if rows else "nothing to do"
-
-
-def _failure(outcome: Outcome, file: WhitelistFile, counts: str, *, can_go_on: bool) -> CustodyError | None:
-    """
-    Return the error that the task ends with; None if all was done.
-
-    :param outcome: the outcome of the plan.
-    :param file: the file.
-    :param counts: the outcome in numbers.
-    :param can_go_on: whether a later try finds a record of this one.
-    """
-    from airflow_custody.client.errors import CustodyConflictError, CustodyOutcomeUnknownError, CustodyRequestError
-    from airflow_custody.client.text import lines, sanitize
-    from airflow_custody.idempotency.apply_plan import row_key
-    from airflow_custody.idempotency.deletions import MARKED, deleted_id, is_deletion_key
-
-    stopped = outcome.stopped
-    places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
-    rows = []
-    for state, reasons in (("unknown", outcome.unknown), ("refused", outcome.refused)):
-        for key, why in reasons.items():
-            place = places.get(key) or f"request {deleted_id(key)}"
-            is_kept = is_deletion_key(key) and state == "refused"
-            rows.append(f"{place}: {'not deleted' if is_kept else state}: {why}")
-    # Deletions that are held back wait for the rows that are named, not for another try.
-    is_left = bool(outcome.left) and not (rows and all(map(is_deletion_key, outcome.left)))
-    # A deletion may be sent once more.
-    is_create_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
-    if not rows and not is_left and stopped is None:
-        return None
-    if len(rows) > _MAX_ROWS:
-        rows[_MAX_ROWS:] = [f"and {len(rows) - _MAX_ROWS} more, which the log has"]
-    # Without a record, a later try would find that the plan has changed.
-    can_go_on = can_go_on or not (outcome.created or is_create_unknown or outcome.deleted)
-    retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
-    advice = [stopped.advice if stopped else None]
-    if is_create_unknown:
-        advice.append("Nothing of what is unknown is sent again by itself.")
-    if not can_go_on:
-        advice.append("Start a new run: this Airflow keeps no record for a later try.")
-    elif is_create_unknown and not retryable:
-        advice.append("Then clear this task.")
-    elif stopped is None and not retryable:
-        advice.append(
-            "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
-            "mend the rows in the file, and start a new run."
-        )
-    if any(map(is_deletion_key, outcome.refused)):
-        advice.append(f"{MARKED}.")
-    is_unknown = is_create_unknown or (outcome.unknown and stopped is None and not is_left)
-    reason = f": {stopped.reason}" if stopped else ""
-    error_type: type[CustodyError] = CustodyConflictError if stopped is None else type(stopped)
-    if is_create_unknown and not retryable:
-        error_type = CustodyOutcomeUnknownError
-    elif stopped is None and not is_left:
-        error_type = CustodyRequestError
-    return error_type(
-        lines(f"not all of the plan was carried out ({counts}){reason}", *(indent(each, "  ") for each in rows)),
-        code="outcome-unknown" if is_unknown else stopped.code if stopped else "plan-incomplete",
-        retryable=retryable,
-        status=stopped.status if stopped else None,
-        retry_after=stopped.retry_after if stopped else None,
-        advice=lines(*advice),
     )

@@ -12,9 +12,8 @@ from whitelist_plans import ask, listed, plan, snapshot_of
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.expected import compare_effective
-from airflow_custody.client.whitelist.plans.plan import CHANGES
+from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 from airflow_custody.client.whitelist.review import compare
-from airflow_custody.operators.whitelist_plan import changes_text
 
 # Python does not read a number of more than 4300 digits.
 LONG = "9" * 5000

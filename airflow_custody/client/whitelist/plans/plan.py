@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_custody.client.arguments import check_names, describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import as_list, count, lines, sanitize
+from airflow_custody.client.text import MAX_NAMED, as_list, count, lines, name_some, sanitize
 from airflow_custody.client.whitelist.files.addresses import chain_name
 
 if TYPE_CHECKING:
@@ -299,6 +299,22 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
     elif plan.counts["duplicate"]:
         found.append("Applying this plan deletes the duplicates: what replaced them is in effect.")
     return lines(*found)
+
+
+def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
+    """Return how many rows are in these states, and which the first are."""
+    numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
+    # Unverified rows must not be hidden behind others.
+    rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
+    names = []
+    for row in rows[:MAX_NAMED]:
+        request = f"request {sanitize(row.request_id, 40)}"
+        place = row.where or request
+        if row.state == "unverified" and row.where:
+            place += f" ({request})"
+        names.append(f"{place} {row.state}" + (f" ({name_some(row.fields)})" if row.fields else ""))
+    more = f"; and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
+    return f"{numbers}: {'; '.join(names)}{more}" if rows else "nothing to do"
 
 
 def hash_operations(operations: Iterable[str], service: str) -> str:
