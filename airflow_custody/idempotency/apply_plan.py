@@ -10,9 +10,10 @@ try does, where an earlier one has ended:
   request exists that may be for its destination, except those that the row replaces.
 - Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
   again only if it provably had no effect. A row that cannot be found out is left to a person.
-- Between creating and deleting, or between two deletions: it deletes what is left, each request only if that request,
-  and those that are kept beside it, are as they were approved. A deletion may be sent twice.
-- With a row that was refused: it tries that row again. Nothing is deleted while a row is refused, unknown or left.
+- Between two deletions: it deletes what is left, each request only if that request, and those that are kept beside it,
+  are as they were approved. A deletion may be sent twice. A plan that creates anything deletes nothing here: see
+  :mod:`~airflow_custody.idempotency.complete_plan`.
+- With a row that was refused: it tries that row again.
 - With all rows done (a retry, or cleared after success): it sends nothing, once the service lists what was created.
 
 In other cases:
@@ -35,7 +36,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.text import lines, name_some, sanitize
+from airflow_custody.client.text import count, lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
     State,
@@ -49,6 +50,7 @@ from airflow_custody.client.whitelist.plans.plan import (
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request, StatusWords
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPlan
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
@@ -138,6 +140,8 @@ class ApplyPlan:
         self._requests = {row_key(row.request): row.request for row in self.file.rows}
         self._senders: list[Sender] = []
         self._is_stopped = False
+        #: What is deleted only once what the plan created is in effect; None: nothing.
+        self.completion: AppliedPlan | None = None
 
     def run(self) -> Outcome:
         """
@@ -178,7 +182,10 @@ class ApplyPlan:
         self._check_created(outcome)
         self.report("unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, creation, snapshot)
-        self._delete(record, snapshot, outcome)
+        if record.creations:
+            self.completion = self._left_to_complete(record, outcome)
+        else:
+            self._delete(record, snapshot, outcome)
         return outcome
 
     def stop(self) -> None:
@@ -209,7 +216,6 @@ class ApplyPlan:
             self.log.warning("%s", advice)
         deletions = [
             PlannedDeletion(
-                id=row.request_id,
                 operation=row.operation,
                 expected=observe(snapshot, [row.request_id, *row.others]),
             )
@@ -219,6 +225,7 @@ class ApplyPlan:
             plan=plan.plan_hash,
             rows=self._rows_digest(),
             creations={row_key(row.request): [*row.others] for row in plan.with_action("create") if row.request},
+            replaced=observe(snapshot, [each for row in plan.with_action("create") for each in row.others]),
             deletions=deletions,
             observed=[*plan.observed],
         )
@@ -433,18 +440,35 @@ class ApplyPlan:
             self.log.warning("%s", lines(f"The service does not list yet: {_names(missing)}.", why))
         return listed, failure
 
+    def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
+        """Return the deletions that wait until what was created is in effect; None: there are none."""
+        number = len(record.deletions) + len(record.replaced)
+        if not number:
+            return None
+        self.log.info(
+            "%s deleted once what this plan has created is in effect: by CustodyCompleteWhitelistPlanOperator, or by "
+            "the next plan.",
+            count(number, "request is", "requests are"),
+        )
+        ids = {**outcome.created, **outcome.found}
+        creations = [
+            AppliedCreation(
+                request=self._requests[key].model_dump(exclude_none=True), id=ids.get(key, ""), replaces=replaces
+            )
+            for key, replaces in record.creations.items()
+        ]
+        return AppliedPlan(
+            creations=creations, replaced=record.replaced, deletions=record.deletions, observed=record.observed
+        )
+
     # --- deletions -----------------------------------------------------------------------------------------
 
     def _delete(self, record: PlanRecord, snapshot: Snapshot, outcome: Outcome) -> None:
-        """Delete what the plan deletes, once all rows are created, and add what becomes of it to the outcome."""
+        """Delete what a plan deletes that creates nothing, and add what becomes of it to the outcome."""
         planned = {deletion_key(each.id): each for each in record.deletions}
         deletions = Deletions(self.client, self.words, planned, self.comment)
         earlier, left = deletions.earlier(self._rows_of_plan(), snapshot)
-        # What is to be deleted may be what a row that was not created should stand in for.
-        if left and (outcome.stopped or outcome.refused or outcome.unknown or outcome.left):
-            self.log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(left))
-            outcome.left += left
-        elif left:
+        if left:
             self._send_deletions(deletions, left, outcome)
         outcome.deleted |= earlier.deleted
         outcome.unknown |= earlier.unknown

@@ -131,10 +131,17 @@ class Deletions:
             return row.become("deleted", row.detail)
         if observe(now, deletion.expected) != deletion.expected:
             return row.become("refused", _CHANGED)
+        why_not = self.why_not(key)
+        if why_not:
+            return row.become("refused", why_not)
         before_send()
         with suppress(CustodyNotFoundError):
             self.client.delete_whitelist_request(deletion.id, self.comment)
         return row.become("deleted", row.detail)
+
+    def why_not(self, key: str) -> str:
+        """Return why a request must not be deleted now, although it is as it was approved; empty: it may be."""
+        return ""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
         """Return what became of a row, for the log."""

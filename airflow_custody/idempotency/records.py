@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from airflow_custody.client.errors import CustodyOutcomeUnknownError
 
@@ -74,7 +74,6 @@ class PlannedDeletion(BaseModel):
     """
     A deletion of an approved plan.
 
-    :param id: the request's id.
     :param operation: the operation, as the text that the plan's hash covers.
     :param expected: state, status and hash of the request, and of those that are kept beside it, when the plan was
         approved, by their ids.
@@ -82,9 +81,23 @@ class PlannedDeletion(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    id: str
     operation: str
     expected: dict[str, list[str]]
+
+    @property
+    def id(self) -> str:
+        """The id of the request to delete, as the operation names it."""
+        return str(json.loads(self.operation)["delete"])
+
+    @model_validator(mode="after")
+    def _names_a_request(self) -> PlannedDeletion:
+        try:
+            is_id = bool(self.id)
+        except (ValueError, KeyError, TypeError):
+            is_id = False
+        if not is_id:
+            raise ValueError("the operation is no deletion")
+        return self
 
 
 class PlanRecord(BaseModel):
@@ -95,6 +108,7 @@ class PlanRecord(BaseModel):
     :param rows: a digest of all rows of the file, in any order.
     :param creations: the keys of the rows to create, each with the ids of the requests that it replaces. The file has
         the contents.
+    :param replaced: state, status and hash of the requests that creations replace, when the plan was made, by id.
     :param deletions: the requests to delete.
     :param observed: what else the plan's hash covers.
     """
@@ -104,6 +118,7 @@ class PlanRecord(BaseModel):
     plan: str
     rows: str
     creations: dict[str, list[str]]
+    replaced: dict[str, list[str]]
     deletions: list[PlannedDeletion]
     observed: list[str]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.plans.plan import State, WhitelistPlan
     from airflow_custody.idempotency.apply_plan import ApplyPlan
+    from airflow_custody.idempotency.complete_plan import AppliedPlan
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
@@ -258,7 +259,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param omit_if_none: as it was for the plan. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
-        ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
+        ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of what was created, and what
+        :class:`CustodyCompleteWhitelistPlanOperator` needs. XCom also gets, under the key
         ``requests``, what each of them asks for, which signing takes as ``expected``. XCom has all also if the task
         fails, each under its own key (``apply.output["request_ids"]``).
     :raises AirflowFailException: if the plan is not the one that was approved, a row was refused, or it cannot be known
@@ -324,9 +326,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
                 self.log.info("%s", plan_to_text(error.plan))
             self._push_outcome(context, requests, error.outcome)
             raise
+        else:
+            completion = self._apply.completion
         finally:
             self._apply = None
-        result = self._push_outcome(context, requests, outcome)
+        result = self._push_outcome(context, requests, outcome, completion)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
         done = ", ".join(numbers) or "nothing to do"
         places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
@@ -345,7 +349,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             self._apply.stop()
 
     def _push_outcome(
-        self, context: Context, requests: Mapping[str, WhitelistRequest], outcome: Outcome
+        self,
+        context: Context,
+        requests: Mapping[str, WhitelistRequest],
+        outcome: Outcome,
+        completion: AppliedPlan | None = None,
     ) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
         states = ("created", "deleted", "found", "refused", "unknown", "left")
@@ -354,6 +362,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             "plan_hash": self.plan_hash,
             "counts": {state: len(getattr(outcome, state)) for state in states},
             "request_ids": list(self._linked_ids),
+            "completion": None if completion is None else completion.model_dump(),
         }
         # The requests, so that the signing task can compare them with what the service shows.
         created = [

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_runs import FakeTaskInstance, execute
 from apply_tries import ApplyTask, address, plan
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyError
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
@@ -61,7 +63,9 @@ class Model(RuleBasedStateMachine):
         self.rows = {0: "A", 1: "A"}
         self.is_reversed = False
         self.task: ApplyTask | None = None
-        self.shown = ""
+        self.shown, self.is_creating = "", False
+        # What an apply task has left to complete: its XCom, the plan's hash, report and rows, and the task's store.
+        self.applied: tuple[dict[str, Any], str, str, set[str], RowsStore] | None = None
         # What applying has created: address and label, by the request's id.
         self.created: dict[str, tuple[str, str]] = {}
         self.write()
@@ -122,6 +126,7 @@ class Model(RuleBasedStateMachine):
         arguments = {"prune": prune, "replace": replace}
         found = plan(str(self.path), max_deletes=None, max_delete_percent=None, **arguments)
         self.shown = found["report"]
+        self.is_creating = bool(found["counts"]["create"] or found["counts"]["replace"])
         self.task = ApplyTask(str(self.path), found["plan_hash"], RowsStore(), max_parallel=max_parallel, **arguments)
         self.happened["plans"] += 1
 
@@ -154,7 +159,10 @@ class Model(RuleBasedStateMachine):
         before, effective = self.there(), {each[0] for each in self.there("APPROVED").values()}
         self.sandbox.control.clear_request_log()
         try:
-            task.attempt()
+            result = task.attempt()
+            if result["completion"] is not None:
+                addresses = {address(each) for each in self.rows}
+                self.applied = result, task.arguments["plan_hash"], self.shown, addresses, RowsStore()
         except (CustodyError, CustodyFailException) as caught:
             error: Any = getattr(caught, "error", caught)
             self.happened[f"ends with {error.code}"] += 1
@@ -166,20 +174,45 @@ class Model(RuleBasedStateMachine):
         finally:
             self.sandbox.control.clear_faults()
             task.store.dies_at = None
-        self.check(before, effective)
+        assert not self.is_creating or before.keys() <= self.there().keys(), "deleted by a task that creates"
+        self.check(before, effective, self.shown, {address(each) for each in self.rows})
 
-    def check(self, before: dict[str, tuple[str, str]], effective: set[str]) -> None:
+    @precondition(lambda self: self.applied is not None)
+    @rule(faults=st.lists(FAULTS, max_size=3), killed=WRITES)
+    def complete_it(self, faults: list[Any], killed: tuple[int, bool] | None) -> None:
+        """Run a try of the task that completes the plan: its first one, a retry, or once more."""
+        assert self.applied is not None
+        result, plan_hash, shown, declared, store = self.applied
+        for operation, fault, skip in faults:
+            self.sandbox.control.add_fault(**operation, **fault, skip=skip, times=1)
+        store.writes, (store.dies_at, store.dies_before) = 0, killed or (None, True)
+        before, effective = self.there(), {each[0] for each in self.there("APPROVED").values()}
+        try:
+            complete(result, plan_hash, store)
+        except (CustodyError, CustodyFailException) as caught:
+            error: Any = getattr(caught, "error", caught)
+            self.happened[f"completing ends with {error.code}"] += 1
+        except RuntimeError as error:
+            assert str(error) == "killed"  # noqa: PT017
+            self.happened["kills"] += 1
+        finally:
+            self.sandbox.control.clear_faults()
+            store.dies_at = None
+        after = self.there()
+        assert after.keys() <= before.keys(), "created by a task that deletes"
+        is_in_effect = {*result["request_ids"]} <= self.there("APPROVED").keys()
+        assert is_in_effect or after == before, "deleted before what was created is in effect"
+        self.check(before, effective, shown, declared)
+
+    def check(self, before: dict[str, tuple[str, str]], effective: set[str], shown: str, declared: set[str]) -> None:
         after = self.there()
         new = {each: after[each] for each in after.keys() - before.keys()}
         self.created |= new
         mine = Counter(each for request_id, each in self.created.items() if request_id in after)
         assert all(number == 1 for number in mine.values()), f"created twice: {mine}"
         gone = before.keys() - after.keys()
-        assert all(each in self.shown for each in gone), f"deleted, and not shown: {gone}"
-        assert all(each in self.shown for each, _ in new.values()), f"created, and not shown: {new}"
-        declared = {address(each) for each in self.rows}
-        anywhere = {each["address"] for each in self.sandbox.control.whitelist_requests()}
-        assert not gone or declared <= anywhere, "deleted, although a row was not created"
+        assert all(each in shown for each in gone), f"deleted, and not shown: {gone}"
+        assert all(each in shown for each, _ in new.values()), f"created, and not shown: {new}"
         still = {each[0] for each in self.there("APPROVED").values()}
         assert not (effective & declared) - still, "what was in effect for a row is gone"
         self.happened.update(creates=len(new), deletions=len(gone), tries=1)
@@ -194,6 +227,8 @@ class Model(RuleBasedStateMachine):
             self.apply_it(faults=[], killed=None, cleared=False)
             for each in self.there("pending"):
                 self.sandbox.control.set_whitelist_status(each, "APPROVED")
+            if self.applied is not None:
+                self.complete_it(faults=[], killed=None)
         counts = plan(str(self.path), prune=True, replace=True, max_deletes=None, max_delete_percent=None)["counts"]
         left = {state: number for state, number in counts.items() if number and state != "unchanged"}
         # Two that nobody can tell apart may be one under two ids: these stay.
@@ -201,6 +236,15 @@ class Model(RuleBasedStateMachine):
         assert left.pop("duplicate", 0) == sum(number - 1 for number in twins.values()), (left, twins)
         assert not left
         assert counts["unchanged"] == len(self.rows)
+
+
+def complete(applied: dict[str, Any], plan_hash: str, store: RowsStore) -> None:
+    operator = CustodyCompleteWhitelistPlanOperator
+    execute(
+        lambda: operator(task_id="complete", applied=applied, plan_hash=plan_hash),
+        ti=FakeTaskInstance(),
+        task_state_store=store,
+    )
 
 
 @pytest.fixture
@@ -245,6 +289,19 @@ KEPT: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("change_a_row", {"number": 1, "label": "A"}),
         ("apply_it", AGAIN),
         ("run_at_once", ONCE | {"replace": True}),
+    ],
+    "a label is changed, and completing is killed between the record and the request, then run twice": [
+        ("run_at_once", ONCE),
+        ("somebody_decides", {"status": "APPROVED", "which": 0}),
+        ("somebody_decides", {"status": "APPROVED", "which": 0}),
+        ("change_a_row", {"number": 1, "label": "B"}),
+        ("run_at_once", ONCE | {"replace": True, "prune": True}),
+        ("complete_it", {"faults": [], "killed": None}),
+        ("somebody_decides", {"status": "APPROVED", "which": 0}),
+        ("complete_it", {"faults": [], "killed": (1, False)}),
+        ("complete_it", {"faults": [NOT_DELETED], "killed": None}),
+        ("complete_it", {"faults": [], "killed": None}),
+        ("complete_it", {"faults": [], "killed": None}),
     ],
     "a row goes and another one is refused": [
         ("run_at_once", ONCE),

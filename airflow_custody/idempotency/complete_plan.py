@@ -1,0 +1,252 @@
+"""
+Completing a plan: the deletions that wait until what the plan has created is in effect.
+
+Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan` instead: what was created for
+which row, what each creation replaces, and the approved deletions. Once people have signed, completing deletes the
+replaced requests and carries out those deletions. It never deletes anything else: the plan's hash covers all of it.
+
+Each deletion is checked right before it is sent: the request to delete, and those that are kept beside it, are as they
+were when the plan was made; and the request that replaces it is in effect, verified if keys are pinned, and equal to
+its row. So the last request in effect for a row is never deleted. A try that is killed or repeated continues: a request
+that is gone counts as deleted, and a deletion may be sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from airflow_custody.client.arguments import describe
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
+from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.idempotency.create import Outcome
+from airflow_custody.idempotency.deletions import Deletions, deletion_key
+from airflow_custody.idempotency.records import PlannedDeletion
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.client import CustodyClient
+
+
+class AppliedCreation(BaseModel):
+    """
+    A creation of a plan that was applied.
+
+    :param request: what was requested.
+    :param id: the request's id; empty: it was not created.
+    :param replaces: the ids of the requests that it replaces.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    request: dict[str, Any]
+    id: str
+    replaces: list[str]
+
+
+class AppliedPlan(BaseModel):
+    """
+    A plan that was applied, but for its deletions.
+
+    :param creations: the creations.
+    :param replaced: state, status and hash of the requests that creations replace, when the plan was made, by id.
+    :param deletions: the approved deletions.
+    :param observed: what else the plan's hash covers.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    creations: list[AppliedCreation]
+    replaced: dict[str, list[str]]
+    deletions: list[PlannedDeletion]
+    observed: list[str]
+
+
+def read_applied(value: Any) -> AppliedPlan | None:
+    """
+    Return what an apply task has left to complete; None: nothing.
+
+    :param value: the task's XCom.
+    :raises CustodyRequestError: if it is anything else.
+    """
+    if isinstance(value, Mapping) and "completion" in value:
+        if value["completion"] is None:
+            return None
+        try:
+            return AppliedPlan.model_validate(value["completion"])
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            found = f"one whose {sanitize(where or 'completion', 80)} has another form"
+    else:
+        found = describe(value)
+    raise CustodyRequestError(
+        f"applied must be the XCom of the apply task, not {found}; nothing was deleted",
+        setting="applied",
+        advice="Write applied=apply.output.",
+        code="parameter-wrong",
+    )
+
+
+@dataclass(eq=False, repr=False)
+class CompletePlan:
+    """
+    One try of a task that completes a plan.
+
+    :param context: the task's context.
+    :param client: the client.
+    :param log: the task's log.
+    :param words: the status words.
+    :param applied: what was applied.
+    :param plan_hash: the hash of the plan that was approved.
+    :param accept_fields: keys of a payload that may have a value that was not requested, and ``envelope.action``.
+    :param comment: why requests are deleted, for the service's history.
+    """
+
+    context: Context
+    client: CustodyClient
+    log: logging.Logger
+    words: StatusWords
+    applied: AppliedPlan
+    plan_hash: str
+    _: KW_ONLY
+    accept_fields: Iterable[str]
+    comment: str
+
+    def __post_init__(self) -> None:
+        self._store = Store(self.context)
+        self._requests = {each.id: WhitelistRequest(**each.request) for each in self.applied.creations}
+        self._creation = WhitelistCreation(self.client, self._requests, self.words, [*self.accept_fields])
+        self._sender: Sender | None = None
+
+    def run(self) -> Outcome:
+        """
+        Delete what the plan deletes and replaces, unless it is gone.
+
+        :return: the outcome of the deletions.
+        :raises CustodyConflictError: if this is not the approved plan, or something that it created is not in effect as
+            requested; nothing was deleted. It is retryable if a request may still take effect.
+        :raises CustodyError: if the service cannot be read.
+        """
+        self._check_hash()
+        missing = [each.request.get("address", "") for each in self.applied.creations if not each.id]
+        if missing:
+            named = name_some([sanitize(each, 60) for each in missing])
+            raise self._incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
+        snapshot = read_snapshot(self.client, self.words, self._requests)
+        for each in self._requests:
+            self._check_successor(each, snapshot)
+        self._store.read()
+        deletions = _Completion(
+            self.client,
+            self.words,
+            self._planned(),
+            self.comment,
+            successors=self._successors(),
+            check=self._check_successor,
+        )
+        outcome, keys = Outcome(), [*deletions.planned]
+        self._sender = Sender(
+            self._store, self.log, deletions, plan=self.plan_hash, max_parallel=1, report=lambda outcome, count: None
+        )
+        self._sender.send(keys)
+        outcome.add(self._store, keys, self.plan_hash)
+        outcome.unknown |= {key: self._sender.errors[key].reason for key in keys if key in outcome.unknown}
+        outcome.stopped = self._sender.stopped
+        return outcome
+
+    def stop(self) -> None:
+        """Send nothing more that has not left yet; may be called from a signal handler."""
+        if self._sender is not None:
+            self._sender.stop()
+
+    def _check_hash(self) -> None:
+        operations = [
+            create_operation(WhitelistRequest(**each.request), each.replaces) for each in self.applied.creations
+        ]
+        operations += [each.operation for each in self.applied.deletions]
+        if hash_operations([*operations, *self.applied.observed], service_name(self.client)) != self.plan_hash:
+            raise CustodyConflictError(
+                "what was applied is not the plan with this hash, or the service or its tenant have changed; nothing "
+                "was deleted",
+                code="plan-changed",
+                advice="Give the plan_hash and the output of the same apply task. Otherwise start a new run.",
+            )
+
+    def _planned(self) -> dict[str, PlannedDeletion]:
+        """Return the deletions by the keys of their rows: first those of the plan, then what was replaced."""
+        planned = {deletion_key(each.id): each for each in self.applied.deletions}
+        for creation in self.applied.creations:
+            for old in creation.replaces:
+                operation = json.dumps({"delete": old, "replaced by": creation.id})
+                expected = {old: self.applied.replaced.get(old, [])}
+                planned[deletion_key(old)] = PlannedDeletion(operation=operation, expected=expected)
+        return planned
+
+    def _successors(self) -> dict[str, str]:
+        """Return the id of the request that replaces a request, by the key of the deletion."""
+        return {deletion_key(old): each.id for each in self.applied.creations for old in each.replaces}
+
+    def _check_successor(self, request_id: str, snapshot: Snapshot) -> None:
+        """
+        Check that a created request is in effect, verified if keys are pinned, and equal to its row.
+
+        :raises CustodyConflictError: if it is not.
+        """
+        request = snapshot[request_id]
+        if request.state != "effective":
+            raise self._incomplete(_why_not_effective(request), retryable=request.state in ("pending", "missing"))
+        mismatch = self._creation.compare(request_id, request).mismatch
+        if mismatch:
+            raise self._incomplete(f"{request.name} is not what was requested: {mismatch}", retryable=False)
+
+    @staticmethod
+    def _incomplete(why: str, *, retryable: bool) -> CustodyConflictError:
+        return CustodyConflictError(
+            why,
+            code="plan-incomplete",
+            retryable=retryable,
+            advice="What it replaces stays in effect. Once it is in effect as requested, clear this task; or start a "
+            "new run, which plans again.",
+        )
+
+
+def _why_not_effective(request: Request) -> str:
+    reason = f": {request.reason}" if request.reason else ""
+    return f"{request.name} is not in effect, but {request.state}{reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Completion(Deletions):
+    """
+    Deletions that need a successor.
+
+    :param successors: the ids of the successors, by the row's key.
+    :param check: raises an error if a successor is not in effect as requested.
+    """
+
+    successors: Mapping[str, str]
+    check: Callable[[str, Snapshot], None]
+
+    def why_not(self, key: str) -> str:
+        """Return why a request must not be deleted now: what replaces it is not in effect as requested."""
+        successor = self.successors.get(key)
+        if successor is None:
+            return ""
+        try:
+            self.check(successor, read_snapshot(self.client, self.words, [successor]))
+        except CustodyConflictError as error:
+            return error.message
+        return ""

@@ -1,0 +1,122 @@
+"""The operator that completes a whitelist plan: it deletes what the plan replaces and deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody._base import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.operators._base import CustodyCreateOperator
+from airflow_custody.operators._base_plan import check_hash
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.idempotency.complete_plan import CompletePlan
+
+
+class CustodyCompleteWhitelistPlanOperator(CustodyCreateOperator):
+    """
+    Complete a plan that was applied: delete what it replaces and deletes, once what it creates is in effect.
+
+    Applying a plan that creates anything deletes nothing, so that no address is removed while its successor waits for
+    signatures. Put this task behind the one that waits until the created requests are in effect. It deletes the
+    requests that the approved creations replaced, and carries out the approved deletions of ``prune``. The plan's hash
+    covers all of them, so it never deletes anything else. A plan that creates nothing is complete once it is applied:
+    then this task does nothing.
+
+    Nothing is deleted unless all that was created is in effect, verified if the connection pins keys, and equal to its
+    row. Each request is deleted only if it is as it was when the plan was made, and its successor is still in effect. A
+    task that was killed, retried or cleared continues: deleting twice does no harm.
+
+    Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``. Deleting and listing are undocumented.
+
+    :param applied: the XCom of the task that applied the plan, ``apply.output``. (templated)
+    :param plan_hash: the hash of the plan that was approved, as for applying. (templated)
+    :param comment: why requests are deleted, for the service's history. (templated)
+    :param effective_statuses: as it was for the plan. (templated)
+    :param rejected_statuses: as it was for the plan. (templated)
+    :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: ``{"plan_hash": ..., "counts": {"deleted": ..., "refused": ..., "unknown": ..., "left": ...},
+        "request_ids": [...]}``: the ids of what was deleted.
+    :raises AirflowFailException: if this is not the approved plan, something that it created is not as requested, or a
+        request has changed and was not deleted.
+    :raises CustodyError: if something is not in effect yet, or the service cannot be reached; Airflow's retries apply.
+    """
+
+    template_fields: Sequence[str] = (
+        "applied",
+        "plan_hash",
+        "comment",
+        "effective_statuses",
+        "rejected_statuses",
+        "accept_fields",
+        "custody_conn_id",
+    )
+    none_is_a_value = ("effective_statuses",)
+    ui_color = "#e3f0dc"
+
+    def __init__(
+        self,
+        *,
+        applied: Mapping[str, Any],
+        plan_hash: str,
+        comment: str = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        self.applied = applied
+        self.plan_hash = plan_hash
+        self.comment = comment
+        self.effective_statuses = effective_statuses
+        self.rejected_statuses = rejected_statuses
+        self.accept_fields = accept_fields
+        self._complete: CompletePlan | None = None
+        self._note_given()
+
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_names, check_text
+        from airflow_custody.client.whitelist.request import StatusWords
+        from airflow_custody.idempotency.complete_plan import CompletePlan, read_applied
+        from airflow_custody.idempotency.create import Outcome
+        from airflow_custody.idempotency.deletions import deleted_id
+        from airflow_custody.idempotency.plan_failure import PlanFailure
+
+        plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
+        words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
+        accept_fields = check_names("accept_fields", self.accept_fields, may_be_empty=True) or ()
+        applied = read_applied(self.applied)
+        outcome = Outcome()
+        if applied is None:
+            self.log.info("Nothing to complete: applying the plan has done all of it.")
+        else:
+            self._complete = CompletePlan(
+                context,
+                hook.get_conn(),
+                self.log,  # type: ignore[arg-type]
+                words,
+                applied,
+                plan_hash,
+                accept_fields=accept_fields,
+                comment=comment,
+            )
+            outcome = self._complete.run()
+        counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
+        numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+        # Deletions may be sent twice, so a later try needs no record.
+        failure = PlanFailure(outcome, {}, numbers, has_store=True).error()
+        if failure is not None:
+            raise failure
+        self.log.info("Completed: %s.", numbers or "nothing to delete")
+        return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deleted_id, outcome.deleted)]}
+
+    def on_kill(self) -> None:
+        """Send no deletion that has not left yet."""
+        if self._complete is not None:
+            self._complete.stop()

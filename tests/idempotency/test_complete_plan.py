@@ -1,0 +1,315 @@
+"""Completing a plan: what it replaces and deletes is deleted once what it creates is in effect, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import task
+from airflow_runs import FakeTaskInstance, execute, new_dag, run_dag
+from apply_tries import ApplyTask, address, effective, plan, write_rows
+from connections import connection_json
+from task_tries import RowsStore, failure_of, needs_store, somebody_creates
+
+from airflow_custody.client import CustodyClient, CustodyError
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+
+BOTH = {"prune": True, "replace": True}
+DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
+LISTING = {"method": "GET", "path": "/whitelists/addresses"}
+
+
+def there(sandbox: Sandbox) -> dict[str, str]:
+    """Return the labels of the requests that exist, by id; those that are pending in brackets."""
+    found = [each for each in sandbox.control.whitelist_requests() if each["status"] not in ("removed", "deleted")]
+    return {each["id"]: each["label"] if each["status"] == "APPROVED" else f"({each['label']})" for each in found}
+
+
+def deletions(sandbox: Sandbox) -> int:
+    return len(sandbox.control.request_log(**DELETE))
+
+
+class Run:
+    """
+    A plan that renames two addresses, removes a third and creates a fourth, and was applied.
+
+    :ivar old: the ids of the requests that are replaced, and of the one that is removed.
+    :ivar new: the ids of the requests that were created.
+    """
+
+    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
+        self.sandbox = sandbox
+        self.old = [effective(sandbox, number, label="Old") for number in (1, 2, 3)]
+        self.path = write_rows(folder / "whitelist.yaml", [1, 2, 4])
+        self.plan_hash = plan(self.path, **BOTH)["plan_hash"]
+        self.applied = ApplyTask(self.path, self.plan_hash, RowsStore(), **BOTH).attempt()
+        self.new = self.applied["request_ids"]
+        self.store = RowsStore()
+        self.tries = 0
+
+    def sign(self, *ids: str) -> None:
+        self.sandbox.control.sign_whitelist_requests(list(ids or self.new))
+
+    def complete(self, **changes: Any) -> dict[str, Any]:
+        """Run a try of the task that completes the plan."""
+        self.tries += 1
+        arguments = {"applied": self.applied, "plan_hash": self.plan_hash, **changes}
+        ti = FakeTaskInstance(self.tries, 3)
+        operator = CustodyCompleteWhitelistPlanOperator
+        result: dict[str, Any] = execute(
+            lambda: operator(task_id="complete", **arguments), ti=ti, task_state_store=self.store
+        )
+        return result
+
+    def fails(self, **changes: Any) -> CustodyError:
+        return failure_of(lambda: self.complete(**changes))
+
+
+@pytest.fixture
+def run(sandbox: Sandbox, tmp_path: Path) -> Run:
+    return Run(sandbox, tmp_path)
+
+
+# --- in a run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: Path, prune: bool) -> None:
+    path = write_rows(tmp_path / "whitelist.yaml", [1])
+    old = effective(sandbox, 1, label="Old")
+    both: dict[str, Any] = {"path": path, "prune": prune, "replace": True}
+    with new_dag() as dag:
+        made = CustodyPlanWhitelistOperator(task_id="plan", **both)
+        plan_hash = made.output["plan_hash"]  # type: ignore[index]
+        apply = CustodyApplyWhitelistPlanOperator(task_id="apply", plan_hash=plan_hash, lookup_wait=0.2, **both)
+
+        @task
+        def sign(ids: list[str]) -> None:
+            """Stand for the signers."""
+            sandbox.control.sign_whitelist_requests(list(ids))
+
+        applied: Any = apply.output
+        complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=applied, plan_hash=plan_hash)
+        prove = CustodyPlanWhitelistOperator(task_id="prove", fail_on_changes=True, fail_on_pending=True, **both)
+        sign(applied["request_ids"]) >> complete >> prove
+    ran = run_dag(dag)
+    assert ran.state == "success"
+    (new,) = ran.xcom("apply")["request_ids"]
+    assert ran.xcom("complete")["request_ids"] == [old]
+    assert there(sandbox) == {new: "Label 1"}
+    assert ran.xcom("prove")["counts"]["unchanged"] == 1
+
+
+# --- when ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_deleted_before_all_that_was_created_is_in_effect(sandbox: Sandbox, run: Run) -> None:
+    assert run.applied["counts"] | {"created": 3, "deleted": 0, "left": 0} == run.applied["counts"]
+    assert sorted(there(sandbox).values()) == ["(Label 1)", "(Label 2)", "(Label 4)", "Old", "Old", "Old"]
+    for signed in range(3):
+        error = run.fails()
+        assert f"whitelisting request {run.new[signed]} is not in effect, but pending" in str(error)
+        assert (error.code, error.retryable) == ("plan-incomplete", True)
+        assert deletions(sandbox) == 0
+        run.sign(run.new[signed])
+    assert run.complete()["counts"] == {"deleted": 3, "refused": 0, "unknown": 0, "left": 0}
+    assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]
+    assert plan(run.path, **BOTH)["counts"] == {**dict.fromkeys(plan(run.path)["counts"], 0), "unchanged": 3}
+    # Cleared, or run twice.
+    assert run.complete()["counts"]["deleted"] == 3
+    assert deletions(sandbox) == 3
+
+
+def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: Sandbox, tmp_path: Path) -> None:
+    effective(sandbox, 1)
+    old = effective(sandbox, 2)
+    path = write_rows(tmp_path / "whitelist.yaml", [1])
+    plan_hash = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
+    applied = ApplyTask(path, plan_hash, RowsStore(), prune=True).attempt()
+    assert (applied["counts"]["deleted"], applied["completion"]) == (1, None)
+    assert old not in there(sandbox)
+    sandbox.control.clear_request_log()
+    operator = CustodyCompleteWhitelistPlanOperator
+    found = execute(lambda: operator(task_id="complete", applied=applied, plan_hash=plan_hash), ti=FakeTaskInstance())
+    assert found["counts"] == {"deleted": 0, "refused": 0, "unknown": 0, "left": 0}
+    assert sandbox.control.request_log() == []
+
+
+# --- what is not as it was approved ----------------------------------------------------------------------------
+
+
+def revoked(run: Run) -> None:
+    run.sandbox.control.set_whitelist_status(run.new[1], "rejected")
+
+
+def renamed(run: Run) -> None:
+    run.sandbox.control.change_whitelist_request(run.new[1], label="Odd")
+
+
+def removed(run: Run) -> None:
+    run.sandbox.control.set_whitelist_status(run.new[1], "removed")
+
+
+@pytest.mark.parametrize(
+    ("happens", "why", "retryable"),
+    [
+        (revoked, "is not in effect, but rejected", False),
+        (renamed, "is not what was requested: it differs in: label", False),
+        (removed, "is not in effect, but missing", True),
+    ],
+    ids=["revoked", "renamed", "removed"],
+)
+@pytest.mark.parametrize("moment", ["before", "between two deletions"])
+def test_what_is_replaced_stays_unless_its_successor_is_in_effect_as_requested(
+    sandbox: Sandbox,
+    run: Run,
+    happens: Callable[[Run], None],
+    why: str,
+    retryable: bool,
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run.sign()
+    if moment == "before":
+        happens(run)
+        error = run.fails()
+        assert error.retryable is retryable
+        assert deletions(sandbox) == 0
+    else:
+        delete, todo = CustodyClient.delete_whitelist_request, [happens]
+
+        def delete_and_then(client: CustodyClient, *given: Any) -> None:
+            delete(client, *given)
+            while todo:
+                todo.pop()(run)
+
+        monkeypatch.setattr(CustodyClient, "delete_whitelist_request", delete_and_then)
+        error = run.fails()
+        assert "2 deleted, 1 refused" in str(error)
+        assert f"request {run.old[1]}: not deleted: " in str(error)
+    assert f"whitelisting request {run.new[1]} {why}" in str(error)
+    assert run.old[1] in there(sandbox)
+
+
+def test_a_successor_that_nobody_signed_replaces_nothing(
+    sandbox: Sandbox, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in run.new:
+        sandbox.control.set_whitelist_status(each, "APPROVED")
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
+    error = run.fails()
+    assert f"whitelisting request {run.new[0]} is not in effect, but unverified: no signature" in str(error)
+    assert not error.retryable
+    assert deletions(sandbox) == 0
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["replaced", "pruned"])
+def test_a_request_that_has_changed_since_the_approval_stays(sandbox: Sandbox, run: Run, number: int) -> None:
+    run.sign()
+    sandbox.control.change_whitelist_request(run.old[number], label="Other")
+    error = run.fails()
+    assert "2 deleted, 1 refused" in str(error)
+    assert f"request {run.old[number]}: not deleted: it is no longer what the approved plan deletes" in str(error)
+    assert run.old[number] in there(sandbox)
+
+
+def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None:
+    run.sign()
+    other = somebody_creates(sandbox, label="Other", address=address(9))
+    forged = []
+    for change in ("replaces", "deletions", "request", "observed", "creations"):
+        applied = deepcopy(run.applied)
+        completion = applied["completion"]
+        if change == "replaces":
+            completion["creations"][0]["replaces"].append(other)
+        elif change == "deletions":
+            completion["deletions"][0]["operation"] = completion["deletions"][0]["operation"].replace("3713", other)
+        elif change == "request":
+            completion["creations"][0]["request"]["label"] = "Forged"
+        elif change == "observed":
+            completion["observed"].append("{}")
+        else:
+            completion["creations"].pop()
+        forged.append(applied)
+    for applied in forged:
+        error = run.fails(applied=applied)
+        assert (error.code, error.retryable) == ("plan-changed", False)
+    assert run.fails(plan_hash="0" * 64).code == "plan-changed"
+    wrong: Any
+    for wrong in ({}, {"completion": {}}, {"completion": "all"}, "{{ 1 }}", [1]):
+        assert "applied must be the XCom of the apply task" in str(run.fails(applied=wrong))
+    assert deletions(sandbox) == 0
+
+
+def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> None:
+    """Airflow's users can edit XCom, and name another request as the one that was created."""
+    run.sign()
+    other = effective(sandbox, 9)
+    applied = deepcopy(run.applied)
+    applied["completion"]["creations"][0]["id"] = other
+    assert "is not what was requested" in str(run.fails(applied=applied))
+    assert deletions(sandbox) == 0
+
+
+def test_a_row_that_was_not_created_keeps_everything(sandbox: Sandbox, tmp_path: Path) -> None:
+    old = effective(sandbox, 1, label="Old")
+    path = write_rows(tmp_path / "whitelist.yaml", [1, 2])
+    plan_hash = plan(path, **BOTH)["plan_hash"]
+    sandbox.control.add_fault(
+        "status", method="POST", path="/whitelists/addresses", status=400, body={"message": "no", "code": 3}
+    )
+    apply = ApplyTask(path, plan_hash, RowsStore(), max_parallel=1, **BOTH)
+    apply.fails()
+    applied = apply.ti.pushed["return_value"]
+    sandbox.control.sign_whitelist_requests(applied["request_ids"])
+    operator = CustodyCompleteWhitelistPlanOperator
+    error = failure_of(
+        lambda: execute(
+            lambda: operator(task_id="complete", applied=applied, plan_hash=plan_hash), ti=FakeTaskInstance()
+        )
+    )
+    assert "not all of the plan was created, so nothing is deleted" in str(error)
+    assert old in there(sandbox)
+
+
+# --- the bad day -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [{"kind": "drop", "work": True}, {"kind": "drop", "work": False}], ids=str)
+@pytest.mark.parametrize("skip", [0, 1, 2])
+def test_a_lost_response_is_found_out_by_the_next_try(
+    sandbox: Sandbox, run: Run, fault: dict[str, Any], skip: int
+) -> None:
+    run.sign()
+    sandbox.control.add_fault(**fault, **DELETE, skip=skip)
+    assert run.fails().retryable
+    assert run.complete()["counts"]["deleted"] == 3
+    assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]
+
+
+@needs_store
+@pytest.mark.parametrize("write", [1, 2, 3])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_task_that_was_killed_goes_on(sandbox: Sandbox, run: Run, write: int, is_before: bool) -> None:
+    run.sign()
+    run.store.writes, run.store.dies_at, run.store.dies_before = 0, write, is_before
+    with pytest.raises(RuntimeError, match="killed"):
+        run.complete()
+    run.store.dies_at = None
+    assert run.complete()["counts"]["deleted"] == 3
+    assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_service_that_cannot_be_read_deletes_nothing(sandbox: Sandbox, run: Run, status: int) -> None:
+    run.sign()
+    sandbox.control.add_fault("status", **LISTING, status=status, times=None, body={"message": "no", "code": status})
+    assert run.fails().retryable is (status == 503)
+    assert deletions(sandbox) == 0
