@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.files import write_new_file
 from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
@@ -85,21 +86,10 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
             message(f"skipped, as they are there already: {', '.join(map(str, there))}")
         new = [copy for copy in copies if copy not in there]
         for copy in new:
-            _write_new(copy, copies[copy])
+            write_new_file(copy, copies[copy].encode())
     except OSError as error:
         raise _refused(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
     return [str(copy) for copy in new]
-
-
-def _write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet; a write that fails, as on a full disk, leaves no file."""
-    file = path.open("xb")
-    try:
-        with file:
-            file.write(text.encode())
-    except BaseException:
-        path.unlink()
-        raise
 
 
 def _refused(why: str, advice: str) -> CustodyConfigurationError:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client, read_pins, usage_error
 from airflow_custody.cli.output import Output, message, shorten_hashes
-from airflow_custody.client.describe import describe_pins, name_texts
-from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust import describe_legacy
 
 if TYPE_CHECKING:
+    from airflow_custody.client.verification.evidence import EvidenceFile
     from airflow_custody.client.whitelist.verified import VerifiedWhitelist
 
 
@@ -48,7 +44,6 @@ def verify(args: Namespace, output: Output) -> int:
     absent; "status" is as the service sent it. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.client.verification.evidence import read_evidence
     from airflow_custody.client.whitelist.models import check_request_ids
     from airflow_custody.client.whitelist.verified import verify_evidence, verify_service
 
@@ -58,7 +53,7 @@ def verify(args: Namespace, output: Output) -> int:
     file = None
     if args.file:
         pins = read_pins(args)
-        kept, sha256 = read_evidence(args.file)
+        kept, sha256 = _read_evidence(args.file)
         file = {"name": args.file, "sha256": sha256}
         found = verify_evidence(kept, pins, ids)
     else:
@@ -70,35 +65,28 @@ def verify(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO if found.is_proved else CHANGES
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
-
-
 def _to_lines(found: VerifiedWhitelist) -> list[str]:
-    """Return what was found as lines: each request but the rejected ones, duplicates, and a summary."""
-    lines = [*filter(None, map(_line, found.rows))]
-    lines += [f"for one destination: requests {sanitize(', '.join(each), 600)}" for each in found.duplicates]
-    counts = [f"{number} {state}" for state, number in found.counts.items() if number or state == "verified"]
-    pins = shorten_hashes(describe_pins(found.verifier.pins))
-    return [*lines, f"{count(len(found.rows), 'request')}: {', '.join(counts)} ({pins})"]
+    """Return a line for each request that was not rejected, one for each group of duplicates, and the summary."""
+    from airflow_custody.client.whitelist.verified import describe_row
+
+    lines = filter(None, map(describe_row, found.rows))
+    return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    """Return a row as a line; empty: it was rejected."""
-    name = f"request {sanitize(row['id'], 40)}"
-    if row["reason"] is not None:
-        return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
-    if row["state"] == "pending":
-        return f"{name}: pending, {_signers(row['user_ids'])}"
-    if not row["verified"]:
-        return ""
-    fields = row["fields"]
-    chain = "/".join(sanitize(fields[name], 40) for name in ("currency", "network") if fields.get(name))
-    label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
-    legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
-    what = f"{chain} {sanitize(fields['address'], 160)} {label}"
-    return f"{name}: verified: {what}, {_signers(row['user_ids'])}{legacy}"
+def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
+    """Return the evidence of a file, on this machine or in an object storage, and the file's SHA-256."""
+    from airflow_custody.client.verification.evidence import (
+        MAX_EVIDENCE_BYTES,
+        evidence_error,
+        parse_evidence,
+        read_evidence,
+    )
+    from airflow_custody.hooks._storage import StorageError, read_object, split_location
 
-
-def _signers(user_ids: Sequence[str]) -> str:
-    """Say who has validly signed a request."""
-    return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
+    try:
+        local, url = split_location(path)
+        if local:
+            return read_evidence(local)
+        return parse_evidence(read_object(url, MAX_EVIDENCE_BYTES + 1), url)
+    except StorageError as error:
+        raise evidence_error(error.name, f"cannot be read: {error.why}", retryable=error.retryable) from None

@@ -1,10 +1,16 @@
-"""Reading files that a setting or an argument names: regular files of a limited size, and nothing else."""
+"""
+Files that a setting or an argument names.
+
+Only regular files of a limited size are read. Only new files are written.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
+from contextlib import suppress
 
 #: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
 MAX_SETTING_BYTES = 1024 * 1024
@@ -49,6 +55,31 @@ def read_start(path: str | os.PathLike[str], size: int) -> bytes:
         # A file of the system that has nothing to read yet.
         raise UnsuitableFileError("it is not a regular file")
     return data
+
+
+def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """
+    Write a new file, complete or not at all.
+
+    The file gets its name when its content is complete. A process that is killed before may leave a temporary file in
+    the same folder, ``.custody-....part``.
+
+    :param path: the file's path. Its folder must exist, and its file system must have hard links.
+    :param data: the file's content.
+    :raises FileExistsError: if the path exists, also as a link; it is not replaced.
+    :raises OSError: if the file cannot be written.
+    """
+    temporary = os.path.join(os.path.dirname(path), f".custody-{secrets.token_hex(8)}.part")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # Renaming would replace an existing file.
+        os.link(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import CustodyTask
+from airflow_custody.assets import WHITELIST_EVENTS, whitelist_asset
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from airflow.providers.common.compat.sdk import Context
 
@@ -31,6 +32,28 @@ class CustodyOperator(CustodyTask):
     @abstractmethod
     def _run(self, context: Context, hook: CustodyHook) -> Any:
         """Do the operator's work and return its XCom."""
+
+
+class WhitelistEventTask(CustodyOperator):
+    """The base of the operators that plan, apply or verify a whitelist: their XCom, and the events of its asset."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if WHITELIST_EVENTS:
+            self.outlets = [*self.outlets, WHITELIST_EVENTS]
+        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
+        self.multiple_outputs = True
+
+    def _push(self, context: Context, result: dict[str, Any]) -> None:
+        """Push to XCom what the task would return, before it fails or is skipped."""
+        for key, value in {**result, "return_value": result}.items():
+            context["ti"].xcom_push(key=key, value=value)
+
+    def _emit(self, context: Context, event: str, facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+        """Emit an event of the connection's whitelist, which Airflow stores together with the task's success."""
+        if WHITELIST_EVENTS:
+            extra = {"event": event, **facts, **counts}
+            context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
 
 
 class CustodyCreateOperator(CustodyOperator):

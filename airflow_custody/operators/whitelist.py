@@ -1,22 +1,34 @@
-"""The operators that create and delete whitelisting requests."""
+"""The operators that create, delete and verify whitelisting requests."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES
+from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
+from airflow_custody.operators._base import (
+    CustodyCreateOperator,
+    CustodyOperator,
+    WhitelistEventTask,
+    delete_if_exists,
+)
+from airflow_custody.operators._paths import check_path, path_to_write
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
     from airflow_custody.client import WhitelistRequest
+    from airflow_custody.client.errors import CustodyError
+    from airflow_custody.client.whitelist.verified import VerifiedWhitelist
+    from airflow_custody.hooks._storage import StorageError
     from airflow_custody.idempotency.create import OnClear
     from airflow_custody.idempotency.whitelist_requests import IfExists
+
+_MAX_NAMED = 10
 
 
 class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
@@ -246,6 +258,151 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         what = f"Whitelisting request {request_id}"
         deleted = delete_if_exists(what, lambda: client.delete_whitelist_request(request_id, comment), self.log)
         return {"request_id": request_id, "deleted": deleted}
+
+
+class CustodyVerifyWhitelistOperator(WhitelistEventTask):
+    """
+    Verify the whitelist by signatures, with the connection's pinned keys, and write the evidence to a new file.
+
+    Does what ``custody whitelist verify --evidence`` does. Every request that is not pending or rejected must be signed
+    as the rules ask, each signature of a pending request must be valid, and each id must be listed. Anything else is
+    unverified. The log names it, and the task fails, after the evidence is written. No requests at all is a success,
+    with all counts 0. Without pinned keys, the task fails, and sends nothing. Needs the role ``TPUser``. The listing is
+    undocumented.
+
+    ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
+    completely, there is no file. A file appears when it is complete, and never replaces another. So each try needs a
+    path of its own: a try may be killed right after it has written its file.
+
+    :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists, on a file system with
+        hard links; or a URL or ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow
+        connection. Default: no file. (templated)
+    :param ids: ids of the requests to verify. Default: all. (templated)
+    :param fail_on_unverified: whether the task fails if anything is unverified. Default True.
+    :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
+    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: ``{"counts": {state: number}, "path": ..., "sha256": ..., "duplicates": [[id, ...], ...]}``; path and
+        SHA-256 of the file are None without one. The states are ``verified``, ``unverified``, ``pending``,
+        ``rejected`` and ``absent``. XCom has it also if the task fails because something is unverified, and each of
+        the four under its own key (``verify.output["path"]``).
+    :raises AirflowFailException: if something is unverified, no keys are pinned, or the file exists already.
+    :raises AirflowSkipException: with ``skip_if_empty``.
+    :raises CustodyError: if the service cannot be read, or the file cannot be written, and trying again may help;
+        Airflow's retries apply.
+    """
+
+    template_fields: Sequence[str] = ("path", "ids", "rejected_statuses", "custody_conn_id")
+    ui_color = "#dce6f5"
+
+    def __init__(
+        self,
+        *,
+        path: str | ObjectStoragePath = NOT_GIVEN,
+        ids: str | Iterable[str] = NOT_GIVEN,
+        fail_on_unverified: bool = True,
+        skip_if_empty: bool = False,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        self._check_flags(fail_on_unverified=fail_on_unverified, skip_if_empty=skip_if_empty)
+        self.path = path
+        self.ids = ids
+        self.fail_on_unverified = fail_on_unverified
+        self.skip_if_empty = skip_if_empty
+        self.rejected_statuses = rejected_statuses
+        self._note_given()
+
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_names
+        from airflow_custody.client.whitelist.verified import verify_service
+
+        ids = None
+        if self.ids is not None:
+            ids = request_ids_or_skip("ids", self.ids, skip_if_empty=self.skip_if_empty, merge=True)
+        rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True)
+        file = None if self.path is None else self._find_file(context)
+        found = verify_service(hook.get_conn(), ids, rejected)
+        self._log_findings(found)
+        written = {"path": None, "sha256": None} if file is None else self._write(*file, found)
+        result = {"counts": found.counts, **written, "duplicates": [list(each) for each in found.duplicates]}
+        if not found.is_proved and self.fail_on_unverified:
+            self._push(context, result)
+            raise _unverified(found, written["path"])
+        if found.is_proved and found.counts["verified"]:
+            self._emit(context, "verified", written, found.counts)
+        return result
+
+    def _find_file(self, context: Context) -> tuple[str, str]:
+        """Return the new file's path on this machine, or its URL; the other one is empty."""
+        from airflow_custody.hooks._storage import StorageError, split_location
+
+        try:
+            local, url = split_location(check_path(self.path))
+        except StorageError as error:
+            raise _not_written(error) from None
+        return ("", url) if url else (str(path_to_write(self, local, context)), "")
+
+    def _log_findings(self, found: VerifiedWhitelist) -> None:
+        from airflow_custody.client.text import lines
+        from airflow_custody.client.whitelist.verified import describe_row
+
+        for each in found.unproved:
+            self.log.warning("%s", describe_row(each))
+        self.log.info("%s", lines(*found.duplicates_text, found.summary))
+
+    def _write(self, path: str, url: str, found: VerifiedWhitelist) -> dict[str, str | None]:
+        """Write the evidence, and return the file's place and SHA-256."""
+        from airflow_custody.hooks._storage import StorageError, write_new
+
+        data = found.to_file()
+        try:
+            write_new(path, url, data)
+        except StorageError as error:
+            raise _not_written(error) from None
+        place, sha256 = path or url, hashlib.sha256(data).hexdigest()
+        self.log.info("Evidence: %s (SHA-256 %s).", place, sha256)
+        return {"path": place, "sha256": sha256}
+
+
+def _not_written(error: StorageError) -> CustodyError:
+    from airflow_custody.client.errors import CustodyRequestError
+    from airflow_custody.client.text import sanitize
+
+    advice = "The folder must exist, be writable, and be on a file system with hard links."
+    if error.exists:
+        advice = "Give each try a path of its own, such as one with {{ run_id }}-{{ ti.try_number }}."
+    elif "://" in error.name:
+        advice = "Check the URL, and the Airflow connection that it names."
+    return CustodyRequestError(
+        f"the evidence was not written: {sanitize(error.name, 300)}: {error.why}",
+        setting="path",
+        advice=advice,
+        code="file-wrong",
+        retryable=error.retryable,
+    )
+
+
+def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
+    """Return the error that names what is unverified."""
+    from airflow_custody.client.errors import CustodyVerificationError
+    from airflow_custody.client.text import count, lines, sanitize
+    from airflow_custody.client.verification.trust import what_to_do
+    from airflow_custody.client.whitelist.verified import describe_row
+
+    rows = found.unproved
+    named = "; ".join(map(describe_row, rows[:_MAX_NAMED]))
+    more = f"; and {len(rows) - _MAX_NAMED} more, which the log names" if len(rows) > _MAX_NAMED else ""
+    return CustodyVerificationError(
+        f"signatures do not prove {len(rows)} of {count(len(found.rows), 'request')}: {named}{more}",
+        advice=lines(
+            what_to_do([each["id"] for each in rows]),
+            None if path is None else f"The evidence is in {sanitize(path, 300)}.",
+        ),
+    )
 
 
 def _check_address(request: WhitelistRequest) -> None:

@@ -175,7 +175,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
         # Unchanged is in effect, and with pinned keys verified.
         if snapshot.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
-            self._emit(context, "verified", result)
+            self._emit(context, "verified", {"plan_hash": plan.plan_hash}, plan.counts)
         return result
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
@@ -340,7 +340,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             raise failure
         self.log.info("Applied: %s.", done)
         if result["counts"]["created"] or result["counts"]["deleted"]:
-            self._emit(context, "applied", result)
+            self._emit(context, "applied", {"plan_hash": plan_hash}, result["counts"])
         return result
 
     def on_kill(self) -> None:

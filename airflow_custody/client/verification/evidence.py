@@ -16,6 +16,7 @@ from airflow_custody.client.verification.signed_text import decode_strictly
 
 #: Maximum size of a file with evidence: more than fifty thousand requests.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
+TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
 #: Where the service lists a request: with those that are not pending, with those that are, as rejected; or nowhere.
 Listed = Literal["settled", "pending", "rejected", "absent"]
 
@@ -74,34 +75,53 @@ def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | Non
 
 def read_evidence(path: str) -> tuple[EvidenceFile, str]:
     """
-    Read a file that ``custody whitelist verify --evidence -o json`` has printed, as strictly as a signed text: a key
-    that is there twice could be read in two ways.
+    Read a file with evidence.
 
     :param path: the file's path.
-    :return: its evidence, with its rules in each row; and the file's SHA-256, in hex.
-    :raises CustodyRequestError: if it cannot be read, or is another file.
+    :return: like :func:`parse_evidence`.
+    :raises CustodyRequestError: if the file cannot be read, or has no evidence.
     """
     try:
         data = read_file(path, MAX_EVIDENCE_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise evidence_error(path, f"cannot be read: {sanitize(reason, 160)}") from None
+    return parse_evidence(data, path)
+
+
+def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
+    """
+    Read evidence as strictly as a signed text: a repeated key could be read in two ways.
+
+    :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
+        ``custody whitelist verify --evidence -o json`` has printed.
+    :param name: the file's name, for messages.
+    :return: its evidence, with its rules in each row; and the file's SHA-256, in hex.
+    :raises CustodyRequestError: if it is another file.
+    """
+    if len(data) > MAX_EVIDENCE_BYTES:
+        raise evidence_error(name, TOO_LARGE)
+    try:
         said = decode_strictly(data.decode())
         found = EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
         for row in found.rows:
             own = {} if row.rules is None else found.rules[row.rules]
             row.envelope = {**row.envelope, "id": row.id, **own}
-    except OSError as error:
-        raise _unusable(path, f"cannot be read: {sanitize(error.strerror, 160)}") from None
     except RefusalError as error:
-        raise _unusable(path, str(error)) from None
+        raise evidence_error(name, str(error)) from None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise _unusable(path, f"has no evidence, or in another form: {where or 'evidence'}") from None
+        raise evidence_error(name, f"has no evidence, or in another form: {where or 'evidence'}") from None
     except (ValueError, IndexError):
-        raise _unusable(path, "is not text in UTF-8, or names rules that it does not have") from None
+        raise evidence_error(name, "is not text in UTF-8, or names rules that it does not have") from None
     if len({row.id for row in found.rows}) != len(found.rows):
-        raise _unusable(path, "has evidence of a request twice")
+        raise evidence_error(name, "has evidence of a request twice")
     return found, hashlib.sha256(data).hexdigest()
 
 
-def _unusable(path: str, why: str) -> CustodyRequestError:
-    advice = "Give a file that 'custody whitelist verify --evidence -o json' has printed."
-    return CustodyRequestError(f"{sanitize(path, 200)} {why}", advice=advice, code="file-wrong")
+def evidence_error(name: str, why: str, *, retryable: bool = False) -> CustodyRequestError:
+    """Return the error about a file that cannot be used as evidence."""
+    advice = (
+        "Give a file that CustodyVerifyWhitelistOperator or 'custody whitelist verify --evidence -o json' has written."
+    )
+    return CustodyRequestError(f"{sanitize(name, 200)} {why}", advice=advice, code="file-wrong", retryable=retryable)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from airflow_custody.client.describe import NOTHING_PINNED, how_to_pin
-from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.text import sentences
-from airflow_custody.client.verification.evidence import Evidence, EvidenceFile, Listed, evidence_to_json
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState
+from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin, name_texts
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
+from airflow_custody.client.text import count, sanitize, sentences
+from airflow_custody.client.verification.evidence import (
+    MAX_EVIDENCE_BYTES,
+    TOO_LARGE,
+    Evidence,
+    EvidenceFile,
+    Listed,
+    evidence_to_json,
+)
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState, describe_legacy
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
@@ -65,10 +73,26 @@ class VerifiedWhitelist:
         """The ids of verified requests for one destination, in groups."""
         return find_duplicates(each for each in self.requests if each.proved is not None)
 
+    @cached_property
+    def unproved(self) -> list[dict[str, Any]]:
+        """The rows that lack a proof, each with the reason."""
+        return [each for each in self.rows if each["reason"] is not None]
+
     @property
     def is_proved(self) -> bool:
         """Whether all that must be proved is: no row has a reason why it is not."""
-        return all(each["reason"] is None for each in self.rows)
+        return not self.unproved
+
+    @property
+    def summary(self) -> str:
+        """The number of requests in each state, and the pins."""
+        counts = [f"{number} {state}" for state, number in self.counts.items() if number or state == "verified"]
+        return f"{count(len(self.rows), 'request')}: {', '.join(counts)} ({describe_pins(self.verifier.pins)})"
+
+    @property
+    def duplicates_text(self) -> list[str]:
+        """A line for each group of duplicates."""
+        return [f"for one destination: requests {sanitize(', '.join(each), 600)}" for each in self.duplicates]
 
     def to_json(self, *, file: dict[str, str] | None = None, with_evidence: bool = False) -> dict[str, Any]:
         """
@@ -91,6 +115,44 @@ class VerifiedWhitelist:
             "duplicates": self.duplicates,
         }
 
+    def to_file(self) -> bytes:
+        """
+        Return the content of a file with the evidence, which :func:`parse_evidence` reads.
+
+        :raises CustodyRequestError: if it is too large to be read.
+        """
+        text = json.dumps(self.to_json(with_evidence=True), indent=2, allow_nan=False)
+        data = f"{text}\n".encode()
+        if len(data) > MAX_EVIDENCE_BYTES:
+            raise CustodyRequestError(
+                f"the evidence {TOO_LARGE}; nothing was written",
+                advice="Verify fewer requests at once: give their ids.",
+                code="file-wrong",
+            )
+        return data
+
+
+def describe_row(row: Mapping[str, Any]) -> str:
+    """Return a row as a line of text; empty for a rejected request."""
+    name = f"request {sanitize(row['id'], 40)}"
+    if row["reason"] is not None:
+        return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
+    if row["state"] == "pending":
+        return f"{name}: pending, {_signers(row['user_ids'])}"
+    if not row["verified"]:
+        return ""
+    fields = row["fields"]
+    chain = "/".join(sanitize(fields[name], 40) for name in ("currency", "network") if fields.get(name))
+    label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
+    legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
+    what = f"{chain} {sanitize(fields['address'], 160)} {label}"
+    return f"{name}: verified: {what}, {_signers(row['user_ids'])}{legacy}"
+
+
+def _signers(user_ids: Sequence[str]) -> str:
+    """Say who has validly signed a request."""
+    return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
+
 
 def verify_service(
     client: CustodyClient, ids: Iterable[str] | None = None, rejected_statuses: Sequence[str] | None = None
@@ -108,7 +170,7 @@ def verify_service(
         advice = how_to_pin(client.settings.source)
         raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
     service = {"base_url": client.settings.base_url, "tenant_id": tenant_of(client)}
-    words = StatusWords.read(None, rejected_statuses or REJECTED_STATUSES)
+    words = StatusWords.read(None, REJECTED_STATUSES if rejected_statuses is None else rejected_statuses)
     snapshot = read_snapshot(client, words, ids)
     return VerifiedWhitelist([*snapshot], snapshot.verifier or client.verifier, service)
 

@@ -1,0 +1,130 @@
+"""Files that a path or a URL names: on this machine, or in an object storage, through its Airflow connection."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+#: Schemes, in lower case, of URLs that Airflow itself takes for files of this machine.
+_LOCAL_SCHEMES = ("file", "local")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+#: Failures that a repetition would not help.
+_FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class StorageError(Exception):
+    """
+    Raised for a file that cannot be read or written.
+
+    :param name: the file's name, without secrets.
+    :param why: the reason.
+    :param retryable: whether the same call may succeed later. Default False.
+    :param exists: whether the reason is that a new file exists already. Default False.
+    """
+
+    def __init__(self, name: str, why: str, *, retryable: bool = False, exists: bool = False) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+        self.retryable = retryable
+        self.exists = exists
+
+
+def split_location(location: str) -> tuple[str, str]:
+    """
+    Return a path of this machine and an empty URL, or an empty path and the URL of an object.
+
+    :param location: a path or a URL.
+    :raises StorageError: if it is a URL that must not be used. The error does not quote a password or a signature.
+    """
+    scheme, is_url, rest = location.partition("://")
+    scheme = scheme.lower()
+    if not is_url:
+        return location, ""
+    if scheme in _LOCAL_SCHEMES:
+        return rest, ""
+    if not _SCHEME.fullmatch(scheme):
+        # Airflow would drop white space from it and read file://, and with it a link that leads out of the bundle.
+        raise StorageError(location, "what comes before :// is not the scheme of an object storage, such as s3")
+    _check_url(scheme, rest)
+    return "", f"{scheme}://{rest}"
+
+
+def _check_url(scheme: str, rest: str) -> None:
+    """Refuse the URL of an object if it contains a password or a signature."""
+    host, slash, key = rest.partition("?")[0].partition("/")
+    user, _, host = host.rpartition("@")
+    # Without a slash before it, a ? may be one of a password.
+    shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
+    if ":" in user:
+        raise StorageError(shown, "before the @ stands the id of an Airflow connection, never a password")
+    if "?" in rest:
+        # What follows may be a signature, with which anybody can read the file.
+        raise StorageError(shown, "give the object's plain URL, without a ?: its Airflow connection signs the request")
+
+
+def read_object(url: str, size: int) -> bytes:
+    """Return the first bytes of a file in an object storage."""
+    try:
+        with _object_path(url).open("rb") as file:
+            data: bytes = file.read(size)
+    except Exception as error:
+        raise _storage_error(url, error) from None
+    return data
+
+
+def write_new(path: str, url: str, data: bytes) -> None:
+    """
+    Write a new file, complete or not at all, and never over an existing file.
+
+    In an object storage, another writer may create the same file between the check and the write. The write then fails
+    only if the storage supports conditional writes.
+
+    :param path: its path on this machine; empty: it is an object.
+    :param url: its URL, if the path is empty.
+    :param data: its content.
+    :raises StorageError: if it exists already, or cannot be written.
+    """
+    from airflow_custody.client.files import write_new_file
+
+    try:
+        if path:
+            write_new_file(path, data)
+        else:
+            _write_object(url, data)
+    except Exception as error:
+        raise _storage_error(path or url, error) from None
+
+
+def _write_object(url: str, data: bytes) -> None:
+    path = _object_path(url)
+    if path.exists():
+        raise FileExistsError
+    # One call: a file that is opened would be stored in part if writing failed.
+    path.fs.pipe_file(path.path, data, mode="create")
+
+
+def _object_path(url: str) -> Any:
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    return ObjectStoragePath(url)
+
+
+def _storage_error(name: str, error: Exception) -> StorageError:
+    """Return the error for a failure; each storage raises errors of its own."""
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+    from airflow_custody.client.text import sanitize
+
+    exists = isinstance(error, FileExistsError)
+    if isinstance(error, FileNotFoundError):
+        why = "there is no such file or folder"
+    elif exists:
+        why = "it exists already, and is never replaced"
+    elif "://" not in name and isinstance(error, OSError):
+        # The error itself names a temporary file.
+        why = error.strerror or type(error).__name__
+    else:
+        why = f"{type(error).__name__}: {sanitize(error, 500)}"
+    final = (*_FINAL, ValueError, ImportError, AirflowNotFoundException)
+    return StorageError(name, why, retryable=not isinstance(error, final), exists=exists)
