@@ -42,10 +42,12 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
 
     :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator` emits one if it succeeds and
     has created or deleted something, :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator`
-    if it succeeds, and pinned keys prove that every row of the file is in effect. A task that is skipped emits none;
-    one that is cleared repeats its event, with the same ``plan_hash``. The event's ``extra`` is ``{"event",
-    "plan_hash", ...}``: ``event`` is ``applied`` or ``verified``, and the rest are the counts of the task's XCom.
-    Airflow 2 gets no events.
+    if it succeeds, and pinned keys prove that every row of the file is in effect, and
+    :class:`~airflow_custody.operators.whitelist.CustodyVerifyWhitelistOperator` if it has verified a request, and
+    nothing is unverified. A task that is skipped emits none; one that is cleared repeats its event. The event's
+    ``extra`` is ``{"event", "plan_hash", ...}``: ``event`` is ``applied`` or ``verified``, and the rest are the counts
+    of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the evidence in
+    place of ``plan_hash``. Airflow 2 gets no events.
 
     :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
     :return: the asset ``custody://<connection id>/whitelist``.

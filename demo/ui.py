@@ -81,7 +81,8 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
     curl {sandbox}/sandbox/configure \\
       -H 'Content-Type: application/json' \\
       -d '{{"forged": ["3711"]}}'
-  To end it, send the same with an empty list.
+  Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To end it, send the same with an empty
+  list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
   Port: the number at its end; API token, with nothing before or after it: {token}
   Then press Test Connection in its row.
@@ -173,6 +174,7 @@ def _environment(
     settings = {
         "AIRFLOW_CONN_CUSTODY_TREASURY": treasury.connection,
         "AIRFLOW_VAR_CUSTODY_WEBHOOK_ID": webhook_id,
+        "AIRFLOW_VAR_CUSTODY_EVIDENCE": str(home),
         "AIRFLOW__API__PORT": url.rpartition(":")[2],
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",

@@ -7,7 +7,7 @@ import itertools
 from typing import Any, ClassVar
 
 from airflow_runs import AIRFLOW
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
 _numbers = itertools.count()
 

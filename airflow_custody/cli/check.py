@@ -17,6 +17,7 @@ from airflow_custody.cli.connection import add_connection_options, open_client, 
 from airflow_custody.cli.output import Output, message, shorten_hashes
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.files import write_new_file
 from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import sanitize, sentences
 
@@ -150,8 +151,7 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
     }
     try:
         # A new file: an existing file may hold keys.
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(f"{json.dumps(report, indent=2)}\n")
+        write_new_file(path, f"{json.dumps(report, indent=2)}\n".encode())
     except OSError as error:
         raise CustodyConfigurationError(
             f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}",

@@ -22,7 +22,9 @@ def verify(args: Namespace, output: Output) -> int:
 
     With --evidence, the JSON has all that it takes to verify again. With --from, the "evidence" of
     such a file is verified again, and no service is asked; what is pinned comes from options,
-    never from the file. The rest of the file proves nothing, and is not read.
+    never from the file. The rest of the file proves nothing, and is not read. In a DAG,
+    CustodyVerifyWhitelistOperator writes such files. An object storage (s3://CONN_ID@bucket/key)
+    is read with its Airflow connection.
 
     Verified means: enough people, under rules that the pinned super-administrators signed, signed
     this text once. No signature shows that it was not deleted since, what the service hides, or

@@ -393,7 +393,7 @@ def add_to(commands: Commands) -> None:
     add_rejected_status(parser)
     text = "print what it takes to verify again, too; needs -o json"
     parser.add_argument("--evidence", action="store_true", help=text)
-    text = "verify the evidence in what --evidence has printed; no service is asked"
+    text = "verify the evidence in such a file, a path or the URL of an object storage; no service is asked"
     parser.add_argument("--from", dest="file", metavar="FILE", help=text)
     add_connection_options(parser)
     add_command(group, "schema", "Print the JSON Schema of a whitelist file", print_schema, ())

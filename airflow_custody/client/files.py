@@ -14,6 +14,8 @@ from contextlib import suppress
 
 #: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
 MAX_SETTING_BYTES = 1024 * 1024
+# What linking fails with on a file system without hard links, such as a mounted bucket.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class UnsuitableFileError(OSError):
@@ -62,24 +64,37 @@ def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
     Write a new file, complete or not at all.
 
     The file gets its name when its content is complete. A process that is killed before may leave a temporary file in
-    the same folder, ``.custody-....part``.
+    the same folder, ``.custody-....part``; on a file system without hard links, it may leave a part of the file.
 
-    :param path: the file's path. Its folder must exist, and its file system must have hard links.
+    :param path: the file's path. Its folder must exist.
     :param data: the file's content.
     :raises FileExistsError: if the path exists, also as a link; it is not replaced.
     :raises OSError: if the file cannot be written.
     """
     temporary = os.path.join(os.path.dirname(path), f".custody-{secrets.token_hex(8)}.part")
+    _write(temporary, data)
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         # Renaming would replace an existing file.
         os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _write(path, data)
     finally:
         with suppress(OSError):
             os.unlink(temporary)
+
+
+def _write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a new file; a failure leaves no file."""
+    with open(path, "xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES
+from airflow_custody.hooks._storage import StorageError, read_object, split_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import WhitelistEventTask
 from airflow_custody.operators._paths import check_path, path_to_read
@@ -96,7 +97,6 @@ class WhitelistFileTask(WhitelistEventTask):
             parse_whitelist,
             read_whitelist_file,
         )
-        from airflow_custody.hooks._storage import StorageError, read_object, split_location
 
         name = check_path(self.path)
         try:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
+from airflow_custody.hooks._storage import StorageError, split_location, write_new
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import (
     CustodyCreateOperator,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.verified import VerifiedWhitelist
-    from airflow_custody.hooks._storage import StorageError
     from airflow_custody.idempotency.create import OnClear
     from airflow_custody.idempotency.whitelist_requests import IfExists
 
@@ -274,9 +274,9 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     completely, there is no file. A file appears when it is complete, and never replaces another. So each try needs a
     path of its own: a try may be killed right after it has written its file.
 
-    :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists, on a file system with
-        hard links; or a URL or ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow
-        connection. Default: no file. (templated)
+    :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists; or a URL or
+        ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow connection. Default: no
+        file. (templated)
     :param ids: ids of the requests to verify. Default: all. (templated)
     :param fail_on_unverified: whether the task fails if anything is unverified. Default True.
     :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
@@ -338,8 +338,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
 
     def _find_file(self, context: Context) -> tuple[str, str]:
         """Return the new file's path on this machine, or its URL; the other one is empty."""
-        from airflow_custody.hooks._storage import StorageError, split_location
-
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:
@@ -356,8 +354,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
 
     def _write(self, path: str, url: str, found: VerifiedWhitelist) -> dict[str, str | None]:
         """Write the evidence, and return the file's place and SHA-256."""
-        from airflow_custody.hooks._storage import StorageError, write_new
-
         data = found.to_file()
         try:
             write_new(path, url, data)
@@ -372,7 +368,7 @@ def _not_written(error: StorageError) -> CustodyError:
     from airflow_custody.client.errors import CustodyRequestError
     from airflow_custody.client.text import sanitize
 
-    advice = "The folder must exist, be writable, and be on a file system with hard links."
+    advice = "The folder must exist and be writable."
     if error.exists:
         advice = "Give each try a path of its own, such as one with {{ run_id }}-{{ ti.try_number }}."
     elif "://" in error.name:

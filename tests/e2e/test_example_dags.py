@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow_runs import AIRFLOW, load, run_dag
 from markdown_it import MarkdownIt
 from people import connect_approvers
+from task_log import TaskLog
 from webhook_reads import register_assets, write_calls
 
 from airflow_custody.client import CustodyClient, CustodyError
@@ -218,6 +220,27 @@ def test_approval_without_the_ui(sandbox: Sandbox, example: Example) -> None:
     (request,) = sandbox.control.whitelist_requests()
     assert run.xcom("sign")["request_id"] == request["id"]
     assert sandbox.control.webhooks()[0]["status"] == "enabled"
+
+
+def test_evidence_each_night(
+    sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, task_log: TaskLog
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
+    monkeypatch.setenv("AIRFLOW_VAR_CUSTODY_EVIDENCE", str(tmp_path))
+    row = {"label": "Settlement", "address": PARAMS["address"], "blockchain": "ETH"}
+    sandbox.control.add_whitelist_requests([row], signed=True)
+    dag = example("custody_whitelist_evidence").dag
+    runs = [run_dag(dag)]
+    (forged,) = sandbox.control.add_whitelist_requests([{**row, "label": "Forged"}])
+    runs.append(run_dag(dag))
+    assert [run.state for run in runs] == ["success", "failed"]
+    files = [run.pushed("verify", "path") for run in runs]
+    assert sorted(files) == sorted(map(str, tmp_path.iterdir()))
+    assert all(re.fullmatch(r".*/manual__[^/]*-1\.json", each) for each in files)
+    log = task_log.text
+    assert f"The whitelist is not proved: signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED" in log
+    assert f"Evidence: {files[1]}\n" in log
+    assert f"Evidence: {files[0]}\n" not in log
 
 
 def test_webhook_maintenance(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:

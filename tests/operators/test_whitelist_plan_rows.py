@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import itertools
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, task
-from airflow_runs import AIRFLOW, Run, failing_at_once, new_dag, run_dag
+from airflow_runs import Run, failing_at_once, new_dag, run_dag
 from apply_tries import address, check_exactly, plan, write_rows
-from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+from storages import Storage, attach, object_path
 from task_log import TaskLog
 from task_tries import failure_of
 
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 ROWS: list[dict[str, Any]] = [
     {"label": f"Label {each}", "address": address(each), "blockchain": "ETH"} for each in (1, 2, 3)
 ]
-_numbers = itertools.count()
 
 
 def plan_and_apply(dag: DAG, after: Any = (), **arguments: Any) -> Run:
@@ -91,36 +88,6 @@ def test_what_contradicts_itself_is_refused_when_the_dag_file_is_parsed(operator
 
 
 # --- an object storage -----------------------------------------------------------------------------------------
-
-
-def attach(name: str, storage: MemoryFileSystem) -> str:
-    """Put a file system behind a connection's id, and return the beginning of a URL that leads there."""
-    module = importlib.import_module("airflow.sdk.io" if AIRFLOW >= (3, 0) else "airflow.io.store")
-    conn_id = f"{name}_{next(_numbers)}"
-    module.attach("s3", conn_id, fs=storage)
-    return f"s3://{conn_id}@bucket"
-
-
-class Storage(MemoryFileSystem):  # type: ignore[misc]
-    """A storage in which reading fails as the next error says."""
-
-    store: ClassVar[dict[str, Any]] = {}
-    error: Exception | None = None
-
-    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
-        if self.error is not None:
-            raise self.error
-        return super()._open(path, *args, **kwargs)
-
-
-@pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
-    monkeypatch.setattr(Storage, "store", {})
-    return Storage(skip_instance_cache=True)
-
-
-def object_path(url: str) -> Any:
-    return importlib.import_module("airflow.providers.common.compat.sdk").ObjectStoragePath(url)
 
 
 @pytest.mark.parametrize("form", [str, object_path])

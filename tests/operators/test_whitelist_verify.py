@@ -1,0 +1,412 @@
+"""Verifying the whitelist in a DAG, and the file with the evidence."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, AirflowSkipException
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from apply_tries import address, effective
+from connections import connection_json
+from pinned_keys import public_pem
+from storages import Storage, attach, object_path
+from task_log import TaskLog
+from task_tries import failure_of, somebody_creates
+from webhook_reads import register_assets, stored_events
+
+from airflow_custody.assets import whitelist_asset
+from airflow_custody.cli.main import main
+from airflow_custody.client import CustodyError, CustodyServerError, CustodyVerificationError
+from airflow_custody.operators.whitelist import CustodyVerifyWhitelistOperator
+from airflow_custody.sandbox import Sandbox
+
+NOTHING = {"verified": 0, "unverified": 0, "pending": 0, "rejected": 0, "absent": 0}
+
+pytestmark = [pytest.mark.usefixtures("airflow_db"), pytest.mark.filterwarnings("ignore")]
+
+
+def pin(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, conn_id: str = "custody_default", **pins: Any) -> None:
+    """Define a connection that pins the sandbox's keys, or others."""
+    pins = {**sandbox.control.pins(), **pins}
+    pins["superadmin_keys"] = "".join(pins["superadmin_keys"])
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection_json(sandbox, **pins))
+
+
+@pytest.fixture(autouse=True)
+def pinned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin(sandbox, monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file in an empty folder."""
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    return folder / "evidence.json"
+
+
+@pytest.fixture
+def auditor(sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], tuple[int, Any]]:
+    """Return what verifies a file on another machine, which has the keys, and neither service nor connection."""
+    keys = tmp_path / "keys.pem"
+    keys.write_text("".join(sandbox.control.pins()["superadmin_keys"]))
+
+    def verify(place: str) -> tuple[int, Any]:
+        sandbox.control.clear_request_log()
+        capsys.readouterr()
+        pins = ["--superadmin-keys", str(keys), "--superadmin-minimum", "2"]
+        code = main(["whitelist", "verify", "--from", place, *pins, "-o", "json"])
+        assert sandbox.control.request_log() == []
+        return code, json.loads(capsys.readouterr().out)
+
+    return verify
+
+
+def signed(sandbox: Sandbox, number: int) -> str:
+    made = somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    sandbox.control.sign_whitelist_requests([made])
+    return made
+
+
+def verify(ti: FakeTaskInstance | None = None, **arguments: Any) -> dict[str, Any]:
+    """Verify, and return the XCom."""
+    operator = CustodyVerifyWhitelistOperator
+    result: dict[str, Any] = execute(
+        lambda: operator(task_id="verify", **arguments), ti=ti or FakeTaskInstance(), dag_run=None
+    )
+    return result
+
+
+def fails(**arguments: Any) -> CustodyError:
+    return failure_of(lambda: verify(**arguments))
+
+
+def nightly(path: Any, conn_id: str = "custody_default", **arguments: Any) -> DAG:
+    with new_dag() as dag:
+        CustodyVerifyWhitelistOperator(task_id="verify", path=path, custody_conn_id=conn_id, **arguments)
+    register_assets(dag)
+    return dag
+
+
+# --- what is found ----------------------------------------------------------------------------------------------
+
+
+def test_a_night_leaves_evidence_that_another_machine_verifies(
+    sandbox: Sandbox,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    auditor: Callable[[str], tuple[int, Any]],
+    task_log: TaskLog,
+) -> None:
+    pin(sandbox, monkeypatch, "nightly")
+    ids = [signed(sandbox, 1), signed(sandbox, 1), signed(sandbox, 2)]
+    dag = nightly("{{ params.folder }}/{{ run_id }}-{{ ti.try_number }}.json", conn_id="{{ params.conn_id }}")
+    dag.params.update({"folder": str(path.parent), "conn_id": "nightly"})
+    run = run_dag(dag)
+    assert run.state == "success"
+    (file,) = path.parent.iterdir()
+    assert file.name.endswith("-1.json")
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    counts = {**NOTHING, "verified": 3}
+    result = {"counts": counts, "path": str(file), "sha256": sha256, "duplicates": [ids[:2]]}
+    assert run.xcom("verify") == result
+    assert {key: run.xcom("verify", key=key) for key in result} == result
+    assert f"Evidence: {file} (SHA-256 {sha256})" in task_log.text
+    events = [{"event": "verified", "path": str(file), "sha256": sha256, **counts}]
+    assert stored_events(whitelist_asset("nightly")) == (events if AIRFLOW >= (3, 0) else [])
+    code, again = auditor(str(file))
+    assert (code, again["file"]) == (0, {"name": str(file), "sha256": sha256})
+    assert (again["counts"], again["duplicates"]) == (counts, [ids[:2]])
+    written = json.loads(file.read_text())
+    assert again["rows"] == written["rows"]
+    assert written["service"] == {"base_url": sandbox.url, "tenant_id": "1"}
+
+
+def test_what_nobody_signed_fails_the_task_after_the_evidence_is_written(
+    sandbox: Sandbox, path: Path, auditor: Callable[[str], tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin(sandbox, monkeypatch, "forged")
+    signed(sandbox, 1)
+    forged = effective(sandbox, 2)
+    run = run_dag(nightly(str(path), conn_id="forged", retries=2))
+    assert (run.state, run.tries["verify", -1]) == ("failed", 1)
+    counts = {**NOTHING, "verified": 1, "unverified": 1}
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    pushed = {key: run.pushed("verify", key) for key in ("counts", "path", "sha256", "duplicates")}
+    assert pushed == {"counts": counts, "path": str(path), "sha256": sha256, "duplicates": []}
+    assert stored_events(whitelist_asset("forged")) == []
+    code, again = auditor(str(path))
+    assert (code, again["counts"]) == (2, counts)
+    error = fails(path=f"{path}.2")
+    assert isinstance(error, CustodyVerificationError)
+    assert f"signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED: no signature covers" in str(error)
+    assert f"`custody whitelist verify --id {forged}` shows" in str(error)
+    assert f"The evidence is in {path}.2." in str(error)
+
+
+def test_findings_can_be_left_to_another_task(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    pin(sandbox, monkeypatch, "lenient")
+    effective(sandbox, 2)
+    run = run_dag(nightly(str(path), conn_id="lenient", fail_on_unverified=False))
+    assert (run.state, run.xcom("verify")["counts"]) == ("success", {**NOTHING, "unverified": 1})
+    # It proves nothing.
+    assert stored_events(whitelist_asset("lenient")) == []
+
+
+def test_what_makes_the_command_exit_with_2_fails_the_task(sandbox: Sandbox, path: Path) -> None:
+    good = signed(sandbox, 1)
+    pending = somebody_creates(sandbox, label="Label 2", address=address(2))
+    rejected = somebody_creates(sandbox, label="Label 3", address=address(3))
+    sandbox.control.set_whitelist_status(rejected, "Refused")
+    assert verify(ids=[good, int(good), pending])["counts"] == {**NOTHING, "verified": 1, "pending": 1}
+    assert f"request {rejected}: UNVERIFIED" in str(fails())
+    assert verify(rejected_statuses=["refused"])["counts"]["rejected"] == 1
+    error = fails(ids=[good, "99999"], path=str(path))
+    assert "1 of 2 requests: request 99999: ABSENT: it is not listed" in str(error)
+    assert [each["id"] for each in json.loads(path.read_text())["rows"]] == [good, "99999"]
+    junk = {"signature": {"userId": "ann", "signature": "A" * 88}, "hashes": ["0" * 64]}
+    sandbox.control.set_whitelist_envelope(pending, signedAddress={"signatures": [junk]})
+    assert f"request {pending}: PENDING: its signature 1 of 1 " in str(fails(ids=pending))
+
+
+def test_many_findings_are_all_in_the_log_and_some_in_the_message(sandbox: Sandbox, task_log: TaskLog) -> None:
+    forged = [effective(sandbox, number) for number in range(1, 13)]
+    error = fails()
+    assert f"request {forged[9]}: UNVERIFIED" in error.message
+    assert f"request {forged[10]}: " not in error.message
+    assert error.message.endswith("; and 2 more, which the log names")
+    text = task_log.text
+    assert all(f"request {each}: UNVERIFIED: " in text for each in forged)
+    assert "12 requests: 0 verified, 12 unverified (2 of 2 pinned keys must sign" in text
+
+
+def test_no_requests_at_all_are_no_failure_and_no_proof(
+    sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch, auditor: Callable[[str], tuple[int, Any]]
+) -> None:
+    pin(sandbox, monkeypatch, "nothing")
+    run = run_dag(nightly(str(path), conn_id="nothing"))
+    assert (run.state, run.xcom("verify")["counts"]) == ("success", NOTHING)
+    assert stored_events(whitelist_asset("nothing")) == []
+    assert auditor(str(path))[1]["counts"] == NOTHING
+
+
+def test_without_a_path_there_is_no_file(sandbox: Sandbox) -> None:
+    signed(sandbox, 1)
+    assert verify() == {"counts": {**NOTHING, "verified": 1}, "path": None, "sha256": None, "duplicates": []}
+
+
+def test_an_empty_list_of_ids_is_not_all_of_them(sandbox: Sandbox) -> None:
+    with failing_at_once("ids is an empty list"):
+        verify(ids=[])
+    with pytest.raises(AirflowSkipException, match="ids is an empty list"):
+        verify(ids=[], skip_if_empty=True)
+    assert sandbox.control.request_log() == []
+
+
+def test_without_pinned_keys_it_refuses(sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
+    with failing_at_once("Set superadmin_keys and superadmin_minimum in the Airflow connection"):
+        verify(path=str(path))
+    assert (sandbox.control.request_log(), os.listdir(path.parent)) == ([], [])
+
+
+def test_other_keys_prove_nothing(sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signed(sandbox, 1)
+    pin(sandbox, monkeypatch, superadmin_keys=[public_pem(1)], superadmin_minimum=1)
+    assert "its rules are signed by no pinned key" in str(fails(path=str(path)))
+    assert path.exists()
+
+
+@pytest.mark.parametrize("flag", ["fail_on_unverified", "skip_if_empty"])
+def test_a_flag_must_be_one(flag: str) -> None:
+    wrong: Any = {flag: "no"}
+    with pytest.raises(ValueError, match=f"{flag} must be True or False"):
+        CustodyVerifyWhitelistOperator(task_id="verify", **wrong)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skip", range(3))
+def test_a_service_that_goes_away_in_between_leaves_no_file(sandbox: Sandbox, path: Path, skip: int) -> None:
+    signed(sandbox, 1)
+    sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=503, skip=skip, times=None)
+    error = fails(path=str(path))
+    assert isinstance(error, CustodyServerError)
+    assert (error.retryable, os.listdir(path.parent)) == (True, [])
+    sandbox.control.clear_faults()
+    assert verify(path=str(path))["path"] == str(path)
+
+
+@pytest.mark.parametrize("existing", ["file", "link", "folder"])
+def test_nothing_is_replaced(sandbox: Sandbox, path: Path, existing: str) -> None:
+    if existing == "file":
+        path.write_text("mine")
+    elif existing == "link":
+        path.symlink_to("elsewhere.json")
+    else:
+        path.mkdir()
+    with failing_at_once(r"it exists already, and is never replaced\. Give each try a path of its own, .*try_number"):
+        verify(path=str(path))
+    assert os.listdir(path.parent) == [path.name]
+    assert existing != "file" or path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["{folder}/no/evidence.json", "{folder}/file/evidence.json", "/sys/evidence.json"])
+def test_a_folder_that_cannot_be_written_is_named(sandbox: Sandbox, path: Path, place: str) -> None:
+    (path.parent / "file").write_text("")
+    place = place.format(folder=path.parent)
+    with failing_at_once(f"the evidence was not written: {place}: .*The folder must exist and be writable"):
+        verify(path=place)
+
+
+@pytest.mark.parametrize("call", ["fsync", "link"])
+@pytest.mark.parametrize(("code", "retryable"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)])
+def test_a_failed_write_leaves_nothing_and_hides_no_finding(
+    sandbox: Sandbox,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    task_log: TaskLog,
+    call: str,
+    code: int,
+    retryable: bool,
+) -> None:
+    forged = effective(sandbox, 1)
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        error = fails(path=str(path))
+    assert (error.retryable, os.listdir(path.parent)) == (retryable, [])
+    assert f"the evidence was not written: {path}: {os.strerror(code)}" in error.message
+    assert f"request {forged}: UNVERIFIED" in task_log.text
+    assert isinstance(fails(path=str(path)), CustodyVerificationError)
+    assert path.exists()
+
+
+def test_evidence_that_could_not_be_read_again_is_not_written(
+    sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_custody.client.whitelist.verified.MAX_EVIDENCE_BYTES", 100)
+    with failing_at_once("the evidence is larger than .*Verify fewer requests at once"):
+        verify(path=str(path))
+    assert os.listdir(path.parent) == []
+
+
+# --- where it is ------------------------------------------------------------------------------------------------
+
+
+def verify_in(root: Path, path: str, *, has_bundle: bool) -> dict[str, Any]:
+    """Verify in a DAG whose file is said to be in a folder."""
+    dag, ti = new_dag(), FakeTaskInstance()
+    dag.fileloc = str(root / "dag.py")
+    if has_bundle:
+        ti.bundle_instance = type("Bundle", (), {"path": root})()  # type: ignore[attr-defined]
+    with dag:
+        task = CustodyVerifyWhitelistOperator(task_id="verify", path=path)
+    result: dict[str, Any] = execute(lambda: task, ti=ti)
+    return result
+
+
+@pytest.mark.parametrize("has_bundle", [True, False])
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("evidence.json", "is relative"),
+        ("../evidence.json", "is relative"),
+        ("~/evidence.json", "is relative"),
+        ("file://evidence.json", "is relative"),
+        ("file:{root}/evidence.json", "is relative"),
+        ("{root}/evidence.json", "leads into the DAG's bundle"),
+        ("{root}/link/evidence.json", "leads into the DAG's bundle"),
+        ("{root}/../other/link/evidence.json", "leads into the DAG's bundle"),
+        ("//{root}/evidence.json", "leads into the DAG's bundle"),
+        ("file://{root}/link/evidence.json", "leads into the DAG's bundle"),
+        ("LOCAL://{root}/evidence.json", "leads into the DAG's bundle"),
+        (" file://{root}/evidence.json", "not the scheme of an object storage"),
+        ("fi\tle://{root}/evidence.json", "not the scheme of an object storage"),
+        ("simplecache::file://{root}/evidence.json", "not the scheme of an object storage"),
+    ],
+)
+def test_a_bundle_is_not_written(
+    sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch, place: str, why: str, has_bundle: bool
+) -> None:
+    root = path.parent / "bundle"
+    root.mkdir()
+    (root / "link").symlink_to(path.parent)
+    (path.parent / "other").symlink_to(root)
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(root))
+    with failing_at_once(why):
+        verify_in(root, place.format(root=root), has_bundle=has_bundle)
+    assert sandbox.control.request_log() == []
+    assert (sorted(os.listdir(path.parent)), os.listdir(root)) == (["bundle", "other"], ["link"])
+    for number, chosen in enumerate(("{}/{}.json", "file://{}/{}.json")):
+        assert verify_in(root, chosen.format(path.parent, number), has_bundle=has_bundle)["path"]
+        assert (path.parent / f"{number}.json").exists()
+
+
+@pytest.mark.parametrize("form", [str, object_path])
+def test_evidence_in_an_object_storage_is_verified_from_there(
+    sandbox: Sandbox, storage: Storage, auditor: Callable[[str], tuple[int, Any]], form: Any
+) -> None:
+    signed(sandbox, 1)
+    url = f"{attach('evidence', storage)}/2025/evidence.json"
+    run = run_dag(nightly(form(url)))
+    assert run.state == "success"
+    data = storage.cat("bucket/2025/evidence.json")
+    result = run.xcom("verify")
+    assert (result["path"], result["sha256"]) == (url, hashlib.sha256(data).hexdigest())
+    code, again = auditor(url)
+    assert (code, again["file"]) == (0, {"name": url, "sha256": result["sha256"]})
+    with failing_at_once(f"{url}: it exists already, and is never replaced"):
+        verify(path=form(url))
+    assert storage.cat("bucket/2025/evidence.json") == data
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "retryable"),
+    [
+        (PermissionError("Access Denied"), "PermissionError: Access Denied", False),
+        (ImportError("install s3fs"), "ImportError: install s3fs", False),
+        (ConnectionResetError("reset"), "ConnectionResetError: reset", True),
+        # Another writer was faster, and the storage supports conditional writes.
+        (FileExistsError(), "it exists already, and is never replaced", False),
+    ],
+)
+def test_a_storage_that_fails_is_named_and_retried_if_that_may_help(
+    sandbox: Sandbox, storage: Storage, error: Exception, reason: str, retryable: bool
+) -> None:
+    storage.error = error
+    url = f"{attach('evidence', storage)}/evidence.json"
+    found = fails(path=url)
+    assert found.retryable == retryable
+    assert f"the evidence was not written: {url}: {reason}" in found.message
+    assert storage.store == {}
+
+
+def test_a_storage_that_cannot_be_read_is_named(
+    storage: Storage, capsys: pytest.CaptureFixture[str], tmp_path: Path, sandbox: Sandbox
+) -> None:
+    keys = tmp_path / "keys.pem"
+    keys.write_text("".join(sandbox.control.pins()["superadmin_keys"]))
+    begin = attach("evidence", storage)
+    for place, why in (
+        (f"{begin}/none.json", f"{begin}/none.json cannot be read: there is no such file"),
+        ("s3://key:hunter2@bucket/a.json", "s3://bucket/a.json cannot be read: before the @ stands the id"),
+        ("s3 ://bucket/a.json", "is not the scheme of an object storage"),
+    ):
+        pins = ["--superadmin-keys", str(keys), "--superadmin-minimum", "2"]
+        assert main(["whitelist", "verify", "--from", place, *pins]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert why in printed.err
+        assert "hunter2" not in printed.err
