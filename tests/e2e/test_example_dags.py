@@ -18,7 +18,6 @@ from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow_runs import AIRFLOW, load, run_dag
 from markdown_it import MarkdownIt
 from people import connect_approvers
-from task_log import TaskLog
 from webhook_reads import register_assets, write_calls
 
 from airflow_custody.client import CustodyClient, CustodyError
@@ -223,7 +222,11 @@ def test_approval_without_the_ui(sandbox: Sandbox, example: Example) -> None:
 
 
 def test_evidence_each_night(
-    sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, task_log: TaskLog
+    sandbox: Sandbox,
+    example: Example,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
     monkeypatch.setenv("AIRFLOW_VAR_CUSTODY_EVIDENCE", str(tmp_path))
@@ -237,7 +240,7 @@ def test_evidence_each_night(
     files = [run.pushed("verify", "path") for run in runs]
     assert sorted(files) == sorted(map(str, tmp_path.iterdir()))
     assert all(re.fullmatch(r".*/manual__[^/]*-1\.json", each) for each in files)
-    log = task_log.text
+    log = capsys.readouterr().out
     assert f"The whitelist is not proved: signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED" in log
     assert f"Evidence: {files[1]}\n" in log
     assert f"Evidence: {files[0]}\n" not in log

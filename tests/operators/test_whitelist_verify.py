@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,21 @@ def test_nothing_is_replaced(sandbox: Sandbox, path: Path, existing: str) -> Non
         verify(path=str(path))
     assert os.listdir(path.parent) == [path.name]
     assert existing != "file" or path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("name", "states"), [("{{ ti.try_number }}", ["success", 2]), ("same", ["failed", 2])])
+def test_a_retry_after_the_file_was_written_needs_another_path(
+    sandbox: Sandbox, path: Path, task_log: TaskLog, name: str, states: list[Any]
+) -> None:
+    def fail_once(context: Any, result: Any) -> None:
+        if context["ti"].try_number == 1:
+            raise RuntimeError("the worker is lost")
+
+    run = run_dag(nightly(f"{path.parent}/{name}.json", retries=3, retry_delay=timedelta(0), post_execute=fail_once))
+    assert [run.state, run.tries["verify", -1]] == states
+    names = ["1.json", "2.json"] if run.state == "success" else ["same.json"]
+    assert sorted(os.listdir(path.parent)) == names
+    assert ("Give each try a path of its own" in task_log.text) == (run.state == "failed")
 
 
 @pytest.mark.parametrize("place", ["{folder}/no/evidence.json", "{folder}/file/evidence.json", "/sys/evidence.json"])
