@@ -87,7 +87,7 @@ def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
 
     try:
         local, url = split_location(path)
-        if local:
+        if not url:
             return read_evidence(local)
         return parse_evidence(read_object(url, MAX_EVIDENCE_BYTES + 1), url)
     except StorageError as error:

@@ -169,6 +169,10 @@ def test_what_makes_the_command_exit_with_2_fails_the_task(sandbox: Sandbox, pat
     assert verify(ids=[good, int(good), pending])["counts"] == {**NOTHING, "verified": 1, "pending": 1}
     assert f"request {rejected}: UNVERIFIED" in str(fails())
     assert verify(rejected_statuses=["refused"])["counts"]["rejected"] == 1
+    sandbox.control.set_whitelist_status(rejected, "REJECTED")
+    assert verify()["counts"]["rejected"] == 1
+    # An empty list has no words, and is not the default.
+    assert f"request {rejected}: UNVERIFIED" in str(fails(rejected_statuses=[]))
     error = fails(ids=[good, "99999"], path=str(path))
     assert "1 of 2 requests: request 99999: ABSENT: it is not listed" in str(error)
     assert [each["id"] for each in json.loads(path.read_text())["rows"]] == [good, "99999"]
