@@ -46,6 +46,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_custody.operators.whitelist_signing",
                     "airflow_custody.operators.whitelist_plan",
                     "airflow_custody.operators.whitelist_plan_approval",
+                    "airflow_custody.operators.whitelist_plan_completion",
                 ],
             }
         ],

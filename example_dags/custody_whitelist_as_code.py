@@ -6,7 +6,8 @@ changes are reviewed, in a DAG bundle from Git, say. A run plans first: what the
 person reads the plan in the Airflow UI (*Required Actions*) and approves or rejects it; no response in time is a
 rejection. Only the plan that was approved is applied: if the file or the service has changed since, nothing is sent.
 Each row is requested at most once, also if the task is killed, retried or cleared. Then two signers sign, each with
-their own user and key, and only what was applied. When all of it has taken effect, the last task plans again, and fails
+their own user and key, and only what was applied. When all of it has taken effect, what it replaces is deleted: a row
+with a new label gets a new request, and the address is in effect throughout. The last task plans again, and fails
 unless the service has what the file says.
 
 Start a run when the file has changed. If there is nothing to do, only the proof runs. If the plan is rejected, the run
@@ -36,6 +37,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -81,6 +83,8 @@ with DAG(
         path=FILE,
         # A plan that creates more than this, or more than the question can show, fails before anybody is asked.
         max_creates=100,
+        # A row whose label, links or types have changed gets a new request in place of the old one.
+        replace=True,
         skip_if_nothing_to_do=True,
     )
 
@@ -107,7 +111,7 @@ with DAG(
 
         approve = approved_hash = approve_in_advance(plan.output["plan_hash"])
 
-    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash)
+    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash, replace=True)
     # Without this, nothing waits for the decision.
     plan >> approve >> apply
 
@@ -137,6 +141,9 @@ with DAG(
         timeout=24 * 60 * 60,
     )
 
+    # Deletes what was replaced. It deletes nothing unless all that was created is in effect.
+    complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=apply.output, plan_hash=approved_hash)
+
     prove = CustodyPlanWhitelistOperator(
         task_id="prove",
         path=FILE,
@@ -147,6 +154,6 @@ with DAG(
         # If there was nothing to do, what is in between is skipped, and this runs.
         trigger_rule="none_failed",
     )
-    signatures[1] >> wait_until_effective >> prove
+    signatures[1] >> wait_until_effective >> complete >> prove
 
     wait_until_healthy >> plan

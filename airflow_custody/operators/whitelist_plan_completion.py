@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import CustodyCreateOperator
+from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.complete_plan import CompletePlan
 
 
-class CustodyCompleteWhitelistPlanOperator(CustodyCreateOperator):
+class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperator):
     """
     Complete a plan that was applied: delete what it replaces and deletes, once what it creates is in effect.
 
@@ -114,6 +114,8 @@ class CustodyCompleteWhitelistPlanOperator(CustodyCreateOperator):
         if failure is not None:
             raise failure
         self.log.info("Completed: %s.", numbers or "nothing to delete")
+        if outcome.deleted:
+            self._emit(context, "applied", {"plan_hash": plan_hash}, counts)
         return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deleted_id, outcome.deleted)]}
 
     def on_kill(self) -> None:
