@@ -228,4 +228,4 @@ $(MUTANTS)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) $(REPORTS) docs/reference .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) $(REPORTS) .demo build dist .coverage*

@@ -78,7 +78,7 @@ def get_provider_info() -> dict[str, Any]:
                     "page": {
                         "description": "Whether there is the page. If not, the API server reads no service for it, and "
                         "tasks have no links to it.",
-                        "version_added": "1.2.0",
+                        "version_added": "1.0.0",
                         "type": "boolean",
                         "example": None,
                         "default": "True",
@@ -87,7 +87,7 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Connections that the page shows as well, by their ids, comma-separated. It "
                         "finds those in the database and in environment variables itself; those in a secrets backend "
                         "cannot be listed.",
-                        "version_added": "1.2.0",
+                        "version_added": "1.0.0",
                         "type": "string",
                         "example": "custody_prod, custody_test",
                         "default": "",

@@ -1,8 +1,8 @@
 """
 The documentation's settings. Build it with ``make docs``.
 
-Pages are Markdown that reads well without the site. The pages in ``reference`` are made of the code by the extension
-``custody_reference`` and are not in Git.
+Pages are Markdown that reads well without the site. Those in ``reference`` are made of the code by
+``_ext/custody_reference.py`` and are in Git, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-# Some defaults come from Airflow's configuration: not from that of whoever builds this.
 os.environ["AIRFLOW_HOME"] = str(DOCS.parent / ".docs" / "airflow")
 sys.path[:0] = [str(DOCS.parent), str(DOCS / "_ext")]
 
@@ -22,15 +21,11 @@ project = "airflow-provider-custody"
 author = copyright = "the authors of airflow-provider-custody"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "custody_reference"]
+extensions = ["myst_parser", "sphinx_copybutton", "custody_reference"]
 exclude_patterns = ["_ext"]
-# Nothing is fetched when this is built, so no inventory of other projects is: their types are shown without a link.
 nitpicky = True
 # Quotation marks in texts are those of JSON and of shells.
 smartquotes = False
-autodoc_typehints = "none"
-add_module_names = False
-toc_object_entries_show_parents = "hide"
 # A link may lead to a heading, as on a Git host.
 myst_heading_anchors = 3
 

@@ -1,49 +1,87 @@
-"""The pages that are made of the code have what the code has."""
+"""The pages that are made of the code are those in Git, and have what the code has."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 from typing import Any
 
 import pytest
-from custody_reference import (
+from airflow.providers.common.compat.sdk import DAG
+from custody_reference import COMMAND, DOCS, FORM, pages
+from documented import (
     FLOORS,
-    PAGES,
     documented,
+    function_of,
+    import_path,
+    is_property,
+    is_task,
     load,
+    members,
+    on_floor,
     operations,
-    pages,
+    page_names,
+    parameter_texts,
     parameters,
     shows_members,
     spell_type,
 )
+from entries import entry
+from examples import example
 from floors import modules_of
+from service_calls import operations_used, roles_of
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.metrics import METRICS
+from airflow_custody.sandbox import Sandbox
+
+ENTRIES = {load(name).__name__: name for page in page_names() for name in documented(page)}
+TASKS = [*on_floor("operators"), *on_floor("sensors")]
+#: What a user does not make or call: classes of results, and details of the sandbox.
+WITHOUT_EXAMPLE = {
+    *("CallCursor", "HealthCheck", "NewCalls", "PendingApprovals", "WebhookCall", "WhitelistEnvelope"),
+    *("RequestSignatures", "VerifiedAddress", "VerifiedRules", "SandboxControl"),
+    *("CallSettings", "ListingSettings", "Settings", "Signer"),
+    *("connection_variables", "fingerprint", "health_entry"),
+}
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return pages()
+
+
+def test_the_pages_in_git_are_those_of_the_code(made: dict[str, str]) -> None:
+    stored = {path.stem: path.read_text() for path in (DOCS / "reference").iterdir()}
+    if sys.version_info[:2] != (3, 11):
+        # The form of a help text is that of the Python version.
+        del made["commands"], stored["commands"]
+    wrong = sorted(name for name in made.keys() | stored.keys() if made.get(name) != stored.get(name))
+    assert wrong == [], f"to renew the pages, run: {COMMAND}"
 
 
 @pytest.mark.parametrize("floor", ["operators", "sensors", "triggers"])
 def test_all_modules_of_the_provider_are_there_and_no_base_class(floor: str) -> None:
-    found = [name.rpartition(".") for name in documented(floor)]
+    found = [name.rpartition(".") for name in on_floor(floor)]
     named = {module for group in get_provider_info()[floor] for module in group["python-modules"]}
     assert {module for module, _, _ in found} == named & {each.__name__ for each in modules_of(floor)}
     assert not [name for _, _, name in found if name in ("CustodyTask", "CustodyOperator", "CustodyCreateOperator")]
 
 
+def test_each_class_has_one_entry(made: dict[str, str]) -> None:
+    headings = [each for text in made.values() for each in re.findall(r"^## (\w+)$", text, re.MULTILINE)]
+    assert {load(name).__name__ for floor in FLOORS for name in on_floor(floor)} <= {*headings}
+    assert [each for each in headings if headings.count(each) > 1] == []
+
+
 def functions() -> dict[str, Any]:
     """Return the classes and functions that are documented, and the methods of the classes, by name."""
-    found = {name: load(name) for page in (*FLOORS, *PAGES) for name in documented(page)}
-    owners: list[Any] = [
-        CustodyClient,
-        *(each for each in found.values() if inspect.isclass(each) and shows_members(each)),
-    ]
-    for base in {base for owner in owners for base in inspect.getmro(owner)}:
-        if base.__module__.startswith("airflow_custody."):
-            methods = {name: value for name, value in vars(base).items() if not name.startswith("_")}
-            found |= {f"{base.__name__}.{name}": each for name, each in methods.items() if inspect.isfunction(each)}
+    found = {name: load(name) for name in ENTRIES.values()}
+    for obj in [each for each in found.values() if inspect.isclass(each) and shows_members(each)]:
+        methods = {name: function_of(each) for name, each in members(obj).items() if not is_property(each)}
+        found |= {f"{obj.__name__}.{name}": each for name, each in methods.items()}
     return found
 
 
@@ -55,31 +93,9 @@ def test_each_parameter_has_a_text() -> None:
         for name, each in found.items()
         for parameter in parameters(each)
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if f":param {parameter.name}:" not in (inspect.getdoc(each) or "")
+        if not parameter_texts(each).get(parameter.name)
     }
     assert missing == set()
-
-
-def test_each_task_says_which_roles_it_needs() -> None:
-    for name in (*documented("operators"), *documented("sensors")):
-        text = " ".join((inspect.getdoc(load(name)) or "").split())
-        assert re.search(r"[Nn]eeds the roles? ``|needs no role|connection's user needs", text), name
-
-
-def test_operations_commands_settings_and_metrics_are_all_there() -> None:
-    made = pages()
-    assert sorted(each.name for each in operations() if each.documented) == [
-        "create whitelisting request",
-        "delete webhook",
-        "list health checks",
-        "set webhook status",
-    ]
-    assert all(f"- {each.name}\n" in made["operations"] for each in operations())
-    (kind,) = get_provider_info()["connection-types"]
-    assert all(f"``{name}``" in made["settings"] for name in (*kind["conn-fields"], "page_connections"))
-    assert all(f"``{metric.name}``" in made["metrics"] for metric in METRICS)
-    for command in ("custody check", "custody status", "custody whitelist plan", "python -m airflow_custody.sandbox"):
-        assert f"\n{command}\n---" in made["commands"]
 
 
 def test_types_are_those_that_a_user_knows() -> None:
@@ -88,3 +104,84 @@ def test_types_are_those_that_a_user_knows() -> None:
     assert types["label"] == "str"
     assert types["linked_wallet_ids"] == "list[str] | None"
     assert types["visibility_group_id"] == "str | None"
+    trigger = load("airflow_custody.triggers.health.CustodyHealthTrigger")
+    types = {each.name: spell_type(str(each.annotation), trigger) for each in parameters(trigger)}
+    assert types["fire_on"] == "Literal['healthy', 'unhealthy', 'change'] | None"
+
+
+# --- examples --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_example_is_short_and_runs_as_it_stands(name: str, sandbox: Sandbox, connection: str) -> None:
+    text = example(ENTRIES[name])
+    assert len(text.splitlines()) <= 10
+    assert f"from {import_path(ENTRIES[name])} import " in text
+    code = text.replace("https://custody.example.com", sandbox.url).replace("<API token>", sandbox.token)
+    code = code.replace("<secret in hex>", "5e" * 32)
+    with DAG("example", schedule=None) as dag:
+        exec(code, {})
+    assert len(dag.tasks) == is_task(load(ENTRIES[name]))
+    needs_one = name not in WITHOUT_EXAMPLE and not name.endswith("Error")
+    assert "\n\n" in text or not needs_one, f"{name} has no statement in docs/snippets/reference.py"
+
+
+# --- roles and operations --------------------------------------------------------------------------------------
+
+
+def test_each_task_says_which_roles_it_needs() -> None:
+    for name in TASKS:
+        text = " ".join((inspect.getdoc(load(name)) or "").split())
+        assert re.search(r"[Nn]eeds the roles? ``|needs no role|connection's user needs", text), name
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_roles_of_the_docstring_are_among_those_of_the_operations(name: str) -> None:
+    text = " ".join((inspect.getdoc(load(name)) or "").split())
+    sentences = re.findall(r"[Nn]eeds the roles? (``\w+``(?: (?:and|or) ``\w+``)*)", text)
+    named = {role for sentence in sentences for role in re.findall(r"\w+", sentence)} - {"and", "or"}
+    assert named <= {*re.findall(r"\w+", " ".join(roles_of(operations_used(load(name)))))}
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        ("CustodyHealthSensor", ["list health checks"]),
+        ("CustodySetWebhookStatusOperator", ["list webhooks", "set webhook status"]),
+        ("CustodyRejectWhitelistRequestsOperator", ["get whitelisting request", "reject whitelisting requests"]),
+        ("CustodyWebhookCallTrigger", ["list webhook calls", "list webhooks"]),
+        ("CustodyApproveWhitelistPlanOperator", []),
+    ],
+)
+def test_the_operations_of_a_class_are_those_that_its_code_calls(name: str, used: list[str]) -> None:
+    assert [each.name for each in operations_used(load(ENTRIES[name]))] == used
+
+
+def test_an_entry_says_which_operations_are_documented() -> None:
+    name = ENTRIES["CustodySetWebhookStatusOperator"]
+    assert (
+        "**Roles**: `Admin`. **Operations of the service**: [list webhooks](operations.md) (undocumented), "
+        "[set webhook status](operations.md) (documented)."
+    ) in entry(name, "webhooks")
+
+
+def test_operations_commands_settings_and_metrics_are_all_there(made: dict[str, str]) -> None:
+    assert sorted(each.name for each in operations() if each.documented) == [
+        "create whitelisting request",
+        "delete webhook",
+        "list health checks",
+        "set webhook status",
+    ]
+    assert all(f"\n| {each.name} | " in made["operations"] for each in operations())
+    methods = [name for name, each in members(CustodyClient).items() if not is_property(each)]
+    assert all(f"\n### CustodyClient.{name}\n" in made["client"] for name in methods)
+    assert all(f"`{metric.name}`" in made["metrics"] for metric in METRICS)
+    for command in ("custody check", "custody status", "custody whitelist plan", "python -m airflow_custody.sandbox"):
+        assert f"\n## {command}\n" in made["commands"]
+
+
+def test_each_field_and_extra_of_a_connection_is_there(made: dict[str, str]) -> None:
+    (kind,) = get_provider_info()["connection-types"]
+    behaviour = kind["ui-field-behaviour"]
+    assert FORM.keys() >= {*behaviour["relabeling"], *behaviour["hidden-fields"], *behaviour["placeholders"]}
+    assert all(f"`{name}`" in made["connection"] for name in (*FORM, *kind["conn-fields"], "page_connections"))
