@@ -101,8 +101,8 @@ sign_request = CustodySignWhitelistRequestsOperator(
     task_id="sign_request",
     custody_conn_id="custody_first_signer",
     signer=ConnectionSigner("custody_first_key"),
-    request_ids="{{ ti.xcom_pull(task_ids='create_request') }}",
-    expected="{{ ti.xcom_pull(task_ids='create_request', key='request') }}",
+    request_ids="3711",
+    expected={"label": "Supplier", "address": "0xde709f2102306220921060314715629080e2fb77", "blockchain": "ETH"},
 )
 reject_requests = CustodyRejectWhitelistRequestsOperator(
     task_id="reject_requests",

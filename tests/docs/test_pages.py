@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 import yaml
+from airflow.providers.common.compat.sdk import DAG
+from documented import FLOORS, documented, load, on_floor, page_names
 from lowest import read_project
 from packaging.requirements import Requirement
 
@@ -24,10 +28,14 @@ from airflow_custody.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+#: Its code is run by a test of its own.
+_PATTERN = "at-most-once.md"
 #: Made of the code.
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 #: What is counted, and read first.
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page not in REFERENCE)]
+#: Their code makes DAGs. That of ``running.md`` sets pytest and Kubernetes up, and other tests run it.
+WITH_DAGS = [page for page in PAGES if "```python" in page.read_text() and page.name not in ("running.md", _PATTERN)]
 ALL = [*PAGES, *REFERENCE, *sorted(ROOT.glob("[CS]*.md"))]
 #: Tests run these files.
 SOURCES = [
@@ -37,8 +45,9 @@ SOURCES = [
 ]
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r'\]\((?![a-z]+:)([^)\s#]*)(?:#([^)\s]*))?(?:\s+"([^"]*)")?\)')
-#: Its code is run by a test of its own.
-_PATTERN = "at-most-once.md"
+_IMPORTS = (ast.Import, ast.ImportFrom)
+#: Blocks that do not go on with the DAG of those before them.
+_BEGINS_A_DAG = {("one-request.md", 3)}
 
 
 def names(pages: list[Path]) -> list[str]:
@@ -77,14 +86,37 @@ def is_in_a_file(block: str) -> bool:
     )
 
 
+def statements(block: str) -> list[str]:
+    """Return the statements of a block, without its imports."""
+    found = [each for each in ast.parse(block).body if not isinstance(each, _IMPORTS)]
+    return [str(ast.get_source_segment(block, each)) for each in found]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_code_is_code_that_tests_run(page: Path, tmp_path: Path) -> None:
-    assert [block for block in blocks(page, "python") if not is_in_a_file(block) and page.name != _PATTERN] == []
+    code = [each for block in blocks(page, "python") for each in statements(block) if page.name != _PATTERN]
+    assert [each for each in code if not is_in_a_file(each)] == []
     for block in blocks(page, "yaml") + blocks(page, "json"):
         # JSON is YAML. A whitelist must be one, whether or not a file has it.
         if "addresses" in yaml.safe_load(block):
             (tmp_path / "whitelist.yaml").write_text(block)
             assert read_whitelist_file(tmp_path / "whitelist.yaml")
+
+
+@pytest.mark.parametrize("page", WITH_DAGS, ids=names(WITH_DAGS))
+def test_a_block_can_be_copied_as_a_whole(page: Path) -> None:
+    """It imports what it uses, and else needs at most the tasks of the blocks before it."""
+    made: dict[str, Any] = {}
+    dag = DAG("guide", schedule=None)
+    for number, block in enumerate(blocks(page, "python")):
+        if (page.name, number) in _BEGINS_A_DAG:
+            dag = DAG("guide", schedule=None)
+        with dag:
+            after = dict(made)
+            exec(compile(block, f"{page.name}, block {number}", "exec"), after)
+        nodes = [each for each in ast.walk(ast.parse(block)) if isinstance(each, _IMPORTS)]
+        imported = {alias.name for node in nodes for alias in node.names}
+        made = {name: value for name, value in after.items() if name not in {"__builtins__", *imported}}
 
 
 @pytest.mark.parametrize("page", ALL, ids=names(ALL))
@@ -118,6 +150,30 @@ def test_there_is_no_more_than_a_reader_reads() -> None:
 def test_the_site_lists_every_page_of_the_reference() -> None:
     listed = (DOCS / "index.md").read_text().partition(":caption: Reference\n")[2].partition("```")[0]
     assert sorted(listed.split()) == sorted(f"reference/{page.stem}" for page in REFERENCE)
+
+
+@pytest.fixture
+def contents() -> list[tuple[str, str, str, str]]:
+    """The rows of the README's table: name, link, module, purpose."""
+    row = r"^\| \[`(\w+)`\]\((\S+?)\) \| `(\S+)` \| (.+?) \|$"
+    return re.findall(row, (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def test_the_readme_lists_everything_in_the_package(contents: list[tuple[str, str, str, str]]) -> None:
+    tasks = {each for floor in FLOORS for each in on_floor(floor)}
+    signers = {
+        each for each in documented("signing") if each.endswith(("ConnectionSigner", "PemSigner", "Pkcs11Signer"))
+    }
+    listed = {f"{module}.{name}" for name, _, module, _ in contents}
+    assert listed == {*tasks, *signers, "airflow_custody.cli.custody"}, "each needs a row of the README's first table"
+
+
+def test_the_readme_links_each_to_its_entry(contents: list[tuple[str, str, str, str]]) -> None:
+    entries = {load(full).__name__: f"{page}.md" for page in page_names() for full in documented(page)}
+    links = {name: f"docs/reference/{page}#{name.lower()}" for name, page in entries.items()}
+    links["custody"] = "docs/reference/commands.md"
+    assert [(name, link) for name, link, _, _ in contents if link != links[name]] == []
+    assert [purpose for *_, purpose in contents if len(purpose.split()) > 10] == []
 
 
 def test_tests_are_named_on_the_page_of_promises_alone() -> None:

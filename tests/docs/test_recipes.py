@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from airflow_runs import load, new_dag, run_dag
 from people import connect_approvers
-from webhook_reads import register_assets
+from webhook_reads import register_assets, write_calls
 
+from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -77,6 +78,30 @@ def test_a_change_of_the_whitelist_is_told(recipes: Any, tmp_path: Path, capsys:
     plan_hash = run_dag(dag).xcom("plan")["plan_hash"]
     assert run_dag(recipes.whitelist_changed).state == "success"
     assert f"applied {plan_hash} 1" in capsys.readouterr().out
+
+
+def test_the_first_dag_waits_and_creates(sandbox: Sandbox, connection: str) -> None:
+    dag = load(ROOT / "docs" / "snippets" / "first_steps.py").dag
+    run = run_dag(dag, run_conf={"label": "Supplier", "address": "0x" + "1" * 40, "blockchain": "ETH"})
+    assert run.state == "success", run.states
+    assert [each["id"] for each in sandbox.control.whitelist_requests()] == [str(run.xcom("create_request"))]
+    assert statuses(sandbox) == ["pending"]
+
+
+def test_each_call_is_handled_once(sandbox: Sandbox, connection: str, capsys: pytest.CaptureFixture[str]) -> None:
+    handling = load(ROOT / "docs" / "snippets" / "handle_calls.py").dag
+    with new_dag() as reading:
+        CustodyReadWebhookCallsOperator(task_id="read", start="beginning")
+    for dag in (reading, handling):
+        register_assets(dag)
+    webhook_id = sandbox.control.add_webhook()["id"]
+    for number in (0, 1):
+        write_calls(sandbox, webhook_id, number, payload=json.dumps({"number": number}))
+        assert run_dag(reading).state == "success"
+    # Both events in one run; then none is new.
+    assert [run_dag(handling).state, run_dag(handling).state] == ["success", "success"]
+    output = capsys.readouterr().out
+    assert [output.count(f"{{'number': {number}}}") for number in (0, 1)] == [1, 1], output
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])

@@ -62,7 +62,7 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
     # Under the example's name: so `custody examples` does not put a second file with this DAG beside it.
     assert "Save this as `dags/custody_first_dag.py`" in README
     (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "custody_first_dag.py").write_text(block("python", "with DAG("))
+    (tmp_path / "dags" / "custody_first_dag.py").write_text(block("python", 'dag_id="custody_first_dag"'))
     sandbox = shell(block("bash", "airflow_custody.sandbox"))
     printed = tmp_path / "sandbox.env"
     end = time.monotonic() + 900
@@ -83,9 +83,14 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
     )
 
 
+def test_the_changelog_says_first_what_to_do() -> None:
+    releases = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
+    assert [release for release in releases if re.findall("^### (.+)$", release, re.MULTILINE)[0] != "What to do"] == []
+
+
 def test_its_version_and_extras_are_those_of_the_package() -> None:
-    assert f"| Release | {__version__}," in README
-    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"Release {__version__}, beta" in " ".join(README.split())
+    assert (ROOT / "CHANGELOG.md").read_text().partition("\n## ")[2].startswith(f"{__version__} ")
     extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2].partition("\n[")[0]
     for extra in re.findall(r"pip install '\.\[(.+?)\]'", README):
         assert f"\n{extra} = [" in extras
