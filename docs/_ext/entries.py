@@ -83,7 +83,9 @@ class Links:
     def link(self, target: str) -> str:
         """Return a link to a documented name; the name as code if it is not documented."""
         *_, shown = parts = target.split(".")
-        for name in (".".join(parts[-2:]), shown):
+        # Within a class, a docstring names another method without the class.
+        methods = [name for name, (page, _) in _index().items() if name.endswith(f".{shown}") and page == self._page]
+        for name in (".".join(parts[-2:]), shown, *(methods if len(methods) == 1 else ())):
             if name in _index():
                 page, anchor = _index()[name]
                 return f"[{shown}]({'' if page == self._page and anchor else f'{page}.md'}{anchor})"
