@@ -95,6 +95,7 @@ VALUES: dict[str, Any] = {
     "path": "whitelist.yaml",
     "rows": [{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}],
     "plan_hash": "ab" * 32,
+    "applied": {"completion": None},
     "must_keep": ["Treasury"],
     "replace": True,
     "only": {"blockchain": ["ETH"]},

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +80,12 @@ def read_applied(value: Any) -> AppliedPlan | None:
     """
     Return what an apply task has left to complete; None: nothing.
 
-    :param value: the task's XCom.
+    :param value: the task's XCom, also as JSON text.
     :raises CustodyRequestError: if it is anything else.
     """
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = json.loads(value)
     if isinstance(value, Mapping) and "completion" in value:
         if value["completion"] is None:
             return None

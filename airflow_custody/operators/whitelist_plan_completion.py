@@ -32,7 +32,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
 
     Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``. Deleting and listing are undocumented.
 
-    :param applied: the XCom of the task that applied the plan, ``apply.output``. (templated)
+    :param applied: the XCom of the task that applied the plan, ``apply.output``; or the same as JSON text. (templated)
     :param plan_hash: the hash of the plan that was approved, as for applying. (templated)
     :param comment: why requests are deleted, for the service's history. (templated)
     :param effective_statuses: as it was for the plan. (templated)

@@ -24,6 +24,7 @@ _PAGE_OF_MODULE = {
     "whitelist_signing": "signing",
     "whitelist_plan": "plans",
     "whitelist_plan_approval": "plans",
+    "whitelist_plan_completion": "plans",
     "custody": "connection",
 }
 _READ_ON = "See also the guide [{}](../how-to/{}.md)."

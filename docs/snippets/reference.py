@@ -36,9 +36,11 @@ from airflow_custody.operators.webhook import (
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
+    CustodyVerifyWhitelistOperator,
 )
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
     CustodySignWhitelistRequestsOperator,
@@ -94,6 +96,10 @@ request = WhitelistRequest(
     address="0xde709f2102306220921060314715629080e2fb77",
     blockchain="ETH",
 )
+keep_evidence = CustodyVerifyWhitelistOperator(
+    task_id="keep_evidence",
+    path="s3://evidence@bucket/whitelist-{{ ds }}.json",
+)
 
 # --- signing
 
@@ -136,6 +142,11 @@ approve = CustodyApproveWhitelistPlanOperator(
 apply = CustodyApplyWhitelistPlanOperator(
     task_id="apply",
     path="whitelist.yaml",
+    plan_hash="{{ ti.xcom_pull(task_ids='approve')['plan_hash'] }}",
+)
+complete = CustodyCompleteWhitelistPlanOperator(
+    task_id="complete",
+    applied="{{ ti.xcom_pull(task_ids='apply') | tojson }}",
     plan_hash="{{ ti.xcom_pull(task_ids='approve')['plan_hash'] }}",
 )
 

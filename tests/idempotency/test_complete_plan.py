@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -124,6 +125,8 @@ def test_nothing_is_deleted_before_all_that_was_created_is_in_effect(sandbox: Sa
     assert plan(run.path, **BOTH)["counts"] == {**dict.fromkeys(plan(run.path)["counts"], 0), "unchanged": 3}
     # Cleared, or run twice.
     assert run.complete()["counts"]["deleted"] == 3
+    # As a template renders it.
+    assert run.complete(applied=json.dumps(run.applied))["counts"]["deleted"] == 3
     assert deletions(sandbox) == 3
 
 
