@@ -203,7 +203,7 @@ def planning(rows: int) -> None:
     print(f"  {found['memory']:.0f} MiB; the loop {bare['seconds']:.2f} s and {bare['memory']:.0f} MiB")
     report("times the processor time of the loop", found["seconds"] / bare["seconds"], 3.0)
     report("times the memory that the loop grows by", found["memory"] / bare["memory"], 2.0)
-    report("calls for each hundred requests, those for what is pending included", pages / (rows / 100), 1.1)
+    report("calls for each hundred requests, those for what is pending included", pages / (rows / 100), 2.1)
 
 
 def recovery(rows: int) -> None:
