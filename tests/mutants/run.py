@@ -1,8 +1,8 @@
 """
 Do tests fail if the code is wrong? Change one operator, number or condition at a time, and run the tests that reach it.
 
-The places are drawn at random from what decides about money: verification, the review before signing, creating once,
-and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
+The places are drawn at random from what decides about money: verification, the review before signing, the state of a
+request, creating once, and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
 has survived. Left out is what is no behaviour: annotations and imports for them, decorators, the texts of errors and of
 the log, at how many characters ``sanitize`` cuts a text, ``__repr__``; and what is a choice that is as good a little
 higher or lower: pauses, and the module's constants that are seconds or whose names begin with ``MAX_``: bounds that we
@@ -43,6 +43,7 @@ CLIENT = "airflow_custody/client"
 ROOMS = {
     "verification": (f"{CLIENT}/verification/*.py",),
     "review": (f"{CLIENT}/whitelist/review.py", f"{CLIENT}/whitelist/signing/*.py"),
+    "requests": tuple(f"{CLIENT}/whitelist/{name}.py" for name in ("destinations", "request", "snapshot", "wait")),
     "idempotency": ("airflow_custody/idempotency/*.py",),
     "plan": tuple(f"{CLIENT}/whitelist/plans/{name}.py" for name in ("matching", "plan", "planner")),
 }
@@ -53,6 +54,8 @@ TESTS = (
     "tests/cli/test_verify.py",
     "tests/test_metrics.py",
     *(f"tests/operators/test_whitelist{name}.py" for name in ("", "_existing", "_plan", "_plan_rows", "_signing")),
+    *(f"tests/sensors/test_whitelist{name}.py" for name in ("", "_verified")),
+    "tests/overview/test_requests.py",
 )
 EQUIVALENT = Path(__file__).parent / "equivalent.json"
 RCFILE = Path(__file__).parent / "coverage.ini"

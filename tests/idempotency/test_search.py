@@ -1,0 +1,355 @@
+"""What a search proves about a row: each fact about what was found, alone and beside others; and when it searches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, cast
+
+import pytest
+from airflow_runs import FakeTaskInstance
+from clocks import SkippingTime
+
+from airflow_custody.client.errors import (
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyRequestError,
+    CustodyResponseError,
+)
+from airflow_custody.idempotency.records import Batch, Row
+from airflow_custody.idempotency.search import Candidate, Found, Search, is_new, lookups
+from airflow_custody.idempotency.store import Store
+
+RECORDED = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)
+SECOND = timedelta(seconds=1)
+LABEL = ("label",)
+#: Timeout and lookup wait, with which a request may be under way for 50 seconds.
+TIMEOUT, LOOKUP_WAIT, UNDER_WAY = 10.0, 30.0, 50.0
+
+
+class Things:
+    """
+    Things at a service, which a test finds as it likes.
+
+    :param find: called with the rows' keys, returns what a search finds, or raises.
+    :param got: the thing with any id; None: there is none.
+    """
+
+    what = "thing"
+    timeout = TIMEOUT
+    content: Mapping[str, object] = {}
+
+    def __init__(self, find: Callable[[Collection[str]], Mapping[str, Found]], got: Candidate | None = None) -> None:
+        self._find = find
+        self.got: Candidate | Exception | None = got
+        self.is_thorough: list[bool] = []
+
+    def which(self, key: str) -> str:
+        return f"row {key}"
+
+    def send(self, key: str, before_send: Callable[[], None]) -> str:
+        raise AssertionError("a search sends nothing")
+
+    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, Found]:
+        self.is_thorough.append(thorough)
+        return self._find(keys)
+
+    def get(self, key: str, identifier: str) -> Candidate | None:
+        if isinstance(self.got, Exception):
+            raise self.got
+        return self.got
+
+
+class Reports(list[tuple[str, int]]):
+    def __call__(self, outcome: str, count: int) -> None:
+        self.append((outcome, count))
+
+
+def store_with(**rows: Row) -> Store:
+    """Return a store with rows that were recorded just now; it is lost with the process."""
+    store = Store(cast("Any", {"ti": FakeTaskInstance()}))
+    store.open(store.new_batch(rows, "plan"))
+    return store
+
+
+def sent(*known_ids: str) -> Row:
+    return Row(state="sent", known_ids=[*known_ids])
+
+
+def search_in(store: Store, things: Things, report: Reports | None = None) -> Search:
+    return Search(store, things, logging.getLogger("search"), LOOKUP_WAIT, Reports() if report is None else report)
+
+
+# --- is it new? ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known_ids", "is_filtered", "created", "expected"),
+    [
+        # The search before the send used the filter, and did or did not find it.
+        (["1"], True, None, False),
+        (["2"], True, None, True),
+        ([], True, RECORDED - 100 * SECOND, True),
+        # The filter does not find it, so only its date can prove something.
+        (["1"], False, RECORDED + SECOND, False),
+        (["2"], False, None, None),
+        # There was no such search.
+        (None, True, None, None),
+        (None, True, RECORDED + SECOND, True),
+        # The service's clock may be behind by a second, and no further.
+        *((None, True, RECORDED - seconds * SECOND, expected) for seconds, expected in ((1, True), (1.001, None))),
+        (["2"], False, RECORDED - 1.001 * SECOND, None),
+    ],
+)
+def test_what_is_new(
+    known_ids: list[str] | None, is_filtered: bool, created: datetime | None, expected: bool | None
+) -> None:
+    row = Row(state="sent", known_ids=known_ids)
+    batch = Batch(number=0, key="", plan="", try_number=1, recorded_at=RECORDED, rows={"a": row})
+    candidate = Candidate("1", created_at=created, filtered=is_filtered)
+    assert is_new(batch, row, candidate) is expected
+    if expected and known_ids is None:
+        # If nothing says when the row was recorded, no date proves anything.
+        assert is_new(batch.model_copy(update={"recorded_at": None}), row, candidate) is None
+
+
+# --- one row ------------------------------------------------------------------------------------------------
+
+OLD, NEW = Candidate("1"), Candidate("2")
+MAYBE = Candidate("3", filtered=False)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "outcome"),
+    [
+        ([NEW], "2"),
+        ([OLD, NEW], "2"),
+        # What is certainly something else, or of another user, hides nothing.
+        ([NEW, Candidate("4", LABEL)], "2"),
+        ([NEW, Candidate("4", by_other=True)], "2"),
+        # Only one can be this row's.
+        ([NEW, Candidate("4")], "Found at the service: 2 is new, and is what was asked for; 4 is new, and is"),
+        ([NEW, MAYBE], "2 is new, and is what was asked for; 3 may have existed before this task, and is"),
+        # It need not be this row's.
+        ([MAYBE], "3 may have existed before this task, and is what was asked for."),
+        ([Candidate("4", LABEL)], "4 is new, and it differs in: label."),
+        ([Candidate("4", LABEL, "odd")], "4 is new, and odd."),
+        ([Candidate("4", unclear="odd")], "4 is new, and odd."),
+        ([Candidate("4", by_other=True)], "4 is new, and another user created it."),
+        # Nothing is new.
+        ([], ""),
+        ([OLD], ""),
+        ([Candidate("1", LABEL)], ""),
+    ],
+)
+def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Candidate], outcome: str) -> None:
+    for inconclusive in (None, "", "it may hide them"):
+        store, report = store_with(a=sent("1")), Reports()
+        search = search_in(store, Things(dict), report)
+        search.judge({"a": Found(candidates, inconclusive)})
+        row, unknown = store.rows["a"][1], search.unknown.get("a", "")
+        is_created = len(outcome) == 1
+        assert report == [("found", int(is_created))]
+        if is_created:
+            assert (row.state, row.detail, unknown) == ("created", outcome, "")
+        elif outcome or inconclusive:
+            assert row.state == "sent"
+            assert (outcome or "The service shows none, which proves nothing: it may hide them.") in unknown
+        else:
+            # Only a thorough search proves absence.
+            assert (row.state, unknown) == ("sent" if inconclusive is None else "void", "")
+
+
+def test_nothing_is_the_own_of_two_rows() -> None:
+    store = store_with(a=sent("1"), b=sent("1"), c=sent("1"))
+    report = Reports()
+    search = search_in(store, Things(dict), report)
+    # It differs from what the second row asked for; the third asked for the same.
+    search.judge({"a": Found([NEW], ""), "b": Found([Candidate("2", LABEL)], ""), "c": Found([NEW], "")})
+    assert {key: row.state for key, (_, row) in store.rows.items()} == {"a": "created", "b": "void", "c": "sent"}
+    assert "2 is new, and is what was asked for" in search.unknown["c"]
+    assert report == [("found", 1)]
+    search.judge({"b": Found([Candidate("2", LABEL)], "")})
+    assert store.rows["b"][1].state == "void"
+
+
+# --- when ---------------------------------------------------------------------------------------------------
+
+
+def test_the_service_is_looked_at_at_once_and_when_the_time_is_over(waits: SkippingTime) -> None:
+    for seconds, expected in (
+        (0.0, [0]),
+        (0.3, [0, 0.3]),
+        (1, [0, 1]),
+        (9, [0, 1, 3, 7, 9]),
+        (15, [0, 1, 3, 7, 12, 15]),
+    ):
+        began = waits.monotonic()
+        assert [waits.monotonic() - began for _ in lookups(seconds)] == pytest.approx(expected)
+
+
+def searches(waits: SkippingTime, find: Callable[[float], str | None], **given: float) -> tuple[list[float], Search]:
+    """Search for a row until it is not open; return the seconds at which, the last time thoroughly."""
+    began, times = waits.monotonic(), list[float]()
+
+    def find_at(keys: Collection[str]) -> dict[str, Found]:
+        times.append(round(waits.monotonic() - began, 2))
+        find(times[-1])
+        return {key: Found([], "" if things.is_thorough[-1] else None) for key in keys}
+
+    things = Things(find_at)
+    search = search_in(store_with(a=sent()), things)
+    search.resolve(["a"], **{name: began + value for name, value in given.items()})
+    assert not any(things.is_thorough[:-1])
+    return times, search
+
+
+def test_a_row_is_searched_for_until_it_would_have_been_found(waits: SkippingTime) -> None:
+    times, search = searches(waits, lambda _: None)
+    assert times == [0, 1, 3, 7, *range(12, 50, 5), UNDER_WAY]
+    assert search.store.rows["a"][1].state == "void"
+
+
+@pytest.mark.parametrize(("searched_at", "expected"), [(0, [50]), (-20, [30]), (-50, [0]), (-60, [0])])
+def test_a_row_that_was_searched_for_is_searched_for_once(
+    waits: SkippingTime, searched_at: float, expected: list[float]
+) -> None:
+    times, search = searches(waits, lambda _: None, searched_at=searched_at)
+    assert times == expected
+    assert search.store.rows["a"][1].state == "void"
+
+
+def failing(is_failing: Callable[[float], bool], error: CustodyError) -> Callable[[float], None]:
+    def find(now: float) -> None:
+        if is_failing(now):
+            raise error
+
+    return find
+
+
+AWAY = CustodyConnectionError("no response")
+
+
+def test_the_wait_begins_anew_when_the_service_responds_again(waits: SkippingTime) -> None:
+    times, search = searches(waits, failing(lambda now: now == 12, AWAY))
+    # The first search that succeeded after the failure was at 17.
+    assert times == [0, 1, 3, 7, 12, *range(17, 67, 5), 67]
+    assert search.store.rows["a"][1].state == "void"
+
+
+def test_a_service_that_is_away_ends_the_search_after_twice_the_time(waits: SkippingTime) -> None:
+    times, search = searches(waits, failing(lambda now: True, AWAY))
+    assert times == [0, 1, 3, 7, *range(12, 98, 5), 102]
+    assert search.failure is AWAY
+    assert not search.unknown
+    assert search.store.rows["a"][1].state == "sent"
+
+
+def test_a_service_that_cannot_be_searched_leaves_the_row_to_a_person(waits: SkippingTime) -> None:
+    times, search = searches(waits, failing(lambda now: True, CustodyResponseError("odd")))
+    assert times == [0]
+    assert search.failure is None
+    assert search.unknown == {"a": "The service cannot be searched: odd"}
+
+
+# --- manual overrides ---------------------------------------------------------------------------------------
+
+
+def override(
+    monkeypatch: pytest.MonkeyPatch, value: str, things: Things, row: Row | None = None
+) -> tuple[bool, Row, str]:
+    """Return whether a manual override of a row is followed, the row then, and why it is unknown."""
+    store = store_with(a=sent("1") if row is None else row, b=sent().become("created", "9"))
+    monkeypatch.setenv(f"AIRFLOW_VAR_{store.override_variable('a').upper()}", value)
+    search = search_in(store, things)
+    is_followed = search.follow_override("a")
+    return is_followed, store.rows["a"][1], search.unknown.get("a", "")
+
+
+@pytest.mark.parametrize(
+    ("got", "identifier", "problem"),
+    [
+        (NEW, "2", ""),
+        (MAYBE, "3", ""),
+        # What the service changed is what a person has looked at.
+        (Candidate("2", LABEL), "2", ""),
+        (Candidate("2", ("address", "label")), "2", "it differs in: address, label"),
+        (None, "2", "it does not exist"),
+        (OLD, "1", "it existed before this task"),
+        (Candidate("9"), "9", "it is another row's"),
+    ],
+)
+def test_a_persons_id_is_checked(
+    monkeypatch: pytest.MonkeyPatch, got: Candidate | None, identifier: str, problem: str
+) -> None:
+    is_followed, row, unknown = override(monkeypatch, identifier, Things(dict, got))
+    assert is_followed is not bool(problem)
+    assert (row.state, row.detail) == (("sent", "") if problem else ("created", identifier))
+    assert unknown == (f"The variable says {identifier}: {problem}." if problem else "")
+
+
+def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    created = Row(state="created", detail="1", known_ids=["1"])
+    is_followed, row, _ = override(monkeypatch, "1", Things(dict, OLD), created)
+    assert (is_followed, row.state, row.detail) == (True, "created", "1")
+
+
+@pytest.mark.parametrize(
+    ("found", "value", "problem"),
+    [
+        ([], "none", ""),
+        ([OLD, MAYBE, Candidate("4", LABEL), Candidate("5", by_other=True), Candidate("9")], "none", ""),
+        ([NEW], "none", "2 is what was asked for. If that is not this task's all the same, say 'none 2'"),
+        ([NEW], "NONE 2", ""),
+        (
+            [NEW, Candidate("4")],
+            "none 2",
+            "4 is what was asked for. If that is not this task's all the same, say 'none 2 4'",
+        ),
+    ],
+)
+def test_a_persons_none_is_checked(
+    monkeypatch: pytest.MonkeyPatch, found: list[Candidate], value: str, problem: str
+) -> None:
+    things = Things(lambda keys: {key: Found(found, "") for key in keys})
+    is_followed, row, unknown = override(monkeypatch, value, things)
+    assert things.is_thorough == [True]
+    assert is_followed is not bool(problem)
+    assert row.state == ("sent" if problem else "void")
+    assert unknown == (f"The variable says {value}: {problem}." if problem else "")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_raised", "problem"),
+    [
+        # The service cannot be searched now.
+        (CustodyConnectionError("away"), True, ""),
+        (CustodyError("odd"), True, ""),
+        # It never can, so the person's word counts.
+        (CustodyNotFoundError("no", status=404), False, ""),
+        (CustodyRequestError("no", status=400), False, ""),
+        # It is no id.
+        (CustodyRequestError("too long"), False, "The variable says x: it cannot be: too long."),
+    ],
+)
+def test_a_persons_id_that_cannot_be_checked(
+    monkeypatch: pytest.MonkeyPatch, error: CustodyError, is_raised: bool, problem: str
+) -> None:
+    things = Things(dict)
+    things.got = error
+    if is_raised:
+        with pytest.raises(type(error)):
+            override(monkeypatch, "x", things)
+        return
+    is_followed, row, unknown = override(monkeypatch, "x", things)
+    assert is_followed is not bool(problem)
+    assert row.state == ("sent" if problem else "created")
+    assert unknown == problem
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    is_followed, row, unknown = override(monkeypatch, value, Things(dict))
+    assert (is_followed, row.state, unknown) == (False, "sent", "")
