@@ -62,6 +62,10 @@ class Things:
         return self.got
 
 
+def no_search(keys: Collection[str]) -> Mapping[str, Found]:
+    raise AssertionError("this test searches nothing")
+
+
 class Reports(list[tuple[str, int]]):
     def __call__(self, outcome: str, count: int) -> None:
         self.append((outcome, count))
@@ -147,7 +151,7 @@ MAYBE = Candidate("3", filtered=False)
 def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Candidate], outcome: str) -> None:
     for inconclusive in (None, "", "it may hide them"):
         store, report = store_with(a=sent("1")), Reports()
-        search = search_in(store, Things(dict), report)
+        search = search_in(store, Things(no_search), report)
         search.judge({"a": Found(candidates, inconclusive)})
         row, unknown = store.rows["a"][1], search.unknown.get("a", "")
         is_created = len(outcome) == 1
@@ -165,7 +169,7 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
 def test_nothing_is_the_own_of_two_rows() -> None:
     store = store_with(a=sent("1"), b=sent("1"), c=sent("1"))
     report = Reports()
-    search = search_in(store, Things(dict), report)
+    search = search_in(store, Things(no_search), report)
     # It differs from what the second row asked for; the third asked for the same.
     search.judge({"a": Found([NEW], ""), "b": Found([Candidate("2", LABEL)], ""), "c": Found([NEW], "")})
     assert {key: row.state for key, (_, row) in store.rows.items()} == {"a": "created", "b": "void", "c": "sent"}
@@ -284,7 +288,7 @@ def override(
 def test_a_persons_id_is_checked(
     monkeypatch: pytest.MonkeyPatch, got: Candidate | None, identifier: str, problem: str
 ) -> None:
-    is_followed, row, unknown = override(monkeypatch, identifier, Things(dict, got))
+    is_followed, row, unknown = override(monkeypatch, identifier, Things(no_search, got))
     assert is_followed is not bool(problem)
     assert (row.state, row.detail) == (("sent", "") if problem else ("created", identifier))
     assert unknown == (f"The variable says {identifier}: {problem}." if problem else "")
@@ -292,7 +296,7 @@ def test_a_persons_id_is_checked(
 
 def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     created = Row(state="created", detail="1", known_ids=["1"])
-    is_followed, row, _ = override(monkeypatch, "1", Things(dict, OLD), created)
+    is_followed, row, _ = override(monkeypatch, "1", Things(no_search, OLD), created)
     assert (is_followed, row.state, row.detail) == (True, "created", "1")
 
 
@@ -337,7 +341,7 @@ def test_a_persons_none_is_checked(
 def test_a_persons_id_that_cannot_be_checked(
     monkeypatch: pytest.MonkeyPatch, error: CustodyError, is_raised: bool, problem: str
 ) -> None:
-    things = Things(dict)
+    things = Things(no_search)
     things.got = error
     if is_raised:
         with pytest.raises(type(error)):
@@ -351,5 +355,5 @@ def test_a_persons_id_that_cannot_be_checked(
 
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    is_followed, row, unknown = override(monkeypatch, value, Things(dict))
+    is_followed, row, unknown = override(monkeypatch, value, Things(no_search))
     assert (is_followed, row.state, unknown) == (False, "sent", "")
