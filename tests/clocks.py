@@ -38,7 +38,8 @@ class SkippingTime:
 
     def __init__(self) -> None:
         self.skipped = 0.0
-        self._started = time.monotonic(), time.time()
+        # Whole seconds: sums of these and of what is slept are exact, so that a deadline is met to the point.
+        self._started = float(int(time.monotonic())), time.time()
         self._lock = threading.Lock()
         self._due: list[tuple[float, Callable[[], object]]] = []
 

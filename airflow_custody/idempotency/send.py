@@ -275,8 +275,7 @@ class Sender:
 
     def _count_refusal(self, error: CustodyError) -> None:
         """Stop after some refusals in a row that are not about the row."""
-        status = error.status or 0
-        if 300 <= status < 500 and (status == 403 or not error.from_service):
+        if error.status in range(300, 500) and (error.status == 403 or not error.from_service):
             self._refusals += 1
             if self._refusals >= _MAX_REFUSALS:
                 self.stop(error)
@@ -291,5 +290,5 @@ class Sender:
 
 def _is_refusal(error: CustodyError) -> bool:
     """Tell whether the service itself refused, so that nothing was done."""
-    is_own = error.from_service and 400 <= (error.status or 0) < 500
+    is_own = error.from_service and error.status in range(400, 500)
     return is_own and not isinstance(error, CustodyOutcomeUnknownError)

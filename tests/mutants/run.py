@@ -2,12 +2,12 @@
 Do tests fail if the code is wrong? Change one operator, number or condition at a time, and run the tests that reach it.
 
 The places are drawn at random from what decides about money: verification, the review before signing, the state of a
-request, creating once, and the plan. A mutant is killed if a test fails on it that passes without it, or does not end; one that no test reaches
-has survived. Left out is what is no behaviour: annotations and imports for them, decorators, the texts of errors and of
-the log, at how many characters ``sanitize`` cuts a text, ``__repr__``; and what is a choice that is as good a little
-higher or lower: pauses, and the module's constants that are seconds or whose names begin with ``MAX_``: bounds that we
-set, not those of a format. Those in ``equivalent.json`` do the same as the original; a second reader has agreed to each
-reason.
+request, creating once, and the plan. A mutant is killed if a test fails on it that passes without it, or does not end;
+one that no test reaches has survived. Left out is what is no behaviour: annotations and imports for them, decorators,
+assertions, the texts of errors and of the log, at how many characters ``sanitize`` cuts a text, ``__repr__``; and what
+is a choice that is as good a little higher or lower: pauses, and constants that are seconds or whose names begin with
+``MAX_``: bounds that we set, not those of a format. Those in ``equivalent.json`` do the same as the original; a second
+reader has agreed to each reason.
 
 ``SAMPLE`` is the number of mutants, 100 unless given, and ``SEED`` what they are drawn with; ``ONLY`` restricts the
 files by a part of their paths. Less than 95 of 100 killed is a failure.
@@ -30,6 +30,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -64,6 +65,8 @@ WORKERS = 2
 HANGS, ALL_HANG = 120, 900
 # These replace names at random, which is hardly ever what a person mistypes.
 LEFT_OUT = ("Variable", "RemoveDecorator")
+# Keywords that check the code itself, and not its input: equal lengths, and that no field is set again.
+ASSERTED = {("zip", "strict"), ("ConfigDict", "frozen")}
 # Texts and numbers that Python keeps once are identical if they are equal.
 SAME = ("Eq_Is", "Is_Eq", "NotEq_IsNot")
 
@@ -84,6 +87,14 @@ class Mutant:
         changed = mutate_code(source, get_operator(self.operator)(), self.occurrence)
         assert changed is not None, self
         return str(changed)
+
+    def is_python(self) -> bool:
+        """Tell whether the changed file compiles: ``if not name := value`` does not, which no test has to notice."""
+        try:
+            compile(self.apply(), self.path, "exec")
+        except SyntaxError:
+            return False
+        return True
 
     def change(self) -> tuple[str, str]:
         """Return the lines that go, and those that come."""
@@ -122,7 +133,8 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
         elif isinstance(node, ast.ClassDef):
             parts = [*node.decorator_list]
         elif isinstance(node, ast.AnnAssign):
-            parts = [node.annotation]
+            is_seconds = isinstance(node.value, ast.Constant) and "ClassVar[float]" in ast.unparse(node.annotation)
+            parts = [node.annotation, node.value if is_seconds else None]
         elif isinstance(node, ast.Raise):
             parts = [node.exc]
         elif isinstance(node, ast.JoinedStr):
@@ -131,6 +143,7 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
             name = ast.unparse(node.func)
             is_text_or_pause = "log" in name.split(".") or name == "time.sleep"
             parts = [node] if is_text_or_pause else [*node.args[1:]] if name == "sanitize" else []
+            parts += [each.value for each in node.keywords if (name, each.arg) in ASSERTED]
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             parts = [node.test]
         elif isinstance(node, ast.Assign) and node.col_offset == 0:
@@ -222,7 +235,7 @@ def main() -> None:
     paths = [(room, path) for room, globs in ROOMS.items() for each in globs for path in sorted(ROOT.glob(each))]
     named = [(room, str(path.relative_to(ROOT))) for room, path in paths]
     every = [each for room, path in named for each in mutants(room, path) if os.environ.get("ONLY", "") in path]
-    drawn = random.sample(every, min(sample, len(every)))
+    drawn = [*islice(filter(Mutant.is_python, random.sample(every, len(every))), sample)]
     print(f"{len(every)} places, {len(drawn)} of them drawn with seed {seed}", flush=True)
     known = {(each["path"], each["from"], each["to"]) for each in json.loads(EQUIVALENT.read_text())}
     with tempfile.TemporaryDirectory() as folder:

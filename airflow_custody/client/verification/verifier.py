@@ -294,7 +294,7 @@ def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
     for paths in islice(product(*rules), _MAX_PATHS):
         minimums: dict[str, int] = {}
         for threshold in chain.from_iterable(paths):
-            minimums[threshold.group_id] = max(threshold.minimum, minimums.get(threshold.group_id, 0))
+            minimums[threshold.group_id] = max(threshold.minimum, minimums.get(threshold.group_id, threshold.minimum))
         found.append(tuple(Threshold(group, minimum) for group, minimum in minimums.items()))
     return found
 

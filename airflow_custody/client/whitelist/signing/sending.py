@@ -370,7 +370,7 @@ class RequestSigner:
                 "signature. Trying again is safe."
             )
         # A redirect comes again.
-        error.retryable = is_safe and not 300 <= (error.status or 0) < 400
+        error.retryable = is_safe and error.status not in range(300, 400)
         # A gateway's page may be about a role, or a version, all the same; that nobody knows what was done is said.
         error.advice = lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice)
         raise error
