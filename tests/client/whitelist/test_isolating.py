@@ -1,0 +1,193 @@
+"""Looking up the requests of waits: one that makes the look-up of many fail stops no other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import pytest
+from clocks import SkippingTime
+from whitelist_plans import listed
+
+from airflow_custody.client.errors import (
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyRequestError,
+    CustodyResponseError,
+    CustodyServerError,
+)
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.request import Request
+from airflow_custody.client.whitelist.wait import RequestWait, look_up
+
+
+class Service:
+    """
+    A service with every request, of which some make a look-up fail.
+
+    :param bad: the ids of these.
+    :param error: the failure.
+    :param is_settled: whether it lists requests as settled.
+    :param wire: what the envelope of each request has beside its id.
+    """
+
+    verifier = None
+
+    def __init__(
+        self, bad: Iterable[str] = (), error: CustodyError | None = None, *, is_settled: bool = True, **wire: Any
+    ) -> None:
+        self._bad, self._error, self._is_settled, self._wire = frozenset(bad), error, is_settled, wire
+        #: The number of ids of each look-up.
+        self.lookups: list[int] = []
+
+    def find_whitelist_requests(self, *, ids: list[str], include_pending: bool = True) -> Iterator[WhitelistEnvelope]:
+        if not include_pending:
+            self.lookups.append(len(ids))
+        if self._error is not None and not self._bad.isdisjoint(ids):
+            raise self._error
+        return iter([listed(int(each), wire=self._wire) for each in ids if self._is_settled or include_pending])
+
+    def find_whitelist_requests_for_approval(self, *, ids: list[str]) -> Iterator[WhitelistEnvelope]:
+        return iter(())
+
+
+def looked_up(service: Service, *waits: RequestWait) -> dict[str, Request | CustodyError]:
+    return look_up(cast("Any", service), waits)
+
+
+def ids(number: int) -> list[str]:
+    return [str(each) for each in range(1, number + 1)]
+
+
+def test_each_request_is_looked_up_once_by_the_hundred() -> None:
+    service = Service()
+    found = looked_up(service, RequestWait(ids(150)), RequestWait(["150", "151"]), RequestWait("7"))
+    assert sorted(found, key=int) == ids(151)
+    assert {each.state for each in found.values() if isinstance(each, Request)} == {"effective"}
+    assert sorted(service.lookups) == [51, 100]
+    assert looked_up(Service()) == {}
+
+
+OF_ONE: list[tuple[type[CustodyError], int | None]] = [
+    *((CustodyRequestError, status) for status in (400, 413, 414, 422, 431)),
+    (CustodyNotFoundError, 404),
+    (CustodyServerError, 500),
+    # A row that cannot be understood.
+    *((CustodyResponseError, status) for status in (None, 200, 299)),
+]
+OF_ALL: list[tuple[type[CustodyError], int | None]] = [
+    *((CustodyRequestError, status) for status in (None, 399, 401, 403, 405, 409, 412, 415, 421, 423, 430, 432)),
+    *((CustodyServerError, status) for status in (499, 501, 502, 503)),
+    (CustodyConnectionError, None),
+    *((CustodyResponseError, status) for status in (300, 302)),
+]
+
+
+@pytest.mark.parametrize(("kind", "status"), OF_ONE)
+def test_a_request_that_makes_a_lookup_fail_is_isolated(kind: type[CustodyError], status: int | None) -> None:
+    service = Service(["42"], kind("odd", status=status))
+    found = looked_up(service, RequestWait(ids(150)))
+    error = found["42"]
+    assert isinstance(error, kind)
+    assert error.advice == "It is about whitelisting request 42."
+    assert all(isinstance(each, Request) for id_, each in found.items() if id_ != "42")
+    # It is halved until the request is alone.
+    assert len(service.lookups) <= 2 + 2 * math.ceil(math.log2(100))
+    # Alone, it needs no name, and its own advice stays behind it.
+    (alone,) = looked_up(Service(["42"], kind("odd", status=status, advice="Ask.")), RequestWait("42")).values()
+    assert isinstance(alone, kind)
+    assert alone.advice == "Ask."
+    found = looked_up(Service(["1"], kind("odd", status=status, advice="Ask.")), RequestWait(ids(2)))
+    assert cast("CustodyError", found["1"]).advice == "It is about whitelisting request 1. Ask."
+
+
+@pytest.mark.parametrize(("kind", "status"), OF_ALL)
+def test_what_is_the_services_own_trouble_is_not_halved(kind: type[CustodyError], status: int | None) -> None:
+    service = Service(ids(150), error := kind("down", status=status))
+    assert looked_up(service, RequestWait(ids(150))) == dict.fromkeys(ids(150), error)
+    assert len(service.lookups) == 1
+
+
+def test_many_such_requests_are_not_all_isolated_in_one_poll() -> None:
+    bad = ids(300)[::2]
+    service = Service(bad, CustodyRequestError("odd", status=400, error_code="E1"))
+    found = looked_up(service, RequestWait(ids(300)))
+    # Three look-ups, and twice 24 of halves.
+    assert len(service.lookups) == 3 + 48
+    alone = [each for each in bad if isinstance(found[each], CustodyRequestError)]
+    rest = [each for each in found.values() if isinstance(each, CustodyResponseError)]
+    assert alone
+    assert {*map(type, found.values())} == {Request, CustodyRequestError, CustodyResponseError}
+    for each in rest:
+        assert each.retryable
+        assert each.message.startswith("one of ")
+        assert "requests makes their look-up fail: odd (status 400, E1)" in each.message
+
+
+def test_nothing_is_said_of_one_of_many_while_no_lookup_works() -> None:
+    error = CustodyServerError("down", status=500)
+    service = Service(ids(300), error)
+    assert looked_up(service, RequestWait(ids(300))) == dict.fromkeys(ids(300), error)
+
+
+# --- when a request is gone ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "is_gone"), [(29.5, False), (30, True), (30.5, True)])
+def test_a_request_is_gone_after_half_a_minute(monkeypatch: pytest.MonkeyPatch, seconds: float, is_gone: bool) -> None:
+    clock = SkippingTime()
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.time", clock)
+    wait, missing = RequestWait("7"), {"7": Request("7", "missing")}
+    assert wait.update(missing).error is None
+    clock.sleep(seconds)
+    assert (wait.update(missing).error is not None) is is_gone
+
+
+def test_a_single_poll_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SkippingTime()
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.time", clock)
+    monkeypatch.setattr(RequestWait, "gone_after", 0.0)
+    wait, missing = RequestWait("7"), {"7": Request("7", "missing")}
+    assert wait.update(missing).error is None
+    clock.sleep(1)
+    assert wait.update(missing).error is not None
+
+
+# --- whose turn it is ---------------------------------------------------------------------------------------
+
+
+def turn(approvers: object, signatures: int) -> str:
+    """Return the end of a summary: whose turn it is to sign a request that has so many signatures."""
+    entries = [
+        {"signature": {"userId": str(user), "signature": "A" * 86 + "=="}, "hashes": ["ab"]}
+        for user in range(signatures)
+    ]
+    service = Service(is_settled=False, approvers=approvers, signedAddress={"signatures": entries})
+    return RequestWait("7").update(looked_up(service, RequestWait("7"))).summary.partition("; ")[2]
+
+
+def group(name: object, minimum: object = 1) -> dict[str, object]:
+    return {"externalGroupID": name, "minimumSignatures": minimum}
+
+
+@pytest.mark.parametrize(
+    ("minimums", "turns"),
+    [
+        ([1, 1], "ab-"),
+        ([2, 1], "aab-"),
+        # Every group signs at least once.
+        *(([odd, 1], "ab-") for odd in (0, None, -1)),
+        ([1, 3], "abbb-"),
+    ],
+    ids=str,
+)
+def test_the_groups_sign_one_after_another(minimums: list[object], turns: str) -> None:
+    ways = [{"sequential": [group(name, minimum) for name, minimum in zip("ab", minimums, strict=True)]}]
+    for number, name in enumerate(turns):
+        expected = "" if name == "-" else f"it is the turn of the group {name!r}"
+        assert turn({"parallel": ways}, number) == expected
+    # With several ways, or in another form, it is not known.
+    for odd in ({"parallel": ways * 2}, {"parallel": []}, {"parallel": [{}]}, {}, None, "a", {"parallel": [7]}):
+        assert turn(odd, 0) == ""
