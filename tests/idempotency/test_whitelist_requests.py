@@ -1,0 +1,219 @@
+"""Which request at the service stops a row, is its own, or proves nothing: each fact alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, snapshot_of, unreadable
+
+from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.idempotency.create import ONE
+from airflow_custody.idempotency.whitelist_requests import MAX_ADDRESSES, WhitelistCreation, shorten
+
+MINE, YOURS = {"userId": "7", "externalUserId": "ann"}, {"userId": "8", "externalUserId": "bob"}
+REJECTED = {"status": "REJECTED"}
+
+
+class Service:
+    """
+    A service that lists requests in effect, of which its own filter finds some.
+
+    :param envelopes: the requests.
+    :param hidden: the ids of those that the filter does not find.
+    :param user: the connection's user, or why the service does not say who that is.
+    """
+
+    settings = SimpleNamespace(base_url="https://custody.example", timeout=10.0)
+    verifier = None
+
+    def __init__(
+        self,
+        *envelopes: WhitelistEnvelope,
+        hidden: Sequence[str] = (),
+        user: dict[str, str] | CustodyError | None = None,
+    ) -> None:
+        self._envelopes, self._hidden, self._user = envelopes, hidden, user
+        #: The addresses of each search.
+        self.searches: list[list[str]] = []
+
+    def find_whitelist_requests(
+        self, *, ids: Any = None, addresses: Any = None, include_pending: bool = True
+    ) -> Iterator[WhitelistEnvelope]:
+        if addresses is not None:
+            self.searches.append(addresses)
+            return iter([each for each in self._envelopes if each.id not in self._hidden])
+        return iter([each for each in self._envelopes if ids is None or each.id in ids])
+
+    def find_whitelist_requests_for_approval(self, *, ids: Any = None) -> Iterator[WhitelistEnvelope]:
+        return iter(())
+
+    def get_current_user(self) -> dict[str, str]:
+        if isinstance(self._user, CustodyError):
+            raise self._user
+        found = self._user or {"id": "7", "externalUserId": "ann"}
+        return found
+
+
+def creation(service: Service, **given: Any) -> WhitelistCreation:
+    return WhitelistCreation(cast("Any", service), given.pop("requests", {ONE: ask()}), **given)
+
+
+def created_by(user: dict[str, str], number: int = 3711, **payload: Any) -> WhitelistEnvelope:
+    return listed(number, wire={"trails": [{**user, "date": "2026-11-20T10:00:00Z"}]}, **payload)
+
+
+def test_only_what_was_given_is_what_is_asked_for() -> None:
+    found = creation(Service(), requests={ONE: ask(memo="7")}).content
+    assert found == {
+        "service": "https://custody.example",
+        "label": "Treasury",
+        "address": ADDRESS,
+        "blockchain": "ETH",
+        "memo": "7",
+    }
+
+
+def test_an_address_is_recognized_by_its_ends() -> None:
+    for length in range(30):
+        text = "abcdefghijklmnopqrstuvwxyz0123"[:length]
+        assert shorten(text) == (text if length <= 16 else f"abcdefgh…{text[-6:]}")
+
+
+# --- before a row is sent -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "state", "detail"),
+    [
+        ([], "sent", ""),
+        # For another destination.
+        ([listed(address=OTHER)], "sent", ""),
+        ([listed()], "found", "3711"),
+        ([listed(wire=PENDING)], "found", "3711"),
+        ([listed(wire=REJECTED)], "sent", ""),
+        ([listed(label="Other")], "refused", "3711: it differs in: label"),
+        ([unreadable("{}")], "refused", "3799: whitelisting request 3799 cannot be read"),
+        ([unreadable("{}", **REJECTED)], "sent", ""),
+        # The first one with the same content counts.
+        ([listed(1, label="Other"), listed(2), listed(3)], "found", "2"),
+        ([listed(1, label="Other"), listed(2, wire=REJECTED)], "refused", "1: it differs in: label"),
+    ],
+)
+def test_a_row_is_not_sent_if_what_exists_may_be_for_its_destination(
+    envelopes: list[WhitelistEnvelope], state: str, detail: str
+) -> None:
+    ids = [each.id for each in envelopes]
+    # Found by the filter, or listed before.
+    for before in (snapshot_of([]), snapshot_of(envelopes)):
+        (row,) = creation(Service(*envelopes), before=before).look_up([ONE]).values()
+        assert row.state == state
+        assert row.detail == detail or (detail and detail in row.detail)
+        known = ids if state != "sent" or "REJECTED" in {each.status for each in envelopes} else []
+        assert row.known_ids == sorted(known)
+    # What the plan knows of, or this task has created, stops nothing; nor is it new.
+    for given in ({"replaced": {ONE: ids}}, {"ignored": ids}, {"own_ids": lambda: ids}):
+        (row,) = creation(Service(*envelopes), before=snapshot_of([]), **given).look_up([ONE]).values()
+        assert (row.state, row.known_ids) == ("sent", sorted(known))
+        assert row.replaces == (ids if "replaced" in given else [])
+
+
+@pytest.mark.parametrize("number", [1, MAX_ADDRESSES - 1, MAX_ADDRESSES, MAX_ADDRESSES + 1, 120])
+def test_each_address_is_searched_for_once_in_small_searches(number: int) -> None:
+    addresses = [f"0x{each:040x}" for each in range(number)]
+    requests = {f"{each} {memo}": ask(address=each, memo=memo) for each in addresses for memo in "12"}
+    service = Service()
+    assert {*creation(service, requests=requests, before=snapshot_of([])).look_up([*requests])} == {*requests}
+    assert [text for each in service.searches for text in each] == addresses
+    assert [len(each) for each in service.searches] == [
+        min(MAX_ADDRESSES, number - start) for start in range(0, number, MAX_ADDRESSES)
+    ]
+    # A single request is searched for in each spelling, as nothing was listed before.
+    service = Service()
+    creation(service, requests={ONE: ask(address=ADDRESS)}).find([ONE], thorough=False)
+    assert {ADDRESS, ADDRESS.upper()} < {*service.searches[0]}
+
+
+# --- what is found ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_listed_before", [True, False])
+@pytest.mark.parametrize("thorough", [True, False])
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_only_what_the_filter_finds_can_be_compared_with_what_it_found_before(
+    is_listed_before: bool, thorough: bool, is_hidden: bool
+) -> None:
+    service = Service(listed(1), listed(2), hidden=["2"] if is_hidden else [])
+    before = snapshot_of([]) if is_listed_before else None
+    found = creation(service, before=before).find([ONE], thorough=thorough)[ONE]
+    expected = {"1": True, "2": is_listed_before or not is_hidden}
+    if is_hidden and not thorough:
+        del expected["2"]
+    assert {each.id: each.filtered for each in found.candidates} == expected
+    # What was listed before and is listed now needs no filter.
+    assert bool(service.searches) is not (is_listed_before and thorough)
+
+
+@pytest.mark.parametrize(
+    ("trail", "user", "is_other"),
+    [
+        (MINE, None, False),
+        (YOURS, None, True),
+        # One of the two ids is enough.
+        ({"userId": "7"}, None, False),
+        ({"userId": "8", "externalUserId": "ann"}, None, False),
+        ({"externalUserId": "bob"}, None, True),
+        # It is not known who made it, or who this is.
+        ({}, None, False),
+        (YOURS, {"id": ""}, False),
+        (YOURS, CustodyNotFoundError("no", status=404), False),
+    ],
+)
+def test_what_another_user_has_created(trail: dict[str, str], user: Any, is_other: bool) -> None:
+    found = creation(Service(created_by(trail), user=user)).find([ONE], thorough=False)[ONE]
+    assert [each.by_other for each in found.candidates] == [is_other]
+
+
+def test_who_this_is_may_be_known_later() -> None:
+    with pytest.raises(CustodyConnectionError):
+        creation(Service(created_by(MINE), user=CustodyConnectionError("away"))).find([ONE], thorough=True)
+
+
+GROUP = {"visibilityGroupID": "g"}
+SAYS_NOT = "the service does not say who the connection's user is"
+MAY_HIDE = "it lists no request that the connection's user has created, so it may hide them"
+OF_GROUP = "it lists no request of the visibility group g that the connection's user has created, so it may hide them"
+
+
+@pytest.mark.parametrize(
+    ("trail", "wire", "user", "group", "why"),
+    [
+        (MINE, {}, None, None, ""),
+        (MINE, GROUP, None, "g", ""),
+        (YOURS, {}, None, None, MAY_HIDE),
+        ({}, {}, None, None, MAY_HIDE),
+        (MINE, GROUP, None, None, MAY_HIDE),
+        (MINE, {}, None, "g", OF_GROUP),
+        (MINE, {"visibilityGroupID": "h"}, None, "g", OF_GROUP),
+        (MINE, {}, {"id": ""}, None, SAYS_NOT),
+        (MINE, {}, CustodyNotFoundError("no", status=404), None, SAYS_NOT),
+    ],
+)
+def test_absence_is_proved_only_where_a_request_of_this_user_is_listed(
+    trail: dict[str, str], wire: dict[str, str], user: Any, group: str | None, why: str
+) -> None:
+    shown = listed(address=OTHER, wire={"trails": [{**trail, "date": "2026-11-20T10:00:00Z"}], **wire})
+    made = creation(Service(shown, user=user), requests={ONE: ask(visibility_group_id=group)})
+    for thorough in (True, False):
+        found = made.find([ONE], thorough=thorough)[ONE]
+        assert found.candidates == []
+        if not thorough:
+            assert found.inconclusive is None
+        elif why:
+            assert found.inconclusive is not None
+            assert why in found.inconclusive
+        else:
+            assert found.inconclusive == ""
