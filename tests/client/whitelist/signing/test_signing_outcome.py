@@ -110,6 +110,24 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     assert not three.value.retryable
 
 
+@pytest.mark.parametrize(("listing", "is_waited"), [(404, False), (503, True)])
+@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 409}], ids=str)
+def test_only_a_failure_that_may_pass_is_waited_for(
+    approver: SignedInApprover, waits: SkippingTime, fault: dict[str, Any], listing: int, is_waited: bool
+) -> None:
+    approver.lookup_wait = 30
+    approver.create()
+    approver.sandbox.control.add_fault(**APPROVE, **fault)
+    approver.sandbox.control.add_fault("status", **LISTING, skip=6, times=None, status=listing)
+    skipped = waits.skipped
+    with pytest.raises(CustodyError) as caught:
+        approver.approve()
+    assert (waits.skipped - skipped >= 30) is is_waited
+    assert waits.skipped - skipped < (45 if is_waited else 5)
+    # Of a refusal it is known that nothing was done.
+    assert caught.value.retryable is (is_waited and fault["kind"] == "status")
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429])
 def test_a_refusal_of_the_service_itself_stays_as_it_is(approver: SignedInApprover, status: int) -> None:
     approver.create()
