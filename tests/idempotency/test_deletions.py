@@ -1,0 +1,206 @@
+"""What becomes of each deletion of an approved plan, by its record, and by what the service shows of its request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from whitelist_plans import OTHER, PENDING, listed, snapshot_of
+
+from airflow_custody.client.errors import (
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyPermissionError,
+    CustodyServerError,
+)
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS
+from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
+from airflow_custody.idempotency.records import PlannedDeletion, Row, State
+
+KEY, KEPT = deletion_key("7"), "8"
+OPERATION = '{"delete":"7"}'
+
+
+class Service:
+    """
+    A service that lists requests in effect, and deletes.
+
+    :param envelopes: the requests.
+    :param by_id: what reading request 7 by its id gives; None: it is read as it is listed.
+    :param delete: what deleting gives; None: it deletes.
+    """
+
+    verifier = None
+
+    def __init__(
+        self,
+        *envelopes: WhitelistEnvelope,
+        by_id: WhitelistEnvelope | CustodyError | None = None,
+        delete: CustodyError | None = None,
+    ) -> None:
+        self._envelopes = {each.id: each for each in envelopes}
+        self._by_id, self._delete = by_id, delete
+        self.deleted: list[tuple[str, str]] = []
+
+    def find_whitelist_requests(
+        self, *, ids: Any = None, include_pending: bool = True, limit: Any = None
+    ) -> Iterator[WhitelistEnvelope]:
+        return iter([each for each in self._envelopes.values() if ids is None or each.id in ids])
+
+    def find_whitelist_requests_for_approval(self, *, ids: Any = None) -> Iterator[WhitelistEnvelope]:
+        return iter(())
+
+    def get_whitelist_request(self, request_id: str) -> WhitelistEnvelope:
+        found = self._by_id if request_id == "7" and self._by_id else self._envelopes.get(request_id)
+        if isinstance(found, CustodyError):
+            raise found
+        if found is None:
+            raise GONE
+        return found
+
+    def delete_whitelist_request(self, request_id: str, comment: str) -> None:
+        if self._delete is not None:
+            raise self._delete
+        self.deleted.append((request_id, comment))
+
+
+GONE = CustodyNotFoundError("no such request", status=404, from_service=True)
+APPROVED = [listed(7), listed(8, address=OTHER)]
+
+
+def deletions(service: Service) -> Deletions:
+    expected = observe(snapshot_of(APPROVED), ["7", KEPT])
+    planned = {KEY: PlannedDeletion(id="7", operation=OPERATION, expected=expected)}
+    return Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+
+
+def test_a_key_names_its_request() -> None:
+    for each in ("7", "a:b", ""):
+        assert is_deletion_key(deletion_key(each))
+        assert deleted_id(deletion_key(each)) == each
+    assert not is_deletion_key("7")
+
+
+def test_what_must_not_change_is_observed_of_what_is_listed() -> None:
+    snapshot = snapshot_of([listed(7), listed(8, wire={**PENDING, "metadata": {}})])
+    assert observe(snapshot, ["9", "7", "8"]) == {
+        "7": ["effective", "APPROVED", snapshot["7"].shown.hash],
+        "8": ["unreadable", "PENDING", ""],
+    }
+
+
+# --- what earlier tries did ---------------------------------------------------------------------------------
+
+LISTED, REJECTED = [listed(7)], [listed(7, wire={"status": "REJECTED"})]
+ALIVE = Service(listed(8), by_id=listed(7))
+AWAY = Service(by_id=CustodyConnectionError("away"))
+FORBIDDEN = Service(by_id=CustodyPermissionError("no", status=403, from_service=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "envelopes", "service", "outcome", "is_stopped"),
+    [
+        # It was not begun, or had no effect.
+        *(
+            (state, envelopes, Service(), "left", False)
+            for state in (None, "void", "refused")
+            for envelopes in (LISTED, [])
+        ),
+        # It may be sent twice.
+        ("sent", LISTED, Service(), "left", False),
+        ("sent", [], Service(), "deleted", False),
+        ("sent", REJECTED, Service(), "deleted", False),
+        # It is not listed, and still there; or it cannot be read.
+        ("sent", [], ALIVE, "unknown", False),
+        ("sent", [], FORBIDDEN, "unknown", False),
+        ("sent", [], AWAY, "unknown", True),
+        ("deleted", [], Service(), "deleted", False),
+        ("deleted", REJECTED, Service(), "deleted", False),
+        ("deleted", LISTED, Service(), "unknown", True),
+    ],
+)
+def test_a_deletion_of_an_earlier_try(
+    state: State | None, envelopes: list[WhitelistEnvelope], service: Service, outcome: str, is_stopped: bool
+) -> None:
+    done = {} if state is None else {KEY: Row(state=state, detail=OPERATION)}
+    found, left = deletions(service).earlier(done, snapshot_of(envelopes))
+    assert left == ([KEY] if outcome == "left" else [])
+    assert found.deleted == ({KEY: OPERATION} if outcome == "deleted" else {})
+    assert [*found.unknown] == ([KEY] if outcome == "unknown" else [])
+    assert (found.stopped is not None) is is_stopped
+    if is_stopped:
+        assert found.stopped is not None
+        assert found.stopped.retryable
+
+
+def test_the_first_failure_of_several_ends_the_task() -> None:
+    failures = iter([CustodyServerError("first", status=500), CustodyServerError("second", status=500)])
+    service = Service()
+    service.get_whitelist_request = lambda request_id: (_ for _ in ()).throw(next(failures))  # type: ignore[method-assign]
+    planned = {
+        deletion_key(each): PlannedDeletion(id=each, operation=OPERATION, expected={each: ["a", "b", "c"]})
+        for each in "56"
+    }
+    found, _ = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why").earlier(
+        {key: Row(state="sent") for key in planned}, snapshot_of([])
+    )
+    assert found.stopped is not None
+    assert found.stopped.message == "first"
+    assert ["first" in why for why in found.unknown.values()] == [True, False]
+
+
+# --- sending ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("service", "state", "is_sent"),
+    [
+        (Service(*APPROVED), "deleted", True),
+        # Another program deleted it in between.
+        (Service(*APPROVED, delete=GONE), "deleted", True),
+        (Service(APPROVED[1]), "deleted", False),
+        # It is not listed, and still there.
+        (Service(APPROVED[1], by_id=listed(7)), "refused", False),
+        # It, or what is kept beside it, has changed.
+        (Service(listed(7, label="Other"), APPROVED[1]), "refused", False),
+        (Service(listed(7, wire={"status": "approved"}), APPROVED[1]), "refused", False),
+        (Service(APPROVED[0], listed(8, address=OTHER, label="Other")), "refused", False),
+        (Service(APPROVED[0]), "refused", False),
+        # Others may change.
+        (Service(*APPROVED, listed(9)), "deleted", True),
+    ],
+)
+def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, state: str, is_sent: bool) -> None:
+    job, begun = deletions(service), list[str]()
+    (row,) = job.look_up([KEY]).values()
+    assert (row.state, row.detail) == ("sent", OPERATION)
+    found = job.send(KEY, row, lambda: begun.append(KEY))
+    assert found.state == state
+    assert found.detail == (OPERATION if state == "deleted" else found.detail)
+    assert ("it is no longer what the approved plan deletes" in found.detail) is (state == "refused")
+    assert begun == ([KEY] if is_sent else [])
+    assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
+
+
+def test_another_failure_is_not_taken_for_a_deletion() -> None:
+    error = CustodyPermissionError("no", status=403, from_service=True)
+    job = deletions(Service(*APPROVED, delete=error))
+    with pytest.raises(CustodyPermissionError):
+        job.send(KEY, job.look_up([KEY])[KEY], lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "text"),
+    [
+        ("deleted", logging.INFO, "Whitelisting request 7 is deleted."),
+        ("void", logging.DEBUG, ""),
+        ("refused", logging.WARNING, "Whitelisting request 7 was not deleted: why"),
+        ("sent", logging.WARNING, "Whitelisting request 7 was not deleted: nobody knows"),
+    ],
+)
+def test_the_log_says_what_became_of_it(state: State, level: int, text: str) -> None:
+    assert deletions(Service()).describe(KEY, Row(state=state, detail="why"), None) == (level, text)
