@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from clocks import SkippingTime
 from hypothesis import given
 from hypothesis import strategies as st
 from whitelist_plans import listed
 
-from airflow_custody.client import CustodyRequestError
+from airflow_custody.client import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import Request, StatusWords
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -143,3 +144,43 @@ def test_wrong_words_are_refused_by_the_parameters_name(given_words: dict[str, A
         StatusWords.read(**given_words)
     assert message in str(caught.value)
     assert StatusWords.read("live", []) == StatusWords(("live",), ())
+
+
+class ChangingService(Service):
+    """A service whose listing cannot be read for some times."""
+
+    def __init__(self, failures: int, *, retryable: bool) -> None:
+        super().__init__([LIVE])
+        self._failures, self._retryable = failures, retryable
+        self.reads = 0
+
+    def find_whitelist_requests(self, *, ids: Any = None, include_pending: bool = True) -> Iterator[WhitelistEnvelope]:
+        self.reads += not include_pending
+        if self.reads <= self._failures:
+            raise CustodyResponseError("it changed", retryable=self._retryable)
+        return super().find_whitelist_requests(ids=ids, include_pending=include_pending)
+
+
+@pytest.mark.parametrize(
+    ("failures", "retryable", "ids", "reads", "seconds"),
+    [
+        (0, True, None, 1, 0),
+        (1, True, None, 2, 0.5),
+        (4, True, None, 5, 7.5),
+        # It changes too often; it cannot be read; or there are only some.
+        (5, True, None, None, 7.5),
+        (1, False, None, None, 0),
+        (1, True, ["1"], None, 0),
+    ],
+)
+def test_a_listing_that_changes_while_it_is_read_is_read_again(
+    waits: SkippingTime, failures: int, retryable: bool, ids: list[str] | None, reads: int | None, seconds: float
+) -> None:
+    service = ChangingService(failures, retryable=retryable)
+    if reads is None:
+        with pytest.raises(CustodyResponseError, match="it changed"):
+            read_snapshot(cast("Any", service), ids=ids)
+    else:
+        assert [each.id for each in read_snapshot(cast("Any", service), ids=ids)] == ["1"]
+        assert service.reads == reads
+    assert waits.skipped == seconds

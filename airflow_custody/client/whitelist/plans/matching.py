@@ -73,7 +73,7 @@ def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], netwo
         network = ours.pop("network")
     if isinstance(number := payload.get("exchangeAccountId"), int) and not isinstance(number, bool):
         ours["exchangeAccountId"] = str(number)
-    return compare(request, {**payload, **ours} if ours else payload, network=network)
+    return compare(request, {**payload, **ours}, network=network)
 
 
 def _respelled(
