@@ -189,5 +189,5 @@ def test_the_groups_sign_one_after_another(minimums: list[object], turns: str) -
         expected = "" if name == "-" else f"it is the turn of the group {name!r}"
         assert turn({"parallel": ways}, number) == expected
     # With several ways, or in another form, it is not known.
-    for odd in ({"parallel": ways * 2}, {"parallel": []}, {"parallel": [{}]}, {}, None, "a", {"parallel": [7]}):
-        assert turn(odd, 0) == ""
+    odd: list[object] = [{"parallel": ways * 2}, {"parallel": []}, {"parallel": [{}]}, {}, None, "a", {"parallel": [7]}]
+    assert [turn(each, 0) for each in odd] == [""] * len(odd)
