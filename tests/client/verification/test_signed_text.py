@@ -105,6 +105,27 @@ def legacy(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.hash, each.omitted) for each in legacy_forms(text, read(text))]
 
 
+CONTRACT, LABELS = "contractType", "linkedInternalAddresses.label"
+
+
+@pytest.mark.parametrize(
+    ("fields", "omitted"),
+    [
+        ({}, []),
+        ({"contractType": "x"}, [(CONTRACT,)]),
+        ({"linkedInternalAddresses": [{"id": "1", "label": "l"}]}, [(LABELS,)]),
+        (
+            {"linkedInternalAddresses": [{"id": "1", "label": "l"}], "contractType": "x"},
+            [(CONTRACT,), (LABELS,), (CONTRACT, LABELS)],
+        ),
+        ({"linkedInternalAddresses": [{"id": "1"}], "contractType": "x"}, [(CONTRACT,)]),
+    ],
+    ids=str,
+)
+def test_each_legacy_form_is_there_once(fields: dict[str, Any], omitted: list[tuple[str, ...]]) -> None:
+    assert [each for _, each in legacy(compact(**fields))] == omitted
+
+
 def test_legacy_forms() -> None:
     contract = TEXT_C.replace(',"contractType":""', "")
     label = TEXT_C.replace(',"label":"renamed later"', "")
