@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any, cast
@@ -22,7 +23,13 @@ from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletio
 from airflow_custody.idempotency.records import PlannedDeletion, Row, State
 
 KEY, KEPT = deletion_key("7"), "8"
-OPERATION = '{"delete":"7"}'
+
+
+def operation(request_id: str) -> str:
+    return json.dumps({"delete": request_id})
+
+
+OPERATION = operation("7")
 
 
 class Service:
@@ -74,7 +81,7 @@ APPROVED = [listed(7), listed(8, address=OTHER)]
 
 def deletions(service: Service) -> Deletions:
     expected = observe(snapshot_of(APPROVED), ["7", KEPT])
-    planned = {KEY: PlannedDeletion(id="7", operation=OPERATION, expected=expected)}
+    planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
     return Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
 
 
@@ -142,7 +149,7 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
     service = Service()
     service.get_whitelist_request = lambda request_id: (_ for _ in ()).throw(next(failures))  # type: ignore[method-assign]
     planned = {
-        deletion_key(each): PlannedDeletion(id=each, operation=OPERATION, expected={each: ["a", "b", "c"]})
+        deletion_key(each): PlannedDeletion(operation=operation(each), expected={each: ["a", "b", "c"]})
         for each in "56"
     }
     found, _ = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why").earlier(

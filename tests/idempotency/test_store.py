@@ -17,7 +17,7 @@ from airflow_custody.idempotency.store import Store
 STARTED = datetime(2026, 11, 20, tzinfo=timezone.utc)
 SENT = Row(state="sent")
 CREATED = SENT.become("created", "7")
-PLAN = PlanRecord(plan="plan", rows="rows", creations={"a": []}, deletions=[], observed=[])
+PLAN = PlanRecord(plan="plan", rows="rows", creations={"a": []}, replaced={}, deletions=[], observed=[])
 
 
 def store_of(
