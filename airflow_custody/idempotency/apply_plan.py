@@ -36,7 +36,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.text import count, lines, name_some, sanitize
+from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
     State,
@@ -243,7 +243,8 @@ class ApplyPlan:
         known = record.creations.keys() & self._requests.keys()
         operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
         operations += [each.operation for each in record.deletions]
-        if hash_operations([*operations, *record.observed], service) != self.plan_hash:
+        is_approved = hash_operations(operations, record.observed, service) == self.plan_hash
+        if known != record.creations.keys() or not is_approved:
             raise PlanChangedError(
                 self._done(snapshot), why="the service, its tenant or the task's record have changed"
             )
@@ -442,13 +443,12 @@ class ApplyPlan:
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
         """Return the deletions that wait until what was created is in effect; None: there are none."""
-        number = len(record.deletions) + len(record.replaced)
-        if not number:
+        waiting = [*(each.id for each in record.deletions), *record.replaced]
+        if not waiting:
             return None
         self.log.info(
-            "%s deleted once what this plan has created is in effect: by CustodyCompleteWhitelistPlanOperator, or by "
-            "the next plan.",
-            count(number, "request is", "requests are"),
+            "Once what this plan has created is in effect, the task that completes it, or the next plan, will delete %s.",
+            _names(waiting),
         )
         ids = {**outcome.created, **outcome.found}
         creations = [

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.whitelist.destinations import is_same
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
 from airflow_custody.client.whitelist.request import Request, StatusWords
@@ -149,6 +150,8 @@ class CompletePlan:
         if missing:
             named = name_some([sanitize(each, 60) for each in missing])
             raise self._incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
+        if len(self._requests) != len(self.applied.creations):
+            raise self._incomplete("two creations name the same request, so nothing is deleted", retryable=False)
         snapshot = read_snapshot(self.client, self.words, self._requests)
         for each in self._requests:
             self._check_successor(each, snapshot)
@@ -181,7 +184,7 @@ class CompletePlan:
             create_operation(WhitelistRequest(**each.request), each.replaces) for each in self.applied.creations
         ]
         operations += [each.operation for each in self.applied.deletions]
-        if hash_operations([*operations, *self.applied.observed], service_name(self.client)) != self.plan_hash:
+        if hash_operations(operations, self.applied.observed, service_name(self.client)) != self.plan_hash:
             raise CustodyConflictError(
                 "what was applied is not the plan with this hash, or the service or its tenant have changed; nothing "
                 "was deleted",
@@ -211,7 +214,11 @@ class CompletePlan:
         """
         request = snapshot[request_id]
         if request.state != "effective":
-            raise self._incomplete(_why_not_effective(request), retryable=request.state in ("pending", "missing"))
+            # A listing may lag, and so may the last signature.
+            is_final = request.state in ("rejected", "unreadable")
+            raise self._incomplete(_why_not_effective(request), retryable=not is_final)
+        if request.deletion_pending:
+            raise self._incomplete(f"the deletion of {request.name} is pending", retryable=False)
         mismatch = self._creation.compare(request_id, request).mismatch
         if mismatch:
             raise self._incomplete(f"{request.name} is not what was requested: {mismatch}", retryable=False)
@@ -249,8 +256,13 @@ class _Completion(Deletions):
         successor = self.successors.get(key)
         if successor is None:
             return ""
+        old = self.planned[key].id
+        now = read_snapshot(self.client, self.words, [successor, old])
         try:
-            self.check(successor, read_snapshot(self.client, self.words, [successor]))
+            self.check(successor, now)
         except CustodyConflictError as error:
             return error.message
+        replaced, replacing = now[old].destination, now[successor].destination
+        if replaced is None or replacing is None or not is_same(replaced, replacing):
+            return f"it is not for the destination of whitelisting request {successor}, which replaces it"
         return ""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.operations import status_if_exists
-from airflow_custody.client.whitelist.request import StatusWords
+from airflow_custody.client.whitelist.plans.plan import requested_content
+from airflow_custody.client.whitelist.request import Request, StatusWords, to_whitelist_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.records import PlannedDeletion, Row
@@ -59,8 +61,31 @@ def observe(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
     """
     requests = [snapshot.requests[each] for each in ids if each in snapshot.requests]
     return {
-        each.id: [each.state, each.status, each.envelope.hash or ""] for each in requests if each.envelope is not None
+        each.id: [_state(each), each.status, each.envelope.hash or ""] for each in requests if each.envelope is not None
     }
+
+
+def _state(request: Request) -> str:
+    return f"{request.state}, its deletion is pending" if request.deletion_pending else request.state
+
+
+def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
+    """
+    Tell whether a request, and those that are kept beside it, are as they were approved.
+
+    The operation alone is covered by the plan's hash. So the kept ones must be in effect, and the request must ask for
+    what the operation says, whatever else was recorded.
+    """
+    if observe(now, deletion.expected) != deletion.expected:
+        return False
+    if any(now[each].state != "effective" or now[each].deletion_pending for each in deletion.kept):
+        return False
+    if deletion.content is None:
+        return True
+    try:
+        return bool(requested_content(to_whitelist_request(now[deletion.id])) == deletion.content)
+    except RefusalError:
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +151,12 @@ class Deletions:
         """Delete a request if it, and what is kept beside it, are as they were approved."""
         deletion = self.planned[key]
         now = read_snapshot(self.client, self.words, deletion.expected)
-        is_gone = now[deletion.id].state == "missing" and status_if_exists(self.client, deletion.id) is None
-        if is_gone:
+        request = now[deletion.id]
+        # A service may go on listing what was deleted, with a status of its own that the user has named.
+        is_marked = request.reported == "rejected"
+        if is_marked or (request.state == "missing" and status_if_exists(self.client, deletion.id) is None):
             return row.become("deleted", row.detail)
-        if observe(now, deletion.expected) != deletion.expected:
+        if not _is_as_approved(deletion, now):
             return row.become("refused", _CHANGED)
         why_not = self.why_not(key)
         if why_not:

@@ -89,14 +89,24 @@ class PlannedDeletion(BaseModel):
         """The id of the request to delete, as the operation names it."""
         return str(json.loads(self.operation)["delete"])
 
+    @property
+    def kept(self) -> list[str]:
+        """The ids of the requests that are kept beside it."""
+        return [str(each) for each in json.loads(self.operation).get("beside", ())]
+
+    @property
+    def content(self) -> Any:
+        """What the request asks for, as it was approved; None: the operation does not say."""
+        return json.loads(self.operation).get("request")
+
     @model_validator(mode="after")
     def _names_a_request(self) -> PlannedDeletion:
         try:
-            is_id = bool(self.id)
+            ids = {self.id, *self.kept}
         except (ValueError, KeyError, TypeError):
-            is_id = False
-        if not is_id:
-            raise ValueError("the operation is no deletion")
+            ids = {""}
+        if ids != self.expected.keys():
+            raise ValueError("the operation is no deletion of what is expected")
         return self
 
 

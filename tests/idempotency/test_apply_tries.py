@@ -213,7 +213,7 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
     stored = task.store.values[PLAN_KEY]
     record = json.loads(stored)
     key, *others = record["creations"]
-    deletion = {"operation": '{"delete":"3711"}', "expected": {}}
+    deletion = {"operation": '{"delete":"3711"}', "expected": {"3711": ["a", "b", "c"]}}
     sandbox.control.clear_request_log()
     changes: list[dict[str, Any]] = [
         {"creations": {other: [] for other in others}},

@@ -26,7 +26,8 @@ KEY, KEPT = deletion_key("7"), "8"
 
 
 def operation(request_id: str) -> str:
-    return json.dumps({"delete": request_id})
+    request = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+    return json.dumps({"delete": request_id, "beside": [KEPT], "request": request})
 
 
 OPERATION = operation("7")
@@ -149,7 +150,7 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
     service = Service()
     service.get_whitelist_request = lambda request_id: (_ for _ in ()).throw(next(failures))  # type: ignore[method-assign]
     planned = {
-        deletion_key(each): PlannedDeletion(operation=operation(each), expected={each: ["a", "b", "c"]})
+        deletion_key(each): PlannedDeletion(operation=operation(each), expected={each: ["a", "b", "c"], KEPT: ["a", "b", "c"]})
         for each in "56"
     }
     found, _ = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why").earlier(

@@ -91,6 +91,8 @@ class Listed:
     :param id: its id.
     :param envelope: the request, as it was listed last; None: it is not listed. Default None.
     :param is_settled: whether it is among the requests that are not pending. Default False.
+    :param has_vanished: whether it was settled, and is missing from the listing of all that was read after that: it was
+        deleted meanwhile, or one of the listings lags. Default False.
     :param for_approval: the request as it is listed among those that the client's user may still sign. Default None:
         it is not among them.
     """
@@ -99,6 +101,7 @@ class Listed:
     envelope: WhitelistEnvelope | None = None
     is_settled: bool = False
     for_approval: WhitelistEnvelope | None = None
+    has_vanished: bool = False
 
     @property
     def is_deletion_pending(self) -> bool:
@@ -114,6 +117,8 @@ class Listed:
             return "rejected"
         if not self.is_settled:
             return "pending"
+        if self.has_vanished:
+            return "unknown"
         return "effective" if words.effective is None else meaning
 
 

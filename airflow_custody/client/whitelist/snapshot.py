@@ -71,6 +71,7 @@ def read_snapshot(
 
     First the settled requests are read, then all, then those that the client's user may still sign. A request in the
     second listing but not in the first is pending: what takes effect in between is seen as pending, and not as gone.
+    One in the first but not in the second is unknown.
     This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
     :param client: the client.
@@ -121,7 +122,14 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
         # In the service's order.
         ids = list(dict.fromkeys([*everything, *listed]))
     return [
-        Listed(each, listed.get(each), is_settled=each in settled, for_approval=for_approval.get(each)) for each in ids
+        Listed(
+            each,
+            listed.get(each),
+            is_settled=each in settled,
+            for_approval=for_approval.get(each),
+            has_vanished=each in settled and each not in everything,
+        )
+        for each in ids
     ]
 
 

@@ -289,6 +289,10 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
 _HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
 
 
+# Longer texts are no addresses of a chain in the table, and may be made to take long to read.
+_MAX_ADDRESS = 512
+
+
 def canonical_address(address: str, chain: str) -> tuple[str, bool]:
     """
     Return the text that all spellings of an address share.
@@ -298,6 +302,9 @@ def canonical_address(address: str, chain: str) -> tuple[str, bool]:
     :return: the text; and whether an address that differs from it only in case is another one. That is not known of
         chains, and of forms, that the table lacks.
     """
+    if len(address) > _MAX_ADDRESS or not address.isascii():
+        # No address of a chain in the table: nothing in it may be taken for another character.
+        return address, False
     if _HEXADECIMAL.fullmatch(address):
         return address.lower(), True
     form = _form_of(address, chain)

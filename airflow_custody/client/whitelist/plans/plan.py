@@ -43,7 +43,7 @@ CHANGES: tuple[State, ...] = (
 #: The fields that can limit what a plan is about.
 ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
 #: Version of what a plan's hash covers.
-_HASH_FORMAT = "custody-plan-2"
+_HASH_FORMAT = "custody-plan-3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class PlanRow:
             # Not its hash, which also covers how the service describes what is linked; and what else whoever approves
             # reads of it: whether it is pending or in effect, and beside which request.
             content = self.request and _fields(self.request)
-            return _operation({"delete": self.request_id, "note": self.note, "request": content})
+            return _operation(
+                {"delete": self.request_id, "beside": sorted(self.others), "note": self.note, "request": content}
+            )
         return ""
 
 
@@ -164,7 +166,7 @@ class WhitelistPlan:
         it. What was approved is done, and nothing else, whatever applying verifies; and
         a request that verifies at one of the two times only makes another plan.
         """
-        return hash_operations([*self.operations, *self.observed], self.service)
+        return hash_operations(self.operations, self.observed, self.service)
 
     @property
     def has_changes(self) -> bool:
@@ -288,7 +290,7 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
             "If the request at the service is for another destination, put its id into 'ignore' (--ignore).",
         ]
     if differing := plan.counts["differs"] - doubtful:
-        way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
+        way = "or have replace=True (--replace) create a new request, and delete the old one once that is in effect; "
         found += [
             f"Nothing is done about rows that differ ({differing}).",
             f"Change the file to what the service has; {'' if replace else way}or delete the request at the service "
@@ -317,14 +319,23 @@ def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     return f"{numbers}: {'; '.join(names)}{more}" if rows else "nothing to do"
 
 
-def hash_operations(operations: Iterable[str], service: str) -> str:
+def hash_operations(operations: Iterable[str], observed: Iterable[str], service: str) -> str:
     """
     Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
 
-    :param operations: the operations, and :attr:`WhitelistPlan.observed`.
+    :param operations: the operations.
+    :param observed: what else is approved: :attr:`WhitelistPlan.observed`. It is told apart from the operations, so
+        that none of these can be hidden there.
     :param service: name of the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())
-    for each in sorted(operations):
-        found.update(b"\n" + each.encode())
+    for label, texts in (("do", operations), ("observed", observed)):
+        for each in sorted(texts):
+            found.update(f"\n{label} {each}".encode())
     return found.hexdigest()
+
+
+def requested_content(request: WhitelistRequest) -> dict[str, Any]:
+    """Return what a request asks for, as an operation has it."""
+    content: dict[str, Any] = json.loads(_operation(_fields(request)))
+    return content
