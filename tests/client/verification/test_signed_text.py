@@ -105,6 +105,20 @@ def legacy(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.hash, each.omitted) for each in legacy_forms(text, read(text))]
 
 
+@pytest.mark.parametrize(("number", "is_read"), [(199, True), (200, True), (201, False)])
+@pytest.mark.parametrize("in_link", [0, 1, 100])
+def test_a_text_has_so_many_keys_and_no_more(number: int, is_read: bool, in_link: int) -> None:
+    own = {f"k{each}": "" for each in range(number - len(BASE) - in_link)}
+    # The same keys of each link count once.
+    link = {f"l{each}": "" for each in range(in_link)}
+    text = compact(**own, linkedInternalAddresses=[link, link])
+    if is_read:
+        assert read_object(text, hash_of(text))
+    else:
+        with pytest.raises(RefusalError, match="has more than 200 keys"):
+            read_object(text, hash_of(text))
+
+
 CONTRACT, LABELS = "contractType", "linkedInternalAddresses.label"
 
 
