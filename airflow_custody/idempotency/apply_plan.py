@@ -447,7 +447,7 @@ class ApplyPlan:
         if not waiting:
             return None
         self.log.info(
-            "Once what this plan has created is in effect, the task that completes it, or the next plan, will delete %s.",
+            "Once what this plan has created is in effect, the task that completes it, or the next plan, deletes %s.",
             _names(waiting),
         )
         ids = {**outcome.created, **outcome.found}

@@ -236,7 +236,10 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         if change == "replaces":
             completion["creations"][0]["replaces"].append(other)
         elif change == "deletions":
-            completion["deletions"][0] |= {"operation": json.dumps({"delete": other}), "expected": {other: ["a", "b", "c"]}}
+            completion["deletions"][0] |= {
+                "operation": json.dumps({"delete": other}),
+                "expected": {other: ["a", "b", "c"]},
+            }
         elif change == "request":
             completion["creations"][0]["request"]["label"] = "Forged"
         elif change == "observed":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from whitelist_plans import OTHER, PENDING, listed, snapshot_of
+from whitelist_plans import ADDRESS, OTHER, PENDING, listed, snapshot_of
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,
@@ -150,7 +150,9 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
     service = Service()
     service.get_whitelist_request = lambda request_id: (_ for _ in ()).throw(next(failures))  # type: ignore[method-assign]
     planned = {
-        deletion_key(each): PlannedDeletion(operation=operation(each), expected={each: ["a", "b", "c"], KEPT: ["a", "b", "c"]})
+        deletion_key(each): PlannedDeletion(
+            operation=operation(each), expected={each: ["a", "b", "c"], KEPT: ["a", "b", "c"]}
+        )
         for each in "56"
     }
     found, _ = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why").earlier(

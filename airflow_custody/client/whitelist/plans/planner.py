@@ -311,7 +311,9 @@ def _replace(
     can_all = all(_can_be_replaced(each, request, match, settings) for each, request in alive)
     if is_only and can_all and len(alive) <= _MAX_REPLACED:
         ids = tuple(each.request_id for each, _ in alive)
-        note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect, and {'is' if len(ids) == 1 else 'are'} deleted then"
+        stays = "stays until the new request is in effect, and is deleted then"
+        stay = "stay until the new request is in effect, and are deleted then"
+        note = f"{name_some(ids)} {stays if len(ids) == 1 else stay}"
         return dataclasses.replace(row, state="replace", action="create", note=note, others=ids)
     note = (
         f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "

@@ -33,7 +33,8 @@ _FIELDS = tuple(WhitelistRequest.model_fields)
 _OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
 _MEANINGS = {
     "create": "not at the service: applying creates it",
-    "replace": "at the service with other values: a new request is created; once it is in effect, the old one is deleted",
+    "replace": "at the service with other values: a new request is created, and the old one deleted once that is in "
+    "effect",
     "pending": "asked for already, not in effect yet",
     "unchanged": "in effect as the file says",
     "differs": "at the service with other values: for a person to decide",
