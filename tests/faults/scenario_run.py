@@ -262,7 +262,7 @@ class ScenarioRun:
         states = {str(task["state"]) for task in tasks.values()}
         named = {"sign": "pending", "wait": "effective", "reconcile": "effective"}
         # What contradicts itself is refused before any signature is looked at.
-        why = "(is not verified|cannot be verified|contradicts itself)"
+        why = "(is not verified|unverified|cannot be verified|contradicts itself)"
         silent = [
             task
             for task, request in named.items()
