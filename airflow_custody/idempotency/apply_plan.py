@@ -7,12 +7,13 @@ try does, where an earlier one has ended:
 
 - Before the plan was recorded: nothing was sent. The later try is a first one.
 - Between that record and a batch, or between two batches: it sends the rows that are left. A row is sent only if no
-  request exists that may be for its destination, except those that the row replaces.
+  request exists that may be for its destination, except those that the row replaces. If another user has requested it
+  meanwhile, the row is ``found`` if the content is the same, and ``refused`` otherwise.
 - Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
   again only if it provably had no effect. A row that cannot be found out is left to a person.
-- Between two deletions: it deletes what is left, each request only if that request, and those that are kept beside it,
-  are as they were approved. A deletion may be sent twice. A plan that creates anything deletes nothing here: see
-  :mod:`~airflow_custody.idempotency.complete_plan`.
+- Between two deletions: only a plan that creates nothing deletes here (for others see
+  :mod:`~airflow_custody.idempotency.complete_plan`). It deletes what is left. It refuses a request that has changed
+  since the plan was recorded, or whose kept request has. A deletion that was under way may be sent again.
 - With a row that was refused: it tries that row again.
 - With all rows done (a retry, or cleared after success): it sends nothing, once the service lists what was created.
 
@@ -20,10 +21,12 @@ In other cases:
 
 - The file has changed since the first try: it sends nothing more. Another order of the rows is no change.
 - Service, tenant or the record have changed: it sends nothing more.
-- A new plan was approved for the same task instance: the rows that were sent under the old plan are found out first, by
-  the one search. If one cannot be, nothing is sent. Then this is a first try of the new plan.
+- A new plan was approved for the same task instance: it first searches for each row that the old plan left as ``sent``
+  and the file still has. If one stays unknown, nothing is sent. Rows that the file no longer has are dropped: the new
+  plan sees their requests. Then this is a first try of the new plan.
 - There is no store, or it forgets (Airflow before 3.3, ``clear_on_success``): each try is a first one. It waits until
-  the service must show what an earlier try has sent, and then finds another plan than the approved one if anything was.
+  the service must show what an earlier try has sent, and plans. If anything was sent, the hash is another one, and the
+  task stops.
 """
 
 from __future__ import annotations
@@ -279,7 +282,7 @@ class ApplyPlan:
     # --- what earlier tries did ----------------------------------------------------------------------------
 
     def _wait_for_earlier_sends(self, *, is_forgotten: bool) -> None:
-        """Wait until the service must show what was sent before, if the record of this plan does not say what it is."""
+        """Wait if this task may have sent what this plan's record does not show: forgotten, or another plan's."""
         others = [row for batch, row in self._store.rows.values() if batch.plan != self.plan_hash]
         if is_forgotten or any(row.state in ("sent", "created") for row in others):
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
@@ -297,7 +300,7 @@ class ApplyPlan:
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != self.plan_hash and not is_deletion_key(key)
         ]
-        # The file no longer has the others, and a plan that is made now sees what became of them.
+        # Rows that the file no longer has are not sent again, and a plan that is made now lists their requests.
         store.record((key, store.rows[key][1].become("void")) for key in others if key not in self._requests)
         search = Search(store, creation, self.log, self.lookup_wait, self.report)
         known = [key for key in others if key in self._requests and not search.follow_override(key)]
@@ -318,10 +321,10 @@ class ApplyPlan:
             )
 
     def _settle_own(self, search: Search, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Find out what became of rows that an earlier try has sent, as far as the snapshot shows it."""
+        """Take a first look, in the snapshot, at the rows that an earlier try has sent."""
         own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
         search.judge(creation.found_in(snapshot, own, thorough=False))
-        # More becomes known by searching thoroughly.
+        # What it does not show is not unknown yet: creating searches thoroughly.
         search.unknown.clear()
         for key in own:
             if self._store.rows[key][1].state == "sent":

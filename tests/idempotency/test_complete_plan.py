@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import task
-from airflow_runs import FakeTaskInstance, execute, new_dag, run_dag
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, new_dag, run_dag
 from apply_tries import ApplyTask, address, effective, plan, write_rows
 from connections import connection_json
 from task_tries import RowsStore, failure_of, needs_store, somebody_creates
@@ -64,11 +64,11 @@ class Run:
         """Run a try of the task that completes the plan."""
         self.tries += 1
         arguments = {"applied": self.applied, "plan_hash": self.plan_hash, **changes}
-        ti = FakeTaskInstance(self.tries, 3)
+        context: dict[str, Any] = {"ti": FakeTaskInstance(self.tries, 3)}
+        if AIRFLOW >= (3, 3):
+            context["task_state_store"] = self.store
         operator = CustodyCompleteWhitelistPlanOperator
-        result: dict[str, Any] = execute(
-            lambda: operator(task_id="complete", **arguments), ti=ti, task_state_store=self.store
-        )
+        result: dict[str, Any] = execute(lambda: operator(task_id="complete", **arguments), **context)
         return result
 
     def fails(self, **changes: Any) -> CustodyError:

@@ -102,8 +102,8 @@ class PlanRow:
         if self.action == "create" and self.request is not None:
             return create_operation(self.request, self.others)
         if self.action == "delete":
-            # Not its hash, which also covers how the service describes what is linked; and what else whoever approves
-            # reads of it: whether it is pending or in effect, and beside which request.
+            # Not the request's own hash, which also changes when the service renames linked objects. The note, and the
+            # requests that are kept beside it, are what the approver reads.
             content = self.request and _fields(self.request)
             return _operation(
                 {"delete": self.request_id, "beside": sorted(self.others), "note": self.note, "request": content}
@@ -162,9 +162,9 @@ class WhitelistPlan:
         SHA-256, in hexadecimal, of what applying does, of where, of what the plan is about, and of what does not verify
         or is ignored.
 
-        Pinned keys alone do not change it, unless something that is deleted has a signature that does not cover all of
-        it. What was approved is done, and nothing else, whatever applying verifies; and
-        a request that verifies at one of the two times only makes another plan.
+        The pinned keys are not in it. They matter only through the requests that do not verify, and through the note of
+        a deletion whose signatures do not cover everything. So if a request verifies when planning but not when
+        applying, or the other way round, it is another plan.
         """
         return hash_operations(self.operations, self.observed, self.service)
 
