@@ -47,13 +47,30 @@ def stored_events(asset: Asset) -> list[Any]:
     """Return the extras of the asset's events in Airflow's database, the oldest first."""
     from airflow.utils.session import create_session
 
+    with create_session() as session:
+        return [each.extra for each in _events(session, asset)]
+
+
+def forget_reads(dag: DAG) -> None:
+    """Delete what tests before this one have left for the DAG's assets in Airflow's database."""
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        for asset in (each for task in dag.tasks for each in task.outlets):
+            for event in _events(session, asset):
+                session.delete(event)
+        if AIRFLOW >= (3, 3):
+            from airflow.models.asset_state_store import AssetStateStoreModel
+
+            session.query(AssetStateStoreModel).delete()
+
+
+def _events(session: Any, asset: Asset) -> list[Any]:
     if AIRFLOW >= (3, 0):
         from airflow.models.asset import AssetEvent
     else:
         from airflow.models.dataset import DatasetEvent as AssetEvent  # type: ignore[import-not-found,no-redef]
-    with create_session() as session:
-        events = session.query(AssetEvent).order_by(AssetEvent.id)
-        return [each.extra for each in events if each.uri == asset.uri]
+    return [each for each in session.query(AssetEvent).order_by(AssetEvent.id) if each.uri == asset.uri]
 
 
 def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any) -> None:

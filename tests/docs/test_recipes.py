@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow_runs import load, new_dag, run_dag
 from people import connect_approvers
-from webhook_reads import register_assets, write_calls
+from webhook_reads import forget_reads, register_assets, write_calls
 
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
@@ -94,6 +94,7 @@ def test_each_call_is_handled_once(sandbox: Sandbox, connection: str, capsys: py
         CustodyReadWebhookCallsOperator(task_id="read", start="beginning")
     for dag in (reading, handling):
         register_assets(dag)
+    forget_reads(reading)
     webhook_id = sandbox.control.add_webhook()["id"]
     for number in (0, 1):
         write_calls(sandbox, webhook_id, number, payload=json.dumps({"number": number}))

@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow_runs import AIRFLOW, load, run_dag
 from markdown_it import MarkdownIt
 from people import connect_approvers
-from webhook_reads import register_assets, write_calls
+from webhook_reads import forget_reads, register_assets, write_calls
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.sandbox import Sandbox
@@ -258,6 +258,7 @@ def test_each_request_that_a_call_names_is_looked_up_once(sandbox: Sandbox, exam
     module = example("custody_on_request_status")
     for dag in (module.read_dag, module.dag):
         register_assets(dag)
+    forget_reads(module.read_dag)
     first, second = sandbox.control.add_whitelist_requests(
         [{"label": "L", "address": "0x" + digit * 40, "blockchain": "ETH"} for digit in "12"], status="pending"
     )
