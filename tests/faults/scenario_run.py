@@ -262,11 +262,11 @@ class ScenarioRun:
         states = {str(task["state"]) for task in tasks.values()}
         named = {"sign": "pending", "wait": "effective", "reconcile": "effective"}
         # What contradicts itself is refused before any signature is looked at.
-        why = "(is not verified|unverified|cannot be verified|contradicts itself)"
+        why = "(is not verified|unverified|unreadable|cannot be verified|contradicts itself)"
         silent = [
             task
             for task, request in named.items()
-            if not re.search(f"request {self.lied[request]} {why}", self._log(tasks[task]))
+            if not re.search(rf"request {self.lied[request]}\)? {why}", self._log(tasks[task]))
         ]
         if self.scenario.attack:
             held, result = states == {"failed"} and not silent, "refused by signing, sensor and plan"
