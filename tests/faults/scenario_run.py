@@ -71,6 +71,8 @@ class ScenarioRun:
         self.existing: set[str] = set()
         # Where the service lies: the requests that it lies about, one to be signed and one in effect.
         self.lied: dict[str, str] = {}
+        # The row whose new request is revoked.
+        self.revoked = 0
 
     def run(self) -> Outcome:
         """Prepare the service, let the fault happen, and see what it has led to."""
@@ -82,6 +84,8 @@ class ScenarioRun:
         getattr(self, f"_{self.scenario.procedure.replace(' ', '_')}")()
         if self.lied:
             return self._evaluate_lie()
+        if self.scenario.renames:
+            return self._evaluate_renames()
         return self._evaluate_rows() if self.scenario.rows else self._evaluate()
 
     def _prepare(self) -> None:
@@ -94,6 +98,11 @@ class ScenarioRun:
         same = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
         for request_id in control.add_whitelist_requests([same] * self.scenario.existing):
             control.set_whitelist_age(request_id, 30 * 86400)
+        if self.scenario.renames:
+            rows = range(1, self.scenario.rows + 1)
+            control.add_whitelist_requests(
+                [{"label": f"Old {each}", "address": _address(each), "blockchain": "ETH"} for each in rows]
+            )
         self.existing = set(self._requests())
         control.clear_request_log()
         control.configure(**self.scenario.settings)
@@ -165,10 +174,31 @@ class ScenarioRun:
         self._trigger("one", "two")
 
     def _kill_at_random(self) -> None:
+        self._start("run")
+        self._kill_ten_times()
+
+    def _kill_while_completing(self) -> None:
+        self._apply_and_sign()
+        self._kill_ten_times()
+
+    def _revoke_while_completing(self) -> None:
+        self._apply_and_sign()
+        rows = self.scenario.rows
+        self._until(lambda: len(self._in_effect("Old")) < rows - 2, "the first deletions")
+        self.revoked = max(self._in_effect("Old"))
+        self.service.control.set_whitelist_status(self._in_effect("Row")[self.revoked], "rejected")
+        self._kill_ten_times()
+
+    def _apply_and_sign(self) -> None:
+        """Apply a plan that renames, and have people sign what it has created."""
+        self._start("run")
+        self._until(lambda: len(self._requests()) == self.scenario.rows, "the new requests")
+        self.service.control.sign_whitelist_requests(self._requests())
+
+    def _kill_ten_times(self) -> None:
         # Seeded with a text: each scenario has moments of its own.
         moments = random.Random(f"{self.seed} {self.scenario.name}")
         supervisors = moments.sample(range(KILLS), self.scenario.supervisor_kills)
-        self._start("run")
         last: tuple[int, ...] = ()
 
         def is_new_try() -> bool:
@@ -257,6 +287,28 @@ class ScenarioRun:
         result = f"all {len(correct)} ids in their place" if guarantee_held else f"WRONG: {task['state']}"
         return Outcome(str(task["try_number"]), len(requests), result, guarantee_held)
 
+    def _evaluate_renames(self) -> Outcome:
+        """Check that each row has a request in effect, and an old one only the row whose new request is revoked."""
+        rows = set(range(1, self.scenario.rows + 1))
+        old, new, requests = self._in_effect("Old"), self._in_effect("Row"), self._requests()
+        (task,) = [each for each in self._tasks() if each["task_id"] == "complete"]
+        held = len(requests) == len(rows) and old.keys() | new.keys() == rows
+        if self.revoked:
+            held = held and task["state"] == "failed" and self.revoked in old and new.keys() == rows - {self.revoked}
+            held = held and "is not in effect, but rejected" in self._log(task)
+            result = f"failed, explained; {len(old)} old ones left, among them that of the revoked one"
+        else:
+            held = held and task["state"] == "success" and not old
+            result = "all old ones deleted, all new ones in effect"
+        result = result if held else f"WRONG: {task['state']}, {len(old)} old and {len(new)} new in effect"
+        return Outcome(str(task["try_number"]), len(requests), result, held)
+
+    def _in_effect(self, kind: str) -> dict[int, str]:
+        """Return the ids of the requests in effect whose label is of this kind, by the numbers of their rows."""
+        found = [each for each in self.service.control.whitelist_requests() if each["status"] == "APPROVED"]
+        labels = [(each["label"].split(), each["id"]) for each in found]
+        return {int(label[1]): each for label, each in labels if label[0] == kind}
+
     def _evaluate_lie(self) -> Outcome:
         tasks = {task["task_id"]: task for task in self._tasks()}
         states = {str(task["state"]) for task in tasks.values()}
@@ -290,7 +342,7 @@ class ScenarioRun:
             self._call("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": conf or {}})
 
     def _clear(self) -> None:
-        task_id = "apply" if self.scenario.rows else "create"
+        task_id = "complete" if self.scenario.renames else "apply" if self.scenario.rows else "create"
         body = {"dry_run": False, "dag_run_id": "run", "task_ids": [task_id], "only_failed": False}
         self._call("POST", "/clearTaskInstances", body)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "00" * 20
 ROWS = 300
+RENAMED = 30
 Fault = dict[str, Any]
 
 #: What happens to the processes of the first try.
@@ -51,6 +52,7 @@ class Scenario:
     :param operator: further arguments of the operator.
     :param mapped: number of mapped task instances; 0: the task is not mapped.
     :param rows: number of rows of a file that is planned and applied; 0: one request is created instead.
+    :param renames: whether the plan renames each row, so that a second task completes it. That task is killed.
     :param supervisor_kills: how often of the ten times that it is killed it is the supervisor.
     :param attack: how the service lies about an address that is really signed, as ``attacks`` names it; "" if it does
         not, and None if nobody asks whether an address is verified.
@@ -70,6 +72,7 @@ class Scenario:
     operator: dict[str, Any] = field(default_factory=dict)
     mapped: int = 0
     rows: int = 0
+    renames: bool = False
     supervisor_kills: int = 0
     attack: str | None = None
 
@@ -78,6 +81,7 @@ _NOT_SENT = {"method": "POST", "kind": "drop"}
 _LOST = {**_NOT_SENT, "work": True}
 #: Delays the response until after the process is killed.
 _LATE = {"method": "POST", "kind": "normal", "delay_after": 50}
+_DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
 _LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 _NO_LISTING = {**_LISTING, "kind": "status", "status": 404, "times": None}
 
@@ -111,6 +115,14 @@ def _applied(number: int, fault: str, **more: Any) -> Scenario:
     return Scenario(f"applied_{number}", fault, (*lost, slow), procedure="kill at random", **options)
 
 
+def _renamed(number: int, fault: str, **more: Any) -> Scenario:
+    """Return a scenario in which a plan is completed, every third response is lost, and the task is killed."""
+    lost = tuple({**_DELETE, "kind": "drop", "work": True, "skip": skip} for skip in range(2, RENAMED, 2))
+    slow = {**_DELETE, "kind": "normal", "delay": 0.2, "times": None}
+    options = {"rows": RENAMED, "renames": True, **more}
+    return Scenario(f"renamed_{number}", fault, (*lost, slow), **options)
+
+
 #: What the service makes of an address that is signed by pinned keys; tests/client/verification has all attacks.
 _LIES = {
     "": "the service shows an address that is really signed, by pinned keys",
@@ -134,6 +146,12 @@ SCENARIOS = [
     _applied(3, "the same, with 32 requests at once", operator={"max_parallel": 32}),
     _applied(4, "the same, with one request at once", operator={"max_parallel": 1}),
     _applied(5, "the same, and one of the ten times it is the supervisor that is killed", supervisor_kills=1),
+    _renamed(
+        1,
+        "30 rows renamed, every third response to a deletion lost, the completing task killed at ten random moments",
+        procedure="kill while completing",
+    ),
+    _renamed(2, "the same, and a successor is revoked meanwhile", procedure="revoke while completing"),
     *(
         Scenario(f"lie_{number}", fault, procedure="let the service lie", requests=3, first=True, attack=attack)
         for number, (attack, fault) in enumerate(_LIES.items(), start=1)

@@ -21,6 +21,7 @@ from scenarios import ADDRESS, SCENARIOS, WORKER_SCENARIOS, Scenario
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sandbox import SandboxControl
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -99,6 +100,14 @@ class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
         return super().execute(context)
 
 
+class KilledCompleteOperator(CustodyCompleteWhitelistPlanOperator):
+    """The operator that completes a plan, which tells the runner its process."""
+
+    def execute(self, context: Any) -> Any:
+        write_pids(FOLDER / f"{self.dag_id}.pid")
+        return super().execute(context)
+
+
 def add_create(scenario: Scenario) -> None:
     """Add a task that creates a request, or several mapped ones."""
     arguments: dict[str, Any] = {
@@ -120,24 +129,34 @@ def add_create(scenario: Scenario) -> None:
 
 
 def add_apply(scenario: Scenario) -> None:
-    """Add tasks that plan and apply a file."""
+    """Add tasks that plan and apply a file, and complete the plan if it renames."""
     arguments: dict[str, Any] = {
         "path": str(FOLDER / f"{scenario.name}.csv"),
         "custody_conn_id": scenario.name,
+        "replace": scenario.renames,
     }
     # Its rows are more than a plan may create by default.
     plan = CustodyPlanWhitelistOperator(task_id="plan", max_creates=None, **RETRY_SOON, **arguments)
-    apply = KilledApplyOperator(
+    plan_hash = plan.output["plan_hash"]  # type: ignore[index]
+    retry_often: dict[str, Any] = {"retries": 100, "retry_delay": timedelta(seconds=0.1)}
+    apply = (CustodyApplyWhitelistPlanOperator if scenario.renames else KilledApplyOperator)(
         task_id="apply",
-        plan_hash=plan.output["plan_hash"],  # type: ignore[index]
+        plan_hash=plan_hash,
         # So short that the scenario ends soon.
         lookup_wait=2.5,
-        retries=100,
-        retry_delay=timedelta(seconds=0.1),
+        **retry_often,
         **arguments,
         **scenario.operator,
     )
     plan >> apply
+    if scenario.renames:
+        KilledCompleteOperator(
+            task_id="complete",
+            custody_conn_id=scenario.name,
+            applied=apply.output,
+            plan_hash=plan_hash,
+            **retry_often,
+        )
 
 
 def add_readers(scenario: Scenario) -> None:
