@@ -89,13 +89,21 @@ class PlanChangedError(CustodyConflictError):
     :param outcome: the creates and deletions of earlier tries of the task.
     :param plan: the plan as it is now; None: this try did not plan.
     :param why: what has changed, if this try did not plan. Default empty.
+    :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
     """
 
-    def __init__(self, outcome: Outcome, plan: WhitelistPlan | None = None, why: str = "") -> None:
+    def __init__(
+        self, outcome: Outcome, plan: WhitelistPlan | None = None, why: str = "", *, is_forgotten: bool = False
+    ) -> None:
         created, deleted = len(outcome.created), len(outcome.deleted)
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
-        sent = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
+        if is_forgotten:
+            sent = "this try sent nothing; what earlier tries of this task sent is not recorded"
+        elif done:
+            sent = f"this try sent nothing, and earlier ones {done}"
+        else:
+            sent = "nothing was sent"
         reason = f": {why}" if why else ""
         now = "" if plan is None else f". Now it has {changes_text(plan, _NOT_DONE)}"
         super().__init__(
@@ -161,7 +169,7 @@ class ApplyPlan:
         self._settle_other_plans(snapshot)
         service = service_name(self.client)
         if record is None:
-            record = self._begin(snapshot, service)
+            record = self._begin(snapshot, service, is_forgotten=is_forgotten)
         else:
             self._check_record(record, snapshot, service)
         creation = self._creation(snapshot, record)
@@ -205,7 +213,7 @@ class ApplyPlan:
 
     # --- the record ----------------------------------------------------------------------------------------
 
-    def _begin(self, snapshot: Snapshot, service: str) -> PlanRecord:
+    def _begin(self, snapshot: Snapshot, service: str, *, is_forgotten: bool) -> PlanRecord:
         """
         Plan, and record the plan.
 
@@ -213,7 +221,7 @@ class ApplyPlan:
         """
         plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
         if plan.plan_hash != self.plan_hash:
-            raise PlanChangedError(self._done(snapshot), plan)
+            raise PlanChangedError(self._done(snapshot), plan, is_forgotten=is_forgotten)
         advice = advice_on_differences(plan, replace=self.settings.replace)
         if advice:
             self.log.warning("%s", advice)
@@ -314,7 +322,7 @@ class ApplyPlan:
             raise CustodyOutcomeUnknownError(
                 lines(
                     "it cannot be known what became of rows of another plan that this task was carrying out before; "
-                    "nothing was sent:",
+                    "this try sent nothing:",
                     *rows,
                 ),
                 code="outcome-unknown",
@@ -349,7 +357,7 @@ class ApplyPlan:
             if request is None:
                 continue
             if request.state == "unverified" and row.state == "found":
-                # A request of somebody else that does not verify any more is not this row's.
+                # Another user's request that no longer verifies is not this row's.
                 self._store.record([(key, row.become("void"))])
                 continue
             wrong = self._wrong_fields(key, request, creation)
@@ -364,8 +372,8 @@ class ApplyPlan:
     @staticmethod
     def _wrong_record(key: str, request_id: str, creation: WhitelistCreation, why: str) -> CustodyOutcomeUnknownError:
         return CustodyOutcomeUnknownError(
-            f"the task's record names request {sanitize(request_id, 40)} for {creation.which(key)}, but {why}; nothing "
-            "was sent",
+            f"the task's record names request {sanitize(request_id, 40)} for {creation.which(key)}, but {why}; this "
+            "try sent nothing",
             code="outcome-unknown",
             advice="Find out who has edited the task's state, or what has changed the request. Then start a new run.",
         )

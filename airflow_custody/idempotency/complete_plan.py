@@ -98,7 +98,7 @@ def read_applied(value: Any) -> AppliedPlan | None:
     else:
         found = describe(value)
     raise CustodyRequestError(
-        f"applied must be the XCom of the apply task, not {found}; nothing was deleted",
+        f"applied must be the XCom of the apply task, not {found}; this try deleted nothing",
         setting="applied",
         advice="Write applied=apply.output.",
         code="parameter-wrong",
@@ -142,7 +142,7 @@ class CompletePlan:
 
         :return: the outcome of the deletions.
         :raises CustodyConflictError: if this is not the approved plan, or something that it created is not in effect as
-            requested; nothing was deleted. It is retryable if a request may still take effect.
+            requested; this try deleted nothing. It is retryable if a request may still take effect.
         :raises CustodyError: if the service cannot be read.
         """
         self._check_hash()
@@ -186,8 +186,8 @@ class CompletePlan:
         operations += [each.operation for each in self.applied.deletions]
         if hash_operations(operations, self.applied.observed, service_name(self.client)) != self.plan_hash:
             raise CustodyConflictError(
-                "what was applied is not the plan with this hash, or the service or its tenant have changed; nothing "
-                "was deleted",
+                "what was applied is not the plan with this hash, or the service or its tenant have changed; this "
+                "try deleted nothing",
                 code="plan-changed",
                 advice="Give the plan_hash and the output of the same apply task. Otherwise start a new run.",
             )

@@ -201,7 +201,7 @@ def test_a_row_is_not_found_under_an_id_that_is_not_listed(sandbox: Sandbox, sto
     sandbox.control.clear_request_log()
     error = stored.fails()
     assert "the task's record names request 9999 for" in str(error)
-    assert "but the service does not list it; nothing was sent" in str(error)
+    assert "but the service does not list it; this try sent nothing" in str(error)
     assert sandbox.control.request_log("POST") == []
 
 
@@ -437,7 +437,9 @@ def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
     write_rows(Path(path), [*ROWS, 99])
     stored.clear()
     error = stored.fails(plan_hash=plan(path)["plan_hash"])
-    assert "what became of rows of another plan that this task was carrying out before; nothing was sent" in str(error)
+    assert "what became of rows of another plan that this task was carrying out before; this try sent nothing" in str(
+        error
+    )
     assert str(error).count("proves nothing: it lists no request that the connection's user has created") == 5
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
 
@@ -479,7 +481,8 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     task.fails()
     sandbox.control.clear_faults()
     skipped = waits.skipped
-    assert "is not the one that was approved; nothing was sent" in str(task.fails())
+    error = task.fails()
+    assert "this try sent nothing; what earlier tries of this task sent is not recorded" in str(error)
     assert waits.skipped - skipped > 10.0 + TIMEOUT
     assert "this Airflow has no record of it" in task_log.text
     # A new plan goes on.
