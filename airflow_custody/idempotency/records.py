@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -16,6 +16,8 @@ from airflow_custody.client.errors import CustodyOutcomeUnknownError
 STATE_KEY = "custody_create_once"
 #: The stored form's version. One of another version is refused.
 FORMAT = 2
+
+_Record = TypeVar("_Record", bound=BaseModel)
 
 #: ``sent``: it was about to be sent, and its outcome is unknown. ``void``: it had no effect. ``found``: somebody else
 #: has asked for the same.
@@ -145,11 +147,7 @@ def from_stored_plan(stored: Mapping[str, Any]) -> PlanRecord:
     :param stored: the result of :func:`to_stored_plan`, maybe of another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
-    if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
-        fields = {name: each for name, each in stored.items() if name not in ("format", "state")}
-        with suppress(ValidationError):
-            return PlanRecord.model_validate(fields)
-    raise unreadable()
+    return _read(stored, PlanRecord)
 
 
 def to_stored(batch: Batch) -> dict[str, Any]:
@@ -165,10 +163,14 @@ def from_stored(stored: Mapping[str, Any]) -> Batch:
     :param stored: the result of :func:`to_stored`, maybe of another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
+    return _read(stored, Batch)
+
+
+def _read(stored: object, model: type[_Record]) -> _Record:
     if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
         fields = {name: each for name, each in stored.items() if name not in ("format", "state")}
         with suppress(ValidationError):
-            return Batch.model_validate(fields)
+            return model.model_validate(fields)
     raise unreadable()
 
 
