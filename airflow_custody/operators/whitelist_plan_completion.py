@@ -11,7 +11,7 @@ from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEven
 from airflow_custody.operators._base_plan import check_hash
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
     from airflow_custody.idempotency.complete_plan import CompletePlan
 
@@ -61,7 +61,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     def __init__(
         self,
         *,
-        applied: Mapping[str, Any],
+        applied: Mapping[str, Any] | str | XComArg,
         plan_hash: str,
         comment: str = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,

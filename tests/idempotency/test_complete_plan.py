@@ -98,10 +98,10 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
             """Stand for the signers."""
             sandbox.control.sign_whitelist_requests(list(ids))
 
-        applied: Any = apply.output
-        complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=applied, plan_hash=plan_hash)
+        complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=apply.output, plan_hash=plan_hash)
         prove = CustodyPlanWhitelistOperator(task_id="prove", fail_on_changes=True, fail_on_pending=True, **both)
-        sign(applied["request_ids"]) >> complete >> prove
+        signed = sign(apply.output["request_ids"])  # type: ignore[index]
+        signed >> complete >> prove
     ran = run_dag(dag)
     assert ran.state == "success"
     (new,) = ran.xcom("apply")["request_ids"]
