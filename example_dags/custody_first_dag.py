@@ -6,7 +6,7 @@ signers sign it, each with their own user and key, and only if the service shows
 task waits until the address may be used.
 
 Each run is started with an address. If that address is already requested with the same content, the run uses that
-request. Whoever may start this DAG decides what is signed: the example ``custody_whitelist_complete`` asks a person
+request. Anyone who can start this DAG decides what is signed: the example ``custody_whitelist_complete`` asks a person
 first.
 
 Connections to create: ``custody_default``, the signers' users (``custody_first_signer``, ``custody_second_signer``),

@@ -4,7 +4,7 @@ Keep the whitelist as another system has it: plan from its rows, apply, and prov
 ``addresses`` returns all addresses that should be whitelisted. The plan finds what the service lacks, and fails if that
 is more than a few rows: so a faulty query asks for nothing. Applying requests each row once. The people who sign do so
 at the service. The last task compares again, and fails the run if a row differs, or if the service has an address that
-the source does not have any more: nothing is deleted here.
+the source no longer has: nothing is deleted here.
 
 There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
 ``"0 2 * * *"``: rows that are pending or in effect are not asked for again.

@@ -7,7 +7,7 @@ signed is not signed twice. So the same list, run again, creates nothing. If one
 created, and nothing is signed.
 
 There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
-``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds what is not in it any more.
+``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds what it no longer has.
 
 What to change: read the addresses from your own source in ``addresses``. Their text is sent as it is. Do not map
 another package's operators over such rows with ``expand_kwargs``: Airflow would render them as templates.

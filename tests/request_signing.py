@@ -123,7 +123,7 @@ def signing(approver: SignedInApprover, hashes: list[str], *, user: str | None =
 
 
 def show_signed(approver: SignedInApprover, number: str, *signings: Any) -> None:
-    """Make the service show signatures, and a request that is not pending any more."""
+    """Make the service show signatures, and a request that is no longer pending."""
     approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": list(signings)})
     approver.sandbox.control.set_whitelist_status(number, "APPROVED")
 

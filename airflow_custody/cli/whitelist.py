@@ -272,7 +272,7 @@ def show(args: Namespace, output: Output) -> int:
 def delete(args: Namespace, output: Output) -> int:
     """
     Delete one whitelisting request, in effect or not. Shows it and asks first; --yes does not ask.
-    An address in effect cannot be used any more, unless another request for it is in effect. The
+    An address in effect can no longer be used, unless another request for it is in effect. The
     user needs the role WhitelistedAddressCreator.
 
     Exit codes: 0 deleted, or there is no such request; 1 error, or the answer was not yes.

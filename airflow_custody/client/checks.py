@@ -233,7 +233,7 @@ def _check_tls(facts: _Facts) -> Check:
         return Check()
     settings, seen = facts.client.settings, facts.responses[-1]
     if settings.base_url.startswith("http:"):
-        return Check("unknown", "plain HTTP: whoever is in between reads the token", "Use https://.")
+        return Check("unknown", "plain HTTP: the token can be read in transit", "Use https://.")
     if settings.verify is False:
         advice = "Give the path of the CA bundle in 'verify' instead of false."
         return Check("unknown", f"{seen.tls_version}; the certificate is not verified", advice)

@@ -288,7 +288,7 @@ class CustodyResponseError(CustodyError):
 
 class CustodyVerificationError(CustodyError):
     """
-    Raised when signatures do not prove what the service says: by the pinned keys, nobody has signed it.
+    Raised when the pinned keys do not verify what the service says.
 
     :param why: the reason without the request's name, for texts that name it themselves. Default: the message.
     """

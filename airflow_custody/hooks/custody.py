@@ -21,7 +21,7 @@ class CustodyHook(BaseHook):
     key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. The other
     extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`; the form shows
     them all. A path in ``superadmin_keys`` must be absolute; the file is read when the client is made.
-    The pins are not secret, but whoever may change them decides what is trusted.
+    The pins are not secret, but they decide what is trusted: restrict who may edit the connection.
 
     An extra that is not known is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also
     where ``max_response_bytes`` is more.

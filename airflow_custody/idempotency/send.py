@@ -59,7 +59,7 @@ class Fence:
     asks again if recording took too long.
 
     :param record: records the batch.
-    :param is_stopped: tells whether nothing may be sent any more.
+    :param is_stopped: tells whether sending has been stopped.
     """
 
     def __init__(self, record: Callable[[], object], is_stopped: Callable[[], bool]) -> None:
@@ -73,7 +73,7 @@ class Fence:
         """
         Record the batch if that was too long ago, or never; called right before a row is sent.
 
-        :raises CustodyError: if nothing may be sent any more.
+        :raises CustodyError: if sending has been stopped.
         """
         with self._lock:
             # The first does not count while the machine sleeps; the second may be set, in either direction.
@@ -204,7 +204,7 @@ class Sender:
                 self._end(window, error)
 
     def _end(self, window: _Window, error: BaseException) -> None:
-        # What has not left yet may not leave any more; what has left is not forgotten.
+        # Unsent rows stay unsent. Sent rows stay recorded.
         self.stop()
         window.failures.append(error)
 

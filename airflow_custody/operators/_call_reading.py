@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
 # Without a state store an event is the only place for a cursor. Airflow's clean-up deletes old events, and the newest
-# call that an old one knows may not be listed any more.
+# call that an old one knows may no longer be listed.
 _MAX_EVENT_AGE = timedelta(days=1)
 #: Maximum number of webhooks that are not enabled in the log.
 _MAX_REPORTED = 20

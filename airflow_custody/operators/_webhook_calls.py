@@ -55,7 +55,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param statuses: only calls whose delivery has one of these statuses when they are read. (templated)
     :param with_payload: whether the event holds what the calls tell. Default True.
     :param max_calls: maximum number of calls per reading; the next run goes on. Default 10000.
-    :param on_gap: behaviour if calls may be lost, because the newest known call is not listed any more, the service's
+    :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
         clock was set back, or the asset's cursor is another task's with other filters: ``fail`` (default), or
         ``continue``: log a warning, and say so in the event. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)

@@ -25,13 +25,13 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     It is when its status is one of ``effective_statuses``, and the service lists it without being asked for pending
     ones, and not among those that the connection's user may still sign. The sensor fails at once when the request
-    was rejected, and without retries when it does not exist (any more): when it has been missing from all
+    was rejected, and without retries when it does not exist (or no longer exists): when it has been missing from all
     listings for 30 seconds in a row. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
     yet"; a wrong token, a missing role or a service that does not offer the look-up ends the wait, and so does, at the
     first poll, a host that does not exist. ``soft_fail`` turns a time-out into a skip, and nothing else. ``never_fail``
     and ``silent_fail`` would hide errors and are refused.
 
-    The service's makers publish no list of the words of ``status``. A request that is not pending any more and has a
+    The service's makers publish no list of the words of ``status``. A request that is no longer pending and has a
     word that is in neither of the two lists is not in effect: the sensor waits on, and a WARNING names the word.
     Deferrable, all sensors of one connection and interval share one poll in the triggerer. Killing the task ends the
     wait, and nothing else. The look-up is undocumented, and needs the role ``TPUser``.

@@ -200,7 +200,7 @@ class JournalProducer(SharedStreamProducer):
         if savers and not self._closed.is_set():
             saving: asyncio.Future[Any] = asyncio.gather(*(save() for save in savers.values()), return_exceptions=True)
             closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
-            # When the triggerer ends, nobody is there any more to say that a cursor was saved.
+            # When the triggerer ends, no process is left that reports a saved cursor.
             await asyncio.wait({saving, closed}, return_when=asyncio.FIRST_COMPLETED)
             closed.cancel()
             saving.cancel()

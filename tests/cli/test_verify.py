@@ -97,7 +97,7 @@ def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Cre
     rejected = create(3, status="rejected")
     ran = audit()
     assert ran.code == 0
-    assert f"request {pending}: pending, signed by nobody\n" in ran.out
+    assert f"request {pending}: pending, no valid signature\n" in ran.out
     assert f"request {rejected}" not in ran.out
     assert "3 requests: 1 verified, 1 pending, 1 rejected (" in ran.out
     rows = {each["id"]: each for each in audit("-o", "json").data["rows"]}
@@ -110,7 +110,7 @@ def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Cre
     assert ran.code == 2
     assert f"request {pending}: PENDING: its signature 1 of 1 " in ran.out
     # The sandbox lists it where it lists what is pending.
-    assert f"request {rejected}: pending, signed by nobody\n" in ran.out
+    assert f"request {rejected}: pending, no valid signature\n" in ran.out
 
 
 def test_pending_requests_that_are_shown_without_rules(

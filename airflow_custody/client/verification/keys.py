@@ -147,7 +147,7 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
 def _find_bodies(text: str) -> list[str]:
     """Return the base64 of each key; raise if there is none, or something else."""
     if "PRIVATE KEY" in text:
-        raise KeyTextError("there is a private key: only public keys belong there, and that one is no secret any more")
+        raise KeyTextError("there is a private key: only public keys belong there, and that one is no longer secret")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
     bodies = _BLOCK.findall(without_comments)
     if rest := _BLOCK.sub("", without_comments).strip():

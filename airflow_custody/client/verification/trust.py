@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The status of a request in effect, from a published sample.
 EFFECTIVE_STATUSES = ("approved",)
-#: Statuses, some of them guesses, of a request that will not take effect any more. A word that the service never uses
+#: Statuses, some of them guesses, of a request that can no longer take effect. A word that the service never uses
 #: does no harm.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 

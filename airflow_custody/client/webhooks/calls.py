@@ -111,7 +111,7 @@ class NewCalls:
     """
     The new calls in the journal.
 
-    :param before: the cursor that they are new to. After a gap, without the calls that are not listed any more.
+    :param before: the cursor that they are new to. After a gap, without the calls that are no longer listed.
     :param read_at: the time by the service's clock.
     :param calls: the calls, in the order in which they were created.
     :param more: whether there are more new calls than were asked for.
@@ -260,7 +260,7 @@ def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: dateti
     if newest and not any(each[1] == newest for each in cursor.seen & listed):
         until = min((created for _, created in listed if created > newest), default=now)
         gaps.append(
-            "the newest call that was known is not listed any more: calls that were created between "
+            "the newest call that was known is no longer listed: calls that were created between "
             f"{newest:%Y-%m-%d %H:%M:%S} and {until:%Y-%m-%d %H:%M:%S} UTC may have been removed before they were read"
         )
     if now < cursor.at - OVERLAP:

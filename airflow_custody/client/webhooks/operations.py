@@ -230,7 +230,7 @@ class WebhookOperations(ServiceOperations):
         over a row of readings, if each begins with the cursor of the one before, and a call appears no later than five
         minutes behind one that was created after it.
 
-        :attr:`NewCalls.gap` says which calls may be lost: because the newest known call is not listed any more, or the
+        :attr:`NewCalls.gap` says which calls may be lost: because the newest known call is no longer listed, or the
         service's clock was set back by more than five minutes, as its responses' ``Date`` shows. It is said once.
 
         :param cursor: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.

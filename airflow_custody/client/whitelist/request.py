@@ -79,7 +79,7 @@ class StatusWords:
         return "effective" if has_status(status, effective) else "unknown"
 
 
-#: The words that are used where nobody gives others.
+#: The default words.
 DEFAULT_WORDS = StatusWords()
 
 
@@ -89,12 +89,12 @@ class Listed:
     Where the service lists a request.
 
     :param id: its id.
-    :param envelope: the request, as it was listed last; None: it is not listed. Default None.
+    :param envelope: the request's last listing; None: it is not listed. Default None.
     :param is_settled: whether it is among the requests that are not pending. Default False.
     :param has_vanished: whether it was settled, and is missing from the listing of all that was read after that: it was
         deleted meanwhile, or one of the listings lags. Default False.
-    :param for_approval: the request as it is listed among those that the client's user may still sign. Default None:
-        it is not among them.
+    :param for_approval: the request's listing among those that the client's user may still sign. Default None: it is
+        not there.
     """
 
     id: str
@@ -133,8 +133,8 @@ class Request:
     :param id: its id.
     :param state: its state.
     :param reported: its state as the service reports it, whatever its signatures prove; ``unknown`` if it is missing.
-    :param envelope: the request, as it was listed; None: it is missing.
-    :param for_approval: the request, as it is listed for the client's user to sign; None: it is not.
+    :param envelope: the request's listing; None: it is missing.
+    :param for_approval: the request's listing among those for the client's user to sign; None: it is not there.
     :param destination: its destination; None: it cannot be read.
     :param fields: the fields that signatures cover, if they prove it; otherwise its payload, which it only claims.
         Empty if it cannot be read.
@@ -202,7 +202,7 @@ def judge_request(envelope: WhitelistEnvelope, reported: ReportedState, verifier
     """
     Return a request in a known place, with what its content and its signatures are.
 
-    :param envelope: the request, as it was listed.
+    :param envelope: the request's listing.
     :param reported: its state as the service reports it.
     :param verifier: verifier of its signatures; None: no keys are pinned, and nothing is verified.
     """

@@ -150,8 +150,8 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 
 def _signers(user_ids: Sequence[str]) -> str:
-    """Say who has validly signed a request."""
-    return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
+    """Return the users with valid signatures, in words."""
+    return f"validly signed by {name_texts(user_ids)}" if user_ids else "no valid signature"
 
 
 def verify_service(
@@ -202,7 +202,7 @@ def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:
 
 @cache
 def _wire_form() -> TypeAdapter[WireEnvelope]:
-    """Return what an envelope must look like, as it is for one that a service sends."""
+    """Return the form of an envelope, the same for files as for the service's responses."""
     return TypeAdapter(WireEnvelope)
 
 

@@ -352,7 +352,7 @@ def _describe(request: Request) -> str:
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
         return (
-            f"{request.name} is not pending any more, but its status {status!r} is neither in effective_statuses nor "
+            f"{request.name} is no longer pending, but its status {status!r} is neither in effective_statuses nor "
             f"in rejected_statuses ({signatures}): it does not count as in effect. Name the word in one of the two"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]

@@ -299,7 +299,7 @@ class WhitelistStore:
         Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
 
         No signatures are made: a request put into effect this way is one that the service lies about.
-        With ``removed`` it cannot be found any more, as if it had been deleted.
+        With ``removed`` it can no longer be found, as if it had been deleted.
 
         :param request_id: the request's id.
         :param status: the status.

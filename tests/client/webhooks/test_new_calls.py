@@ -107,7 +107,7 @@ def test_a_journal_that_was_cut_off_is_a_gap_once(
     send(sandbox, 5)
     sandbox.control.configure(calls=kept)
     new = client.read_webhook_calls(position)
-    assert "the newest call that was known is not listed any more" in new.gap
+    assert "the newest call that was known is no longer listed" in new.gap
     assert f"between {position.at:%Y-%m-%d %H:%M:%S} and " in new.gap
     assert len(new.calls) == kept.get("max_number", 0)
     sandbox.control.configure(calls={})

@@ -109,8 +109,8 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
 
     :param comparison: the result of :func:`compare_spelled`.
     :param payload: the payload.
-    :param accepted: keys that nobody asked for, and that may have a value all the same. Known keys that the service
-        fills in by itself (of networks, only the main one), and keys without a value, are always accepted.
+    :param accepted: keys that may have a value although none was requested. Always accepted: known keys that the
+        service fills in by itself (of networks, only the main one), and keys without a value.
     """
     return [
         each.name

@@ -44,7 +44,7 @@ _LISTING_LAG = 3.0
 _NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been taken"
-_REJECTED = "What was rejected cannot be signed any more: sign the others without it."
+_REJECTED = "Rejected requests can no longer be signed. Remove them, and sign the rest."
 _NOT_THIS_USERS_TURN = (
     "It is decided, this user has signed, or it is another group's turn: sign with the connection of a signer whose "
     "turn it is."

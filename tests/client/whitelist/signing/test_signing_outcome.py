@@ -505,7 +505,7 @@ def change(approver: SignedInApprover, number: str) -> None:
 
 
 NEEDED: list[tuple[Callable[[SignedInApprover, str], object], str]] = [
-    (set_status("rejected"), "(?s)not pending this user's signature.*sign the others without it"),
+    (set_status("rejected"), "(?s)not pending this user's signature.*Remove them, and sign the rest"),
     (set_status("frozen"), "not pending this user's signature"),
     (change, r"label \(.*\);.* nothing was signed"),
 ]
