@@ -388,7 +388,7 @@ class CreateOnce:
             return False
         self._reused, state = existing
         what = f"{self.creation.what} {self._reused}"
-        self.log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
+        self.log.info("Reusing %s, so nothing is sent: it has the same content and is %s.", what, state)
         return True
 
     def _not_looked_up(self, error: CustodyError) -> CustodyError:

@@ -194,10 +194,10 @@ class WhitelistCreation:
         envelope = snapshot[row.request_id].shown
         by = sanitize(max((each for _, each in envelope.created_by), key=len, default="an unknown user"), 60)
         state = "pending approval" if row.state == "pending" else "in effect"
-        state = f"{state} (status {row.status or 'not given'}, asked for by {by})"
+        state = f"{state} (status {row.status or 'not given'}, created by {by})"
         if if_exists == "fail":
             raise CustodyConflictError(
-                f"whitelisting request {row.request_id} asks for the same already, and is {state}; nothing was sent",
+                f"whitelisting request {row.request_id} already has the same content and is {state}; nothing was sent",
                 code="request-exists",
             )
         self.reused = spelled_as(asked.request, envelope)

@@ -102,7 +102,7 @@ def test_three_nights_create_and_sign_once(
     before = task_log.text
     assert night(people) == ids
     log = task_log.text[len(before) :]
-    assert log.count("asks for the same, and is in effect (status APPROVED") == 3
+    assert log.count("it has the same content and is in effect (status APPROVED") == 3
     assert log.count("Nothing to sign for") == 2
     assert "To be signed" not in log
     assert [each["id"] for each in sandbox.control.whitelist_requests()] == sorted(ids)
@@ -119,8 +119,11 @@ def test_what_somebody_has_asked_for_is_used(sandbox: Sandbox, task_log: TaskLog
     assert create(ti) == theirs
     assert ti.pushed == {"request": {"id": theirs, **FIELDS}, "created": False}
     words = "pending approval" if status == "pending" else "in effect"
-    assert f"Nothing is sent: whitelisting request {theirs} asks for the same, and is {words} (status" in task_log.text
-    assert "asked for by " in task_log.text
+    assert (
+        f"Reusing whitelisting request {theirs}, so nothing is sent: it has the same content and is {words} (status"
+        in task_log.text
+    )
+    assert "created by " in task_log.text
     # The search for the address is the one that is made before each create.
     assert len([call for call in sandbox.control.request_log(**LISTING) if call["query"].get("addresses")]) == 1
     assert sent(sandbox) == 0
@@ -190,7 +193,7 @@ def test_a_services_own_status_words_are_taken(sandbox: Sandbox) -> None:
 
 def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
     assert create(if_exists="fail") == "3711"
-    with failing_at_once("3711 asks for the same already, and is pending approval") as caught:
+    with failing_at_once("3711 already has the same content and is pending approval") as caught:
         create(if_exists="fail")
     assert caught.value.error.code == "request-exists"
     assert sent(sandbox) == 1
