@@ -20,6 +20,8 @@ GUIDES := .guides
 DOCS := .docs
 # What `make mutants` needs, beside the first environment.
 MUTANTS := .mutants
+# What `make bench` needs beside the first environment.
+BENCH := .bench
 # What `make matrix` needs, and its logs.
 MATRIX := .matrix
 # Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
@@ -31,7 +33,7 @@ REPORTS := .reports
 pytest = -m pytest --numprocesses 3 --dist worksteal --junit-xml $(REPORTS)/$@.xml \
 	--override-ini "junit_suite_name=$(2), $$($(1)/bin/python --version)"
 # $(call summary,ENVIRONMENT): a line about the suite that ran.
-summary = $(1)/bin/python tests/summary.py $(REPORTS)/$@.xml
+summary = $(1)/bin/python tools/summary.py $(REPORTS)/$@.xml
 QUIET := -qq --disable-pip-version-check
 # $(call new,ENVIRONMENT,PYTHON): a new environment, whose pip knows dependency groups.
 new = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install $(QUIET) --upgrade 'pip>=25.1'
@@ -80,11 +82,11 @@ check_python_2 = $(if $(PYTHON_AIRFLOW_2),,echo "$(NO_PYTHON)"; exit 1)
 
 test: $(if $(REQUIRE_AIRFLOW_2),python-airflow2) lint
 	@echo "--- all tests (a quarter of an hour); their output is in $(REPORTS)"
-	@$(VENV)/bin/python tests/at_once.py test-airflow3 "$(SUITES_2)"
-	@$(VENV)/bin/python tests/at_once.py faults "docs wheel"
+	@$(VENV)/bin/python tools/at_once.py test-airflow3 "$(SUITES_2)"
+	@$(VENV)/bin/python tools/at_once.py faults "docs wheel"
 	@echo "coverage of lines and branches: $$($(VENV)/bin/coverage report --format=total) %"
 	@$(if $(SUITES_2),,echo "NOT RUN: test-airflow2 and test-lowest. $(NO_PYTHON)")
-	@$(VENV)/bin/python tests/summary.py --total $(patsubst %,$(REPORTS)/%.xml,test-airflow3 $(SUITES_2))
+	@$(VENV)/bin/python tools/summary.py --total $(patsubst %,$(REPORTS)/%.xml,test-airflow3 $(SUITES_2))
 
 python-airflow2:
 	@$(check_python_2)
@@ -125,7 +127,7 @@ LOWEST := $(wildcard tests/client/test_*.py) tests/client/whitelist/files tests/
 
 test-lowest: $(VENV_LOWEST)/.ready
 	@echo "--- tests with the lower bounds of pyproject.toml"
-	@$(VENV_LOWEST)/bin/python tests/lowest.py --check
+	@$(VENV_LOWEST)/bin/python tools/lowest.py --check
 	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python $(call pytest,$(VENV_LOWEST),lower bounds) $(LOWEST)
 	@$(call summary,$(VENV_LOWEST))
 
@@ -157,13 +159,13 @@ scale: $(VENV_CELERY)/.ready
 
 wheel: $(VENV)/.ready
 	@echo "--- wheel in a clean environment"
-	@$(VENV)/bin/python tests/check_wheel.py $(AIRFLOW_3)
+	@$(VENV)/bin/python tools/check_wheel.py $(AIRFLOW_3)
 
 # PYTHONS=/path/to/python3.14:... names interpreters that are not on the PATH.
 matrix: $(VENV)/.ready $(MATRIX)/.ready
-	@$(VENV)/bin/python tests/matrix.py
+	@$(VENV)/bin/python tools/matrix.py
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.ready $(BENCH)/.ready
 	@$(VENV)/bin/python benchmarks/bench.py
 
 # Which change of the code no test would notice: SAMPLE and SEED choose the changes, 100 and 1 unless given.
@@ -196,12 +198,12 @@ $(VENV_2)/.ready: pyproject.toml
 	@$(call install,$(VENV_2)) "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
 	@touch $@
 
-$(VENV_LOWEST)/.ready: pyproject.toml tests/lowest.py
+$(VENV_LOWEST)/.ready: pyproject.toml tools/lowest.py
 	@$(check_python_2)
 	@echo "--- installing the lower bounds of pyproject.toml into $(VENV_LOWEST) (a minute or two)"
 	@$(call new,$(VENV_LOWEST),$(PYTHON_AIRFLOW_2))
 	@$(call install,$(VENV_LOWEST)) packaging tomli
-	@$(VENV_LOWEST)/bin/python tests/lowest.py > $(VENV_LOWEST)/lowest.txt
+	@$(VENV_LOWEST)/bin/python tools/lowest.py > $(VENV_LOWEST)/lowest.txt
 	@$(call install,$(VENV_LOWEST)) --requirement $(VENV_LOWEST)/lowest.txt --group test
 	@touch $@
 
@@ -214,7 +216,7 @@ $(VENV_CELERY)/.ready: pyproject.toml
 	@touch $@
 
 # What some targets need beside the first environment: the dependency group of their name.
-$(GUIDES)/.ready $(DOCS)/.ready $(MATRIX)/.ready $(UI)/.ready: $(VENV)/.ready
+$(BENCH)/.ready $(GUIDES)/.ready $(DOCS)/.ready $(MATRIX)/.ready $(UI)/.ready: $(VENV)/.ready
 	@echo "--- installing the dependency group '$(@:.%/.ready=%)'"
 	@mkdir -p $(@D)
 	@$(call install,$(VENV)) --group $(@:.%/.ready=%)
@@ -228,4 +230,4 @@ $(MUTANTS)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) $(REPORTS) .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(BENCH) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) $(REPORTS) .demo build dist .coverage*

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 from functions import functions
 from journal import journal
 from mapped_tasks import mapped_tasks
+from octodns_plans import octodns_plans
 from side_by_side import certificates, compare, service, timed
 from verification import verification
 from whitelist_files import in_threads, over_tls, planning, recovery
@@ -286,6 +287,7 @@ def main() -> None:
         "apply in threads": lambda: in_threads(few, 500),
         "mapped": lambda: mapped_tasks((1_000, 5_000), 40),
         "plan": lambda: planning(10_000),
+        "octodns": lambda: octodns_plans(few, 10_000),
         "recovery": lambda: recovery(1_000),
         "verification": lambda: verification(few),
         "journal": lambda: journal(rounds),

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
-from authorities import Authority
-from clocks import SkippingTime, skipping_waits
 from hypothesis import HealthCheck, settings
-from process_state import restored
+from support.airflow.process_state import restored
+from support.clocks import SkippingTime, skipping_waits
+from support.service.authorities import Authority
 
 if TYPE_CHECKING:
-    from statsd_server import StatsdServer
-    from task_log import TaskLog
+    from support.airflow.statsd_server import StatsdServer
+    from support.airflow.task_log import TaskLog
 
 # Before the first import of Airflow: it reads its settings once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
@@ -32,7 +32,7 @@ os.environ.update(
     AIRFLOW__LOGGING__LOGGING_LEVEL="INFO",
 )
 
-from connections import connection_json  # noqa: E402
+from support.airflow.connections import connection_json  # noqa: E402
 
 from airflow_custody.sandbox import Sandbox  # noqa: E402
 
@@ -103,7 +103,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> TaskLog:
-    from task_log import TaskLog
+    from support.airflow.task_log import TaskLog
 
     caplog.set_level("INFO")
     return TaskLog(caplog, capsys)
@@ -112,7 +112,7 @@ def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str
 @pytest.fixture
 def statsd() -> Iterator[StatsdServer]:
     """Turn metrics on, to a StatsD server without tags: Airflow's default."""
-    from statsd_server import metrics_on
+    from support.airflow.statsd_server import metrics_on
 
     with metrics_on() as server:
         yield server
@@ -121,7 +121,7 @@ def statsd() -> Iterator[StatsdServer]:
 @pytest.fixture
 def tagged() -> Iterator[StatsdServer]:
     """Turn metrics on, to a StatsD server with tags."""
-    from statsd_server import metrics_on
+    from support.airflow.statsd_server import metrics_on
 
     with metrics_on(statsd_influxdb_enabled="True") as server:
         yield server

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from floors import modules_of
 from lowest import read_project
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.airflow.floors import modules_of
 
 import airflow_custody
 from airflow_custody import _base

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import Asset
 from hypothesis import given
 from hypothesis import strategies as st
-from webhook_reads import TYPE, Reader, new_asset, write_calls
+from support.airflow.webhook_reads import TYPE, Reader, new_asset, write_calls
 
 from airflow_custody.assets import UnhandledEvents, calls_of
 from airflow_custody.client import CustodyClient, CustodyConfigurationError

@@ -7,9 +7,9 @@ import pickle
 import re
 
 import pytest
-from airflow_runs import AIRFLOW, new_dag, run_dag
-from request_triggers import end_waits_after
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, new_dag, run_dag
+from support.airflow.request_triggers import end_waits_after
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyPermissionError
 from airflow_custody.operators.health import CustodyHealthCheckOperator

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
-from airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
-from floors import modules_of
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
+from support.airflow.floors import modules_of
+from support.airflow.task_log import TaskLog
 
 from airflow_custody._base import NOT_GIVEN, CustodyTask
 from airflow_custody.assets import webhook_calls_asset

@@ -14,7 +14,7 @@ import pytest
 # The variables that a make above this test sets, such as the one that CI runs.
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON", "PYTHON_AIRFLOW_2", "REQUIRE_AIRFLOW_2")
 ROOT = Path(__file__).parents[1]
-TESTS = ROOT / "tests"
+TOOLS = ROOT / "tools"
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -48,7 +48,7 @@ def run(*command: str, folder: Path = ROOT, **environment: str) -> subprocess.Co
 def test_each_part_is_one_line_and_what_failed_comes_last(tmp_path: Path) -> None:
     recipes = {"good": "@seq 500; echo 17 passed", "slow": "@sleep 1; echo fine", "bad": "@echo why; exit 3"}
     (tmp_path / "Makefile").write_text("".join(f"{name}:\n\t{recipe}\n" for name, recipe in recipes.items()))
-    at_once = (sys.executable, str(TESTS / "at_once.py"))
+    at_once = (sys.executable, str(TOOLS / "at_once.py"))
     done = run(*at_once, "good", "slow", "", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [re.sub(r" \(\d+ s\)$", "", line) for line in done.stdout.splitlines()]
@@ -70,7 +70,7 @@ def test_the_summary_has_the_totals_and_what_no_suite_ran(tmp_path: Path) -> Non
             (folder / name).write_text(text)
         report = ("--junit-xml", str(tmp_path / f"{suite}.xml"), "-o", f"junit_suite_name=Airflow {suite}, Python 3")
         run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *report, "--rootdir", ".", ".", folder=folder)
-    summary = (sys.executable, str(TESTS / "summary.py"))
+    summary = (sys.executable, str(TOOLS / "summary.py"))
     one, both = str(tmp_path / "first.xml"), (str(tmp_path / "first.xml"), str(tmp_path / "second.xml"))
     assert run(*summary, one).stdout == "Airflow first, Python 3: 3 passed, 0 failed, 2 skipped\n"
     assert run(*summary, "--total", *both).stdout.splitlines() == [

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, task, task_group
-from airflow_runs import AIRFLOW, new_dag, run_dag
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, new_dag, run_dag
+from support.airflow.task_log import TaskLog
 from test_given import VALUES, tasks
 
 from airflow_custody.assets import webhook_calls_asset

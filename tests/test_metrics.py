@@ -13,14 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, execute
-from connections import connection_json
 from hypothesis import example, given
 from hypothesis import strategies as st
-from request_triggers import events
-from statsd_server import StatsdServer, metrics_on
-from task_tries import somebody_creates
-from webhook_reads import TYPE, Reader, write_calls
+from support.airflow.airflow_runs import AIRFLOW, execute
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import events
+from support.airflow.statsd_server import StatsdServer, metrics_on
+from support.airflow.task_tries import somebody_creates
+from support.airflow.webhook_reads import TYPE, Reader, write_calls
 
 from airflow_custody import metrics
 from airflow_custody.cli.main import main
@@ -307,7 +307,7 @@ def test_a_task_counts_what_it_emits(sandbox: Sandbox, statsd: StatsdServer) -> 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="Airflow cannot acknowledge events")
 def test_a_watcher_counts_what_it_fires(sandbox: Sandbox, statsd: StatsdServer) -> None:
-    from watcher_runs import Triggerer, add_call, in_triggerers, until
+    from support.airflow.watcher_runs import Triggerer, add_call, in_triggerers, until
 
     @in_triggerers
     async def scenario() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, new_dag, run_dag
+from support.airflow.airflow_runs import AIRFLOW, new_dag, run_dag
 
 from airflow_custody.client import (
     CustodyConfigurationError,

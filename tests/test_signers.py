@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import Connection
-from airflow_runs import AIRFLOW, redacted
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from people import pem_of
+from support.airflow.airflow_runs import AIRFLOW, redacted
+from support.service.people import pem_of
 
 from airflow_custody.client import CustodyConfigurationError
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key

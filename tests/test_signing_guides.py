@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pkcs11
 import pytest
-from airflow_runs import load, run_dag
-from connections import connection_json
-from hsm import PIN, TOKEN, FakeHsm, HsmPerson, SoftHsm, missing, soft_hsm
-from people import Person
-from task_log import TaskLog
+from support.airflow.airflow_runs import load, run_dag
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
+from support.keys.hsm import PIN, TOKEN, FakeHsm, HsmPerson, SoftHsm, missing, soft_hsm
+from support.service.people import Person
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
-from cli_runs import Create, Ran, Run
+from support.cli_runs import Create, Ran, Run
 
 from airflow_custody.cli.main import main
 from airflow_custody.sandbox import Sandbox

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody.sandbox import Sandbox
 

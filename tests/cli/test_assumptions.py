@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Create, Ran, Run
+from support.cli_runs import Create, Ran, Run
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.http.responses import Observation

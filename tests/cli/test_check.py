@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorities import Authority
-from cli_runs import Ran, Run
-from pinned_keys import public_pem
+from support.cli_runs import Ran, Run
+from support.keys.pinned_keys import public_pem
+from support.service.authorities import Authority
 
 from airflow_custody.client import VerificationPins
 from airflow_custody.client.checks import CHECKS

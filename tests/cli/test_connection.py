@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import Run
-from connections import connection_json
+from support.airflow.connections import connection_json
+from support.cli_runs import Run
 
 from airflow_custody.sandbox import Sandbox
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import Run
+from support.cli_runs import Run
 
 SOURCES = Path(__file__).parents[2] / "example_dags"
 FILES = {path.name for path in SOURCES.iterdir() if path.suffix in (".py", ".yaml")}

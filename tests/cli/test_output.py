@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import Create, Run
+from support.cli_runs import Create, Run
 
 from airflow_custody.cli.output import Output, keep_clean, message
 from airflow_custody.client import CustodyClient

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runs import Create, Run, all_commands, options_of
+from support.cli_runs import Create, Run, all_commands, options_of
 
 from airflow_custody.sandbox import Sandbox
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from attacks import attack
-from cli_runs import Create, Run
+from support.cli_runs import Create, Run
+from support.keys.attacks import attack
 
 from airflow_custody.sandbox import Sandbox
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from cli_runs import Create, Run
-from connections import connection_json
+from support.airflow.connections import connection_json
+from support.cli_runs import Create, Run
 
 from airflow_custody.sandbox import Sandbox
 

@@ -8,9 +8,9 @@ from contextlib import redirect_stderr
 from dataclasses import fields
 
 import pytest
-from cli_runs import Run, all_commands, options_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cli_runs import Run, all_commands, options_of
 
 from airflow_custody.cli import main as cli
 from airflow_custody.cli.connection import SETTINGS

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Create, Ran, Run
-from people import Person
-from pinned_keys import public_pem
+from support.cli_runs import Create, Ran, Run
+from support.keys.pinned_keys import public_pem
+from support.service.people import Person
 
 from airflow_custody.client import CustodyClient, VerificationPins
 from airflow_custody.client.signers import PemSigner

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_runs import Create, Ran, Run
+from support.cli_runs import Create, Ran, Run
 
 from airflow_custody.client.whitelist.files.addresses import AddressCheck
 from airflow_custody.sandbox import Sandbox

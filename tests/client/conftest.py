@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from clocks import Clock
-from sign_ins import PASSWORD, ROLES, client_of
+from support.clocks import Clock
+from support.service.sign_ins import PASSWORD, ROLES, client_of
 
 from airflow_custody.client import CustodyClient, PasswordSignIn
 from airflow_custody.sandbox import Sandbox

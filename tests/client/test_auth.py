@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import requests
-from calls import create, read
-from clocks import Clock
-from sign_ins import PASSWORD, REQUEST, ROLES, SIGN_IN, client_of, sign_ins
+from support.clocks import Clock
+from support.service.sign_ins import PASSWORD, REQUEST, ROLES, SIGN_IN, client_of, sign_ins
+from support.whitelist.calls import create, read
 
 from airflow_custody.client import (
     ApiKey,

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorities import Authority, context_of
-from calls import REQUEST, create, read
-from clocks import SkippingTime
-from raw_server import raw_server
+from support.clocks import SkippingTime
+from support.service.authorities import Authority, context_of
+from support.service.raw_server import raw_server
+from support.whitelist.calls import REQUEST, create, read
 
 from airflow_custody.client import (
     ApiKey,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorities import Authority
-from calls import REQUEST, create, read
+from support.service.authorities import Authority
+from support.whitelist.calls import REQUEST, create, read
 
 from airflow_custody.client import (
     ApiKey,

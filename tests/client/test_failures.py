@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from calls import REQUEST, create, read
-from clocks import SkippingTime
+from support.clocks import SkippingTime
+from support.whitelist.calls import REQUEST, create, read
 
 from airflow_custody.client import (
     CustodyClient,

@@ -6,10 +6,10 @@ import importlib.util
 import logging
 
 import pytest
-from calls import REQUEST
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hsm import missing
-from people import ROLES
+from support.keys.hsm import missing
+from support.service.people import ROLES
+from support.whitelist.calls import REQUEST
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import raw_signature

@@ -12,7 +12,7 @@ import pytest
 import requests
 from hypothesis import example, given
 from hypothesis import strategies as st
-from raw_server import raw_server
+from support.service.raw_server import raw_server
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.http.responses import Observation, parse_retry_after

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import trustme
-from authorities import Authority, context_of
-from calls import create, read
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from raw_server import raw_server
+from support.service.authorities import Authority, context_of
+from support.service.raw_server import raw_server
+from support.whitelist.calls import create, read
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody.client import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pinned_keys import pinned, private_pem, public_pem
+from support.keys.pinned_keys import pinned, private_pem, public_pem
 
 from airflow_custody.client import ClientSettings, CustodyClient, CustodyConfigurationError, VerificationPins
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pkcs11
 import pytest
-from calls import REQUEST
-from hsm import PIN, TOKEN, FakeHsm, FakeKey, HsmPerson, SoftHsm, soft_hsm
+from support.keys.hsm import PIN, TOKEN, FakeHsm, FakeKey, HsmPerson, SoftHsm, soft_hsm
+from support.whitelist.calls import REQUEST
 
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, CustodyError
 from airflow_custody.client.signers.key import SigningKey

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
-from calls import create
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raw_server import raw_server
+from support.service.raw_server import raw_server
+from support.whitelist.calls import create
 
 from airflow_custody.client import (
     ApiKey,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from authorities import Authority
-from people import pem_of
-from pinned_keys import private_key, public_pem
+from support.keys.pinned_keys import private_key, public_pem
+from support.service.authorities import Authority
+from support.service.people import pem_of
 
 from airflow_custody.client import ClientSettings, CustodyConfigurationError, CustodyError
 from airflow_custody.client.files import MAX_SETTING_BYTES, read_file, read_start

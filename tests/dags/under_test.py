@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-import airflow_runs
+from support.airflow import airflow_runs
 
 dag = airflow_runs.dag_under_test

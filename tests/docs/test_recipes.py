@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import load, new_dag, run_dag
-from people import connect_approvers
-from webhook_reads import forget_reads, register_assets, write_calls
+from support.airflow.airflow_runs import load, new_dag, run_dag
+from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
+from support.service.people import connect_approvers
 
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator

@@ -29,8 +29,8 @@ from documented import (
 )
 from entries import entry
 from examples import example
-from floors import modules_of
 from service_calls import operations_used, roles_of
+from support.airflow.floors import modules_of
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.get_provider_info import get_provider_info

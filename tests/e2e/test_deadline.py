@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from airflow_runs import AIRFLOW, load
+from support.airflow.airflow_runs import AIRFLOW, load
 
 from airflow_custody.client import CustodyError
 from airflow_custody.sandbox import Sandbox

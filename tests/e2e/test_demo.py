@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from airflow_runs import AIRFLOW, load
+from support.airflow.airflow_runs import AIRFLOW, load
 
 from airflow_custody.sandbox import Sandbox
 

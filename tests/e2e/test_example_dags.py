@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
-from airflow_runs import AIRFLOW, load, run_dag
 from markdown_it import MarkdownIt
-from people import connect_approvers
-from webhook_reads import forget_reads, register_assets, write_calls
+from support.airflow.airflow_runs import AIRFLOW, load, run_dag
+from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
+from support.service.people import connect_approvers
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.sandbox import Sandbox

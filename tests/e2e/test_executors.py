@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import load
-from hsm import missing
+from support.airflow.airflow_runs import load
+from support.keys.hsm import missing
 
 ROOT = Path(__file__).parent.parent.parent
 

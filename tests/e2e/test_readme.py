@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody import __version__
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
-from connections import connection_json
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
 
 from airflow_custody.sandbox import Sandbox
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import add_call, ids_of
+from support.airflow.watcher_runs import add_call, ids_of
 
 ROOT = Path(__file__).parent.parent.parent
 POLL = 1.0

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, Run, load, run_dag
-from people import connect_approvers
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, Run, load, run_dag
+from support.airflow.task_log import TaskLog
+from support.service.people import connect_approvers
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.files.reading import read_whitelist_file

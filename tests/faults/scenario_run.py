@@ -28,7 +28,7 @@ from airflow_custody.client.whitelist.signing.sending import RequestSigner
 # This is run by a script, which sees the modules of its own folder only.
 sys.path.append(str(Path(__file__).parent.parent))
 
-from attacks import attack
+from support.keys.attacks import attack
 
 # How often an apply is killed, and after how many seconds. After the maximum it has found out what became of what an
 # earlier try sent.

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from airflow_runs import AIRFLOW
-from pinned_keys import pinned
+from support.airflow.airflow_runs import AIRFLOW
+from support.keys.pinned_keys import pinned
 
 from airflow_custody.client import ClientSettings, CustodyConfigurationError
 from airflow_custody.get_provider_info import get_provider_info

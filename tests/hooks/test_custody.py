@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 import pytest
 import requests
 from airflow.providers.common.compat.sdk import Connection
-from airflow_runs import AIRFLOW, redacted
-from authorities import Authority
-from connections import connection_json
-from pinned_keys import pinned, public_pem
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, redacted
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
+from support.keys.pinned_keys import pinned, public_pem
+from support.service.authorities import Authority
 
 from airflow_custody.client import CustodyConfigurationError, VerificationPins
 from airflow_custody.client.checks import ROLES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, address, plan, write_rows
-from task_tries import RowsStore, somebody_creates
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.apply_tries import ROWS, ApplyTask, address, plan, write_rows
+from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.idempotency import send
 from airflow_custody.sandbox import Sandbox

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly, plan
-from checksums import eip55
-from clocks import SkippingTime
-from task_log import TaskLog
-from task_tries import CREATE, LISTING, RowsStore, somebody_creates
+from support.airflow.apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly, plan
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import CREATE, LISTING, RowsStore, somebody_creates
+from support.clocks import SkippingTime
+from support.whitelist.checksums import eip55
 
 from airflow_custody.client import (
     CustodyAuthenticationError,

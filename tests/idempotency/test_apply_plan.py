@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly, plan, write_rows
-from connections import connection_json
-from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly, plan, write_rows
+from support.airflow.connections import connection_json
+from support.airflow.task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyRequestError
 from airflow_custody.idempotency import send

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
-from task_log import TaskLog
-from task_tries import RowsStore, somebody_creates
+from support.airflow.apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
 from airflow_custody.client.verification.trust import REJECTED_STATUSES

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import new_dag, run_dag
-from apply_tries import ApplyTask, address, before, effective, plan, write_rows
-from task_tries import RowsStore, needs_store
+from support.airflow.airflow_runs import new_dag, run_dag
+from support.airflow.apply_tries import ApplyTask, address, before, effective, plan, write_rows
+from support.airflow.task_tries import RowsStore, needs_store
 
 from airflow_custody.idempotency.deletions import Deletions
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
-from clocks import SkippingTime
-from task_log import TaskLog
-from task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
+from support.clocks import SkippingTime
 
 from airflow_custody.client import CustodyClient, CustodyConflictError
 from airflow_custody.client.http import transport

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, address, before, effective
-from task_tries import CREATE, somebody_creates
+from support.airflow.apply_tries import ROWS, ApplyTask, address, before, effective
+from support.airflow.task_tries import CREATE, somebody_creates
 
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.apply_plan import ApplyPlan

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import task
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute, new_dag, run_dag
-from apply_tries import ApplyTask, address, effective, plan, write_rows
-from connections import connection_json
-from task_tries import RowsStore, failure_of, needs_store, somebody_creates
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute, new_dag, run_dag
+from support.airflow.apply_tries import ApplyTask, address, effective, plan, write_rows
+from support.airflow.connections import connection_json
+from support.airflow.task_tries import RowsStore, failure_of, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.verification.trust import REJECTED_STATUSES

@@ -7,11 +7,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, failing_at_once
-from clocks import SkippingTime
-from connections import connection_json
-from task_log import TaskLog
-from task_tries import ADDRESS, CREATE, KEY, LISTING, Store, Task, needs_store, somebody_creates, variable_in
+from support.airflow.airflow_runs import AIRFLOW, failing_at_once
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import (
+    ADDRESS,
+    CREATE,
+    KEY,
+    LISTING,
+    Store,
+    Task,
+    needs_store,
+    somebody_creates,
+    variable_in,
+)
+from support.clocks import SkippingTime
 
 from airflow_custody.client import (
     CustodyClient,

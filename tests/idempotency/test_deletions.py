@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from whitelist_plans import ADDRESS, OTHER, PENDING, listed, snapshot_of
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, listed, snapshot_of
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import FakeTaskInstance, execute
-from apply_tries import ApplyTask, address, plan
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from task_tries import CREATE, RowsStore, needs_store, somebody_creates
+from support.airflow.airflow_runs import FakeTaskInstance, execute
+from support.airflow.apply_tries import ApplyTask, address, plan
+from support.airflow.task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator

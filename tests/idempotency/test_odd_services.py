@@ -7,9 +7,18 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow_runs import failing_at_once
-from clocks import SkippingTime
-from task_tries import CREATE, LISTING, Store, Task, failure_of, needs_store, somebody_creates, variable_in
+from support.airflow.airflow_runs import failing_at_once
+from support.airflow.task_tries import (
+    CREATE,
+    LISTING,
+    Store,
+    Task,
+    failure_of,
+    needs_store,
+    somebody_creates,
+    variable_in,
+)
+from support.clocks import SkippingTime
 
 from airflow_custody.sandbox import Sandbox
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
-from airflow_runs import FakeTaskInstance
-from clocks import SkippingTime
+from support.airflow.airflow_runs import FakeTaskInstance
+from support.clocks import SkippingTime
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,

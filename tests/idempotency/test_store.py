@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow_runs import FakeTaskInstance
-from task_tries import KEY, RowsStore, needs_store
+from support.airflow.airflow_runs import FakeTaskInstance
+from support.airflow.task_tries import KEY, RowsStore, needs_store
 
 from airflow_custody.client import CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.idempotency.records import PlanRecord, Row

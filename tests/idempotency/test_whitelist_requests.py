@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, snapshot_of, unreadable
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, snapshot_of, unreadable
 
 from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyNotFoundError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from storages import Storage
-from webhook_reads import TYPE
+from support.airflow.storages import Storage
+from support.airflow.webhook_reads import TYPE
 
 from airflow_custody.sandbox import Sandbox
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow_runs import execute, failing_at_once, new_dag, run_dag
-from task_log import TaskLog
+from support.airflow.airflow_runs import execute, failing_at_once, new_dag, run_dag
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyUnhealthyError
 from airflow_custody.operators.health import CustodyHealthCheckOperator

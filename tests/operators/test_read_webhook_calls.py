@@ -6,9 +6,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow_runs import failing_at_once, new_dag
-from task_log import TaskLog
-from webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
+from support.airflow.airflow_runs import failing_at_once, new_dag
+from support.airflow.task_log import TaskLog
+from support.airflow.webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
 
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyError

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
-from airflow_runs import AIRFLOW, Run, new_dag, run_dag
-from task_log import TaskLog
-from webhook_reads import new_asset, register_assets, stored_events, write_calls
+from support.airflow.airflow_runs import AIRFLOW, Run, new_dag, run_dag
+from support.airflow.task_log import TaskLog
+from support.airflow.webhook_reads import new_asset, register_assets, stored_events, write_calls
 
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
@@ -22,7 +22,7 @@ from airflow_custody.sandbox import Sandbox
 
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
 
-KILLED = Path(__file__).parent.parent / "killed_read.py"
+KILLED = Path(__file__).parent.parent / "support" / "airflow" / "killed_read.py"
 
 
 def ids_of(extra: Any) -> list[str]:

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from airflow_runs import execute, failing_at_once, new_dag, redacted, run_dag
-from apply_tries import before
-from task_log import TaskLog
+from support.airflow.airflow_runs import execute, failing_at_once, new_dag, redacted, run_dag
+from support.airflow.apply_tries import before
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyError
 from airflow_custody.idempotency.search import Search

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import task
-from airflow_runs import execute, failing_at_once, new_dag, run_dag
-from clocks import SkippingTime
-from connections import connection_json
-from task_log import TaskLog
+from support.airflow.airflow_runs import execute, failing_at_once, new_dag, run_dag
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
+from support.clocks import SkippingTime
 
 from airflow_custody.client import (
     CustodyConnectionError,

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, Asset
-from airflow_runs import AIRFLOW, new_dag, run_dag
-from apply_tries import write_rows
-from connections import connection_json
-from webhook_reads import register_assets, stored_events
+from support.airflow.airflow_runs import AIRFLOW, new_dag, run_dag
+from support.airflow.apply_tries import write_rows
+from support.airflow.connections import connection_json
+from support.airflow.webhook_reads import register_assets, stored_events
 
 from airflow_custody.assets import normalize_uri, webhook_calls_asset, whitelist_asset
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator

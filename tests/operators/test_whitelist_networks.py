@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import FakeTaskInstance, execute, failing_at_once
-from apply_tries import ApplyTask, address, before, plan, write_rows
-from connections import connection_json
-from people import Person
-from sensor_runs import wait
-from task_log import TaskLog
-from task_tries import CREATE, RowsStore, failure_of, somebody_creates
+from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once
+from support.airflow.apply_tries import ApplyTask, address, before, plan, write_rows
+from support.airflow.connections import connection_json
+from support.airflow.sensor_runs import wait
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import CREATE, RowsStore, failure_of, somebody_creates
+from support.service.people import Person
 
 from airflow_custody.client import CustodyRequestError
 from airflow_custody.idempotency.apply_plan import ApplyPlan

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag
-from apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
-from task_log import TaskLog
-from task_tries import RowsStore, failure_of, somebody_creates
+from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag
+from support.airflow.apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError

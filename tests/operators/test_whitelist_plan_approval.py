@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
-from apply_tries import write_rows
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from support.airflow.apply_tries import write_rows
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox

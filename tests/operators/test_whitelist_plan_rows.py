@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, task
-from airflow_runs import Run, failing_at_once, new_dag, run_dag
-from apply_tries import address, check_exactly, plan, write_rows
-from storages import Storage, attach, object_path
-from task_log import TaskLog
-from task_tries import failure_of
+from support.airflow.airflow_runs import Run, failing_at_once, new_dag, run_dag
+from support.airflow.apply_tries import address, check_exactly, plan, write_rows
+from support.airflow.storages import Storage, attach, object_path
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import failure_of
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator

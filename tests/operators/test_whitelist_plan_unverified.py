@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from airflow_runs import FakeTaskInstance, failing_at_once
-from apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
-from task_log import TaskLog
-from task_tries import RowsStore, somebody_creates
+from support.airflow.airflow_runs import FakeTaskInstance, failing_at_once
+from support.airflow.apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client.whitelist.plans.plan import STATES
 from airflow_custody.sandbox import Sandbox

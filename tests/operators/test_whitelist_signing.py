@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
-from connections import connection_json
-from people import Person
-from task_log import TaskLog
+from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
+from support.service.people import Person
 
 from airflow_custody.client import CustodyConflictError, CustodyConnectionError, CustodyServerError
 from airflow_custody.client.signers import PemSigner

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowSkipException
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
-from apply_tries import address, effective
-from connections import connection_json
-from pinned_keys import public_pem
-from storages import Storage, attach, object_path
-from task_log import TaskLog
-from task_tries import failure_of, somebody_creates
-from webhook_reads import register_assets, stored_events
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from support.airflow.apply_tries import address, effective
+from support.airflow.connections import connection_json
+from support.airflow.storages import Storage, attach, object_path
+from support.airflow.task_log import TaskLog
+from support.airflow.task_tries import failure_of, somebody_creates
+from support.airflow.webhook_reads import register_assets, stored_events
+from support.keys.pinned_keys import public_pem
 
 from airflow_custody.assets import whitelist_asset
 from airflow_custody.cli.main import main

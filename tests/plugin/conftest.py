@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from airflow_pages import Pages, serve
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
+from support.browser.airflow_pages import Pages, serve
 
 
 @pytest.fixture(autouse=True)

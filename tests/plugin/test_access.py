@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from airflow_pages import Pages, text_of
-from airflow_runs import AIRFLOW
-from connections import connection_json
-from people import Person
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.browser.airflow_pages import Pages, text_of
+from support.service.people import Person
 
 from airflow_custody.sandbox import Sandbox
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)

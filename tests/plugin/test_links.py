@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_pages import serve
-from airflow_runs import AIRFLOW, FakeTaskInstance, Run, new_dag, run_dag
-from apply_tries import address, write_rows
-from connections import connection_json
-from people import Person
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, Run, new_dag, run_dag
+from support.airflow.apply_tries import address, write_rows
+from support.airflow.connections import connection_json
+from support.browser.airflow_pages import serve
+from support.service.people import Person
 
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,

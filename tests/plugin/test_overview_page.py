@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from airflow_pages import Pages, text_of
-from airflow_runs import AIRFLOW
-from clocks import Clock
-from connections import connection_json
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.browser.airflow_pages import Pages, text_of
+from support.clocks import Clock
 
 from airflow_custody.sandbox import Sandbox
 

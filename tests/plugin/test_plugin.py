@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody.plugin import plugin
 from airflow_custody.plugin.plugin import CustodyPlugin, LazyApp

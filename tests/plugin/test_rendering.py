@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 from html import unescape
 
 import pytest
-from airflow_runs import AIRFLOW
 from hypothesis import given
 from hypothesis import strategies as st
+from support.airflow.airflow_runs import AIRFLOW
 
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow_pages import Pages, text_of
-from airflow_runs import AIRFLOW
-from connections import connection_json
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.browser.airflow_pages import Pages, text_of
 
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.sandbox import Sandbox

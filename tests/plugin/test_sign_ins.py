@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
-from clocks import Clock
+from support.airflow.airflow_runs import AIRFLOW
+from support.clocks import Clock
 
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)

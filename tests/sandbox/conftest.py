@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from sandbox_api import ROOT, Api
+from support.service.sandbox_api import ROOT, Api
 
 from airflow_custody.sandbox import Sandbox
 

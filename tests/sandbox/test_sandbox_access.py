@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import requests
-from sandbox_api import APPROVER, ETH, PATH, Api, refused
+from support.service.sandbox_api import APPROVER, ETH, PATH, Api, refused
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.users.tokens import sign

@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from sandbox_api import APPROVER, PATH, Api, Person, refused
+from support.service.sandbox_api import APPROVER, PATH, Api, Person, refused
 
 from airflow_custody.sandbox import Sandbox
 

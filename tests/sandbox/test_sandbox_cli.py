@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sandbox_api import PATH, Api
+from support.service.sandbox_api import PATH, Api
 
 from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError
 from airflow_custody.sandbox import __main__ as command

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import requests
-from sandbox_api import ETH, PATH, Api
+from support.service.sandbox_api import ETH, PATH, Api
 
 from airflow_custody.sandbox import Sandbox, SandboxError
 

@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
-from sandbox_api import ETH, PATH, Api, refused
+from support.service.sandbox_api import ETH, PATH, Api, refused
 
 from airflow_custody.sandbox import Sandbox
 

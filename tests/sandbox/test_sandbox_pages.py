@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import requests
-from sandbox_api import ROOT, Api, refused
+from support.service.sandbox_api import ROOT, Api, refused
 
 from airflow_custody.sandbox import Sandbox
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from sandbox_api import ETH, PATH, Api, refused
+from support.service.sandbox_api import ETH, PATH, Api, refused
 
 from airflow_custody.sandbox import Sandbox, SandboxError, fingerprint
 

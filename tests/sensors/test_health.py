@@ -14,9 +14,9 @@ from airflow.providers.common.compat.sdk import (
     AirflowTaskTimeout,
     TaskDeferred,
 )
-from airflow_runs import AIRFLOW, FakeTaskInstance, failing_at_once
-from sensor_runs import MODES, run_sensor, wait
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, failing_at_once
+from support.airflow.sensor_runs import MODES, run_sensor, wait
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyError, CustodyResponseError
 from airflow_custody.sandbox import Sandbox, health_entry

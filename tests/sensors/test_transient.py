@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow_runs import FakeTaskInstance
-from connections import connection_json
-from request_triggers import first
+from support.airflow.airflow_runs import FakeTaskInstance
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import first
 
 from airflow_custody.client import CustodyError
 from airflow_custody.retry_policy import CustodyFailException

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow_runs import execute, new_dag, run_dag
-from request_triggers import first
-from sensor_runs import how
-from task_log import TaskLog
+from support.airflow.airflow_runs import execute, new_dag, run_dag
+from support.airflow.request_triggers import first
+from support.airflow.sensor_runs import how
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyConnectionError
 from airflow_custody.operators.health import CustodyHealthCheckOperator

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred
-from airflow_runs import failing_at_once
-from sensor_runs import MODES, run_sensor
-from sensor_runs import wait as wait_in
-from task_log import TaskLog
-from whitelist_plans import PENDING, listed
+from support.airflow.airflow_runs import failing_at_once
+from support.airflow.sensor_runs import MODES, run_sensor
+from support.airflow.sensor_runs import wait as wait_in
+from support.airflow.task_log import TaskLog
+from support.whitelist.whitelist_plans import PENDING, listed
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.whitelist.wait import RequestWait

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow_runs import Run, failing_at_once
-from connections import connection_json
-from sensor_runs import MODES
-from sensor_runs import run_sensor as run_sensor_in
-from sensor_runs import wait as wait_in
-from task_log import TaskLog
+from support.airflow.airflow_runs import Run, failing_at_once
+from support.airflow.connections import connection_json
+from support.airflow.sensor_runs import MODES
+from support.airflow.sensor_runs import run_sensor as run_sensor_in
+from support.airflow.sensor_runs import wait as wait_in
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.verification.trust import NOT_PINNED

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import BaseTrigger
-from airflow_runs import AIRFLOW
-from connections import connection_json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from request_triggers import first, until
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import first, until
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor

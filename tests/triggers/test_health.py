@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import TriggerEvent
-from airflow_runs import AIRFLOW
-from connections import connection_json
-from request_triggers import Store, end_waits_after, events, first, no_more_threads
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import Store, end_waits_after, events, first, no_more_threads
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client.health import verdict
 from airflow_custody.sandbox import Sandbox

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from connections import connection_json
-from request_triggers import no_more_threads, until
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import no_more_threads, until
 
 from airflow_custody.client import (
     CustodyAuthenticationError,

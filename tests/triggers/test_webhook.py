@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import TriggerEvent
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _calls
@@ -19,7 +19,18 @@ from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, in_triggerers, next_polls, polls, until
+from support.airflow.watcher_runs import (
+    HOOK,
+    OTHER_HOOK,
+    Store,
+    Triggerer,
+    add_call,
+    ids_of,
+    in_triggerers,
+    next_polls,
+    polls,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("connection")
 

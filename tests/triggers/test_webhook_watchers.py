@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from airflow_runs import AIRFLOW
-from connections import connection_json
-from task_log import TaskLog
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.connections import connection_json
+from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyServerError
 from airflow_custody.sandbox import Sandbox
@@ -20,7 +20,7 @@ from airflow_custody.triggers import _calls
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, in_triggerers, next_polls, until
+from support.airflow.watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, in_triggerers, next_polls, until
 
 pytestmark = pytest.mark.usefixtures("connection")
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from connections import connection_json
-from request_triggers import end_waits_after, events, first, until
+from support.airflow.connections import connection_json
+from support.airflow.request_triggers import end_waits_after, events, first, until
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.whitelist.request import StatusWords

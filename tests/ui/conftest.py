@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_server import AirflowServer, run_airflow
-from page_services import SERVICES, away, colleagues
-from page_visitor import CreatedRequests, Visitor
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from support.browser.airflow_server import AirflowServer, run_airflow
+from support.browser.page_services import SERVICES, away, colleagues
+from support.browser.page_visitor import CreatedRequests, Visitor
 
 from airflow_custody.sandbox import Sandbox, connection_variables
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_server import AirflowServer
-from page_visitor import Visitor
 from playwright.sync_api import expect
+from support.browser.airflow_server import AirflowServer
+from support.browser.page_visitor import Visitor
 
 _DAG = """
 from airflow.sdk import DAG

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
-from page_visitor import SMALL, Visitor
 from playwright.sync_api import Locator, Page, expect
+from support.browser.page_visitor import SMALL, Visitor
 
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.sandbox import Sandbox

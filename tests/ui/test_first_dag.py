@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from airflow_server import AirflowServer
-from page_visitor import SMALL, Visitor, settled
 from playwright.sync_api import expect
+from support.browser.airflow_server import AirflowServer
+from support.browser.page_visitor import SMALL, Visitor, settled
 
 Visit = Callable[..., Visitor]
 _DAG = "custody_first_dag"

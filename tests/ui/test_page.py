@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from page_services import HOSTILE_LABELS, SERVICES
-from page_visitor import SMALL, Visitor, find_violations, settled
 from playwright.sync_api import expect
+from support.browser.page_services import HOSTILE_LABELS, SERVICES
+from support.browser.page_visitor import SMALL, Visitor, find_violations, settled
 
 Visit = Callable[..., Visitor]
 #: The connections, with those whose service answers first.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from page_visitor import SMALL, CreatedRequests, Visitor, find_violations, settled
 from playwright.sync_api import Page, expect
+from support.browser.page_visitor import SMALL, CreatedRequests, Visitor, find_violations, settled
 
 Visit = Callable[..., Visitor]
 ROOT = "/connections/custody_default/requests"

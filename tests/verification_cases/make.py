@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import attacks
-import worked_example as worked
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.keys import attacks
+from support.keys import worked_example as worked
 from verification_cases.forge import (
     ANY,
     DEFAULT_RULE,

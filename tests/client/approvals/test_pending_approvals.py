@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls import create
+from support.whitelist.calls import create
 
 from airflow_custody.client import CustodyClient, CustodyResponseError
 from airflow_custody.client.approvals.operations import PendingApprovals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_server import raw_server
+from support.service.raw_server import raw_server
 
 from airflow_custody.client import CustodyClient, CustodyConnectionError, CustodyResponseError
 from airflow_custody.sandbox import Sandbox

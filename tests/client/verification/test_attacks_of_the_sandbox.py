@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attacks import attack, names
+from support.keys.attacks import attack, names
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError, CustodyVerificationError

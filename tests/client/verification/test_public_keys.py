@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
-from worked_example import ADMIN1, ADMIN2, PINS, pem, private_key, sign
+from support.keys.worked_example import ADMIN1, ADMIN2, PINS, pem, private_key, sign
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, decode_base64, read_public_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pytest
-from worked_example import HASH_A, private_key, signed_entry
+from support.keys.worked_example import HASH_A, private_key, signed_entry
 
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worked_example import HASH_CS, TEXT_C, TEXT_CS, TEXT_X
+from support.keys.worked_example import HASH_CS, TEXT_C, TEXT_CS, TEXT_X
 
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import (

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from worked_example import (
+from support.keys.worked_example import (
     ALICE,
     BY_ALICE,
     BY_BOB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 
-from worked_example import (
+from support.keys.worked_example import (
     BY_ALICE,
     BY_BOB,
     BY_CAROL,

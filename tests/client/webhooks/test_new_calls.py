@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journal_service import START, JournalService, journal_service
+from support.service.journal_service import START, JournalService, journal_service
 
 from airflow_custody.client import CustodyClient, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.webhooks.calls import CallCursor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from people import Person
-from request_signing import SignedInApprover
+from support.service.people import Person
+from support.service.request_signing import SignedInApprover
 
 from airflow_custody.client import (
     CustodyClient,

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from whitelist_plans import ask, listed, plan, snapshot_of
+from support.whitelist.whitelist_plans import ask, listed, plan, snapshot_of
 
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
-from clocks import SkippingTime
-from whitelist_plans import listed
+from support.clocks import SkippingTime
+from support.whitelist.whitelist_plans import listed
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,

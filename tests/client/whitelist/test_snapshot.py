@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
-from clocks import SkippingTime
 from hypothesis import given
 from hypothesis import strategies as st
-from whitelist_plans import listed
+from support.clocks import SkippingTime
+from support.whitelist.whitelist_plans import listed
 
 from airflow_custody.client import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from clocks import SkippingTime
 from hypothesis import given
 from hypothesis import strategies as st
-from people import Person
+from support.clocks import SkippingTime
+from support.service.people import Person
 
 from airflow_custody.client import (
     CustodyClient,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
+from support.whitelist.whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.destinations import destination_of, find_candidates, names_in

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan
 
 from airflow_custody.client.whitelist.plans.plan import PlanLimits, PlanRow, WhitelistPlan
 

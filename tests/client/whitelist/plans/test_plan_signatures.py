@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from attacks import Outcome, attack, names
-from whitelist_plans import OTHER, ask, rows_of, states
+from support.keys.attacks import Outcome, attack, names
+from support.whitelist.whitelist_plans import OTHER, ask, rows_of, states
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import WhitelistPlan, create_operation

@@ -7,12 +7,23 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import whitelist_plans
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
-from people import public_pem_of
-from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, states, unreadable
+from support.service.people import public_pem_of
+from support.whitelist import whitelist_plans
+from support.whitelist.whitelist_plans import (
+    ADDRESS,
+    CASH,
+    LEGACY,
+    OTHER,
+    PENDING,
+    XRP,
+    ask,
+    listed,
+    states,
+    unreadable,
+)
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.errors import CustodyResponseError, CustodyVerificationError

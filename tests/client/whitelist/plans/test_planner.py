@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, ask, listed, plan, states, unreadable
+from support.whitelist.whitelist_plans import (
+    ADDRESS,
+    CASH,
+    LEGACY,
+    OTHER,
+    PENDING,
+    ask,
+    listed,
+    plan,
+    states,
+    unreadable,
+)
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import CHANGES, STATES, PlanLimits, advice_on_differences, check_only

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
 
 from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import WhitelistPlan

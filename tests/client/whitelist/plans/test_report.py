@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from whitelist_plans import ask, listed
-from whitelist_plans import plan as make
+from support.whitelist.whitelist_plans import ask, listed
+from support.whitelist.whitelist_plans import plan as make
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.text_table import format_table

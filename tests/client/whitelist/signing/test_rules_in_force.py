@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from people import Person
-from request_signing import NoSigner, SignedInApprover
-from whitelist_plans import ask, rows_of
+from support.service.people import Person
+from support.service.request_signing import NoSigner, SignedInApprover
+from support.whitelist.whitelist_plans import ask, rows_of
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.errors import CustodyServerError, CustodyVerificationError

@@ -7,8 +7,8 @@ import re
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from people import Person, pem_of
-from request_signing import (
+from support.service.people import Person, pem_of
+from support.service.request_signing import (
     APPROVE,
     FOR_APPROVAL,
     LOG,

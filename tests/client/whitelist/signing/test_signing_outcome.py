@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import requests
-from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
-from request_signing import (
+from support.clocks import SkippingTime
+from support.service.request_signing import (
     APPROVE,
     FOR_APPROVAL,
     LISTING,

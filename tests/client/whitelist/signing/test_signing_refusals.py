@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from request_signing import NoSigner, SignedInApprover, request
+from support.service.request_signing import NoSigner, SignedInApprover, request
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
 

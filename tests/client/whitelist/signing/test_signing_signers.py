@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
-from people import pem_of, public_pem_of
-from request_signing import SignedInApprover
+from support.service.people import pem_of, public_pem_of
+from support.service.request_signing import SignedInApprover
 
 from airflow_custody.client import CustodyConfigurationError, CustodyError
 from airflow_custody.client.signers import PemSigner, raw_signature

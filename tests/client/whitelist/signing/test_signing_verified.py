@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from attacks import Unsuitable, attack, names
 from cryptography.hazmat.primitives.asymmetric import ec
-from people import ROLES, Person, pem_of, public_pem_of
-from request_signing import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
+from support.keys.attacks import Unsuitable, attack, names
+from support.service.people import ROLES, Person, pem_of, public_pem_of
+from support.service.request_signing import (
+    APPROVE,
+    ChangingSigner,
+    KeylessSigner,
+    NoSigner,
+    SignedInApprover,
+    current_hash,
+    signing,
+)
 
 from airflow_custody.client import (
     CustodyClient,

@@ -6,8 +6,8 @@ import importlib
 import itertools
 from typing import Any, ClassVar
 
-from airflow_runs import AIRFLOW
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+from support.airflow.airflow_runs import AIRFLOW
 
 _numbers = itertools.count()
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody import metrics
 

@@ -8,7 +8,7 @@ import json
 import logging
 from typing import Any
 
-from people import Person, pem_of
+from support.service.people import Person, pem_of
 
 from airflow_custody.client import (
     CustodyClient,

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar, ParamSpec
 
 from airflow.triggers.shared_stream import SharedStreamManager
-from request_triggers import Store as Store
-from request_triggers import until as until
+from support.airflow.request_triggers import Store as Store
+from support.airflow.request_triggers import until as until
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, Run, execute, new_dag, run_dag
+from support.airflow.airflow_runs import AIRFLOW, Run, execute, new_dag, run_dag
 
 MODES = ["poke", "reschedule", "deferrable"]
 

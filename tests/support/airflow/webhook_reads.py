@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, AirflowSkipException, Asset
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute
 
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox

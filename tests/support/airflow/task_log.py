@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 
 class TaskLog:

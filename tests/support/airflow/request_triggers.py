@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import BaseTrigger, TriggerEvent
-from clocks import LateTime
+from support.clocks import LateTime
 
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute
-from task_tries import RowsStore, failure_of, somebody_creates
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute
+from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, Asset
-from airflow_runs import run_dag
+from support.airflow.airflow_runs import run_dag
 
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 

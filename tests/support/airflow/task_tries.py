@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
+from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
 
 from airflow_custody.client import CustodyClient, CustodyError, CustodyOutcomeUnknownError, WhitelistRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator

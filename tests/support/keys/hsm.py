@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from people import ROLES
 from pkcs11.util.ec import encode_named_curve_parameters
+from support.service.people import ROLES
 
 from airflow_custody.sandbox import Sandbox
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
-from airflow_runs import AIRFLOW
+from support.airflow.airflow_runs import AIRFLOW
 
 import airflow_custody
 
