@@ -1,7 +1,8 @@
 """
-Creating something at the service at most once for each task instance: one thing, or one for each row of a plan.
+Create objects at the service at most once per task instance.
 
-The service has no idempotency key. So what a task is about to send is recorded first (``records``), where all tries of
-the task instance can read it (``store``). Rows are sent in batches (``send``), and a try that finds a row without its
-outcome searches the service (``search``) before it sends that row again (``create``).
+A task creates one object, or one for each row of a plan. The service has no idempotency key. Therefore a task records
+each row before it sends it (``records``), where all tries of the task instance can read the record (``store``). Rows
+are sent in batches (``send``). If a try finds a row whose outcome is unknown, it searches the service (``search``)
+before it sends that row again (``create``).
 """

@@ -1,32 +1,34 @@
 """
 One try of a task that applies an approved plan.
 
-The first try plans, and goes on only if the plan's hash is the approved one. It records the plan: the keys of the rows
-to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a later
-try does, where an earlier one has ended:
+The first try plans, and continues only if the plan's hash is the approved one. It records the plan: the keys of the
+rows to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a
+later try does depends on where the earlier try ended:
 
-- Before the plan was recorded: nothing was sent. The later try is a first one.
-- Between that record and a batch, or between two batches: it sends the rows that are left. A row is sent only if no
-  request exists that may be for its destination, except those that the row replaces. If another user has requested it
-  meanwhile, the row is ``found`` if the content is the same, and ``refused`` otherwise.
+- Before the plan was recorded: nothing was sent. The later try acts as a first try.
+- Between that record and a batch, or between two batches: it sends the remaining rows. A row is sent only if no other
+  request may be for its destination, except the requests that the row replaces. If another user has requested the
+  destination meanwhile, the row is ``found`` if the content is the same, and ``refused`` otherwise.
 - Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
-  again only if it provably had no effect. A row that cannot be found out is left to a person.
-- Between two deletions: only a plan that creates nothing deletes here (for others see
-  :mod:`~airflow_custody.idempotency.complete_plan`). It deletes what is left. It refuses a request that has changed
-  since the plan was recorded, or whose kept request has. A deletion that was under way may be sent again.
-- With a row that was refused: it tries that row again.
-- With all rows done (a retry, or cleared after success): it sends nothing, once the service lists what was created.
+  again only if it provably had no effect. If the outcome stays unknown, a user must decide.
+- Between two deletions: only a plan that creates nothing deletes here (for other plans see
+  :mod:`~airflow_custody.idempotency.complete_plan`). It continues with the remaining deletions. It refuses to delete a
+  request if that request, or a request kept for the same row, has changed since the plan was recorded. A deletion that
+  was in progress may be sent again.
+- With a refused row: it tries that row again.
+- With all rows done (a retry, or cleared after success): it sends nothing, and waits until the service lists the
+  created requests.
 
-In other cases:
+Other cases:
 
-- The file has changed since the first try: it sends nothing more. Another order of the rows is no change.
-- Service, tenant or the record have changed: it sends nothing more.
+- The file has changed since the first try: it sends nothing more. A different order of the rows is not a change.
+- The service, the tenant or the record has changed: it sends nothing more.
 - A new plan was approved for the same task instance: it first searches for each row that the old plan left as ``sent``
-  and the file still has. If one stays unknown, nothing is sent. Rows that the file no longer has are dropped: the new
-  plan sees their requests. Then this is a first try of the new plan.
-- There is no store, or it forgets (Airflow before 3.3, ``clear_on_success``): each try is a first one. It waits until
-  the service must show what an earlier try has sent, and plans. If anything was sent, the hash is another one, and the
-  task stops.
+  and that is still in the file. If the outcome of one stays unknown, nothing is sent. Rows that are no longer in the
+  file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new plan.
+- There is no store, or it forgets (Airflow before 3.3, ``clear_on_success``): each try is a first try. It waits until
+  the service must list everything that an earlier try has sent, and plans. If anything was sent, the hash differs, and
+  the task stops.
 """
 
 from __future__ import annotations
@@ -71,23 +73,23 @@ if TYPE_CHECKING:
 _NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
 _PLAN_AGAIN = (
     "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status words).",
-    "If they have them, the file or the service has changed: start a new run, which plans again and has the new plan "
-    "approved.",
+    "If the arguments are the same, the file or the service has changed: start a new run, which plans again and waits "
+    "for a new approval.",
 )
 _NOT_REPLACED = (
-    "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "
-    "ways are left: change the file to what the service has, or delete the request at the service"
+    "{why}; it would have replaced {ids}, so nothing is deleted. If the service rejects a second request for the same "
+    "destination, either change the file to match the service, or delete the request at the service"
 )
-#: The fields that say for which destination a request is.
+#: The fields that identify the destination of a request.
 _DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 
 class PlanChangedError(CustodyConflictError):
     """
-    Raised when what is to be done is not what was approved; this try sent nothing.
+    Raised if the plan is not the approved one; this try sent nothing.
 
     :param outcome: the creates and deletions of earlier tries of the task.
-    :param plan: the plan as it is now; None: this try did not plan.
+    :param plan: the current plan; None if this try did not plan.
     :param why: what has changed, if this try did not plan. Default empty.
     :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
     """
@@ -109,7 +111,7 @@ class PlanChangedError(CustodyConflictError):
         super().__init__(
             f"the plan is not the one that was approved{reason}; {sent}{now}",
             code="plan-changed",
-            advice=lines("The log has the whole plan as it is now." if plan else None, *_PLAN_AGAIN),
+            advice=lines("See the log for the whole current plan." if plan else None, *_PLAN_AGAIN),
         )
         self.plan = plan
         self.outcome = outcome
@@ -126,11 +128,11 @@ class ApplyPlan:
     :param settings: the settings of the plan.
     :param words: the status words.
     :param file: the file.
-    :param plan_hash: the hash of the plan that was approved.
+    :param plan_hash: the hash of the approved plan.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once.
-    :param lookup_wait: seconds that the service may take to show what it created.
-    :param report: called with what became of creates, and how many.
+    :param lookup_wait: seconds that the service may take to list what it created.
+    :param report: called with the outcomes of creates and their numbers.
     """
 
     context: Context
@@ -151,16 +153,16 @@ class ApplyPlan:
         self._requests = {row_key(row.request): row.request for row in self.file.rows}
         self._senders: list[Sender] = []
         self._is_stopped = False
-        #: What is deleted only once what the plan created is in effect; None: nothing.
+        #: The deletions that must wait until the created requests are in effect; None if there are none.
         self.completion: AppliedPlan | None = None
 
     def run(self) -> Outcome:
         """
-        Execute what is left of the plan.
+        Execute the rest of the plan.
 
         :return: the outcome of the rows to create, and of the deletions.
-        :raises PlanChangedError: if what is to be done is not what was approved.
-        :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
+        :raises PlanChangedError: if the plan is not the approved one.
+        :raises CustodyError: if the service cannot be read, or the outcome of an earlier try is unknown.
         """
         is_forgotten = self._store.read()
         record = self._store.read_plan(self.plan_hash)
@@ -200,7 +202,7 @@ class ApplyPlan:
         return outcome
 
     def stop(self) -> None:
-        """Send nothing more that has not left yet; may be called from a signal handler."""
+        """Stop sending rows that have not left yet; may be called from a signal handler."""
         self._is_stopped = True
         for each in self._senders:
             each.stop()
@@ -217,7 +219,7 @@ class ApplyPlan:
         """
         Plan, and record the plan.
 
-        :raises PlanChangedError: if it is not the approved one.
+        :raises PlanChangedError: if the plan is not the approved one.
         """
         plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
         if plan.plan_hash != self.plan_hash:
@@ -245,9 +247,9 @@ class ApplyPlan:
 
     def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
         """
-        Check that the record, with the file, is the approved plan: Airflow's users can edit it.
+        Check that record and file together are the approved plan: Airflow users can edit the record.
 
-        :raises PlanChangedError: if it is not.
+        :raises PlanChangedError: if they are not.
         """
         if record.rows != self._rows_digest():
             raise PlanChangedError(self._done(snapshot), why="the rows of the file have changed since the first try")
@@ -256,16 +258,14 @@ class ApplyPlan:
         operations += [each.operation for each in record.deletions]
         is_approved = hash_operations(operations, record.observed, service) == self.plan_hash
         if known != record.creations.keys() or not is_approved:
-            raise PlanChangedError(
-                self._done(snapshot), why="the service, its tenant or the task's record have changed"
-            )
-        self.log.info("Continuing the approved plan that an earlier try has begun.")
+            raise PlanChangedError(self._done(snapshot), why="the service, its tenant or the task's record has changed")
+        self.log.info("Continuing the approved plan, which an earlier try has begun.")
 
     def _rows_digest(self) -> str:
         return digest(sorted(self._requests))
 
     def _done(self, snapshot: Snapshot) -> Outcome:
-        """Return what earlier tries have created and deleted, as far as that can be seen."""
+        """Return what earlier tries have created and deleted, as far as it is known."""
         outcome = Outcome()
         for key, row in self._rows_of_plan().items():
             if row.state == "created" and key in self._requests:
@@ -290,25 +290,27 @@ class ApplyPlan:
     # --- what earlier tries did ----------------------------------------------------------------------------
 
     def _wait_for_earlier_sends(self, *, is_forgotten: bool) -> None:
-        """Wait if this task may have sent what this plan's record does not show: forgotten, or another plan's."""
+        """Wait if earlier tries may have sent requests that this plan's record does not contain."""
         others = [row for batch, row in self._store.rows.values() if batch.plan != self.plan_hash]
         if is_forgotten or any(row.state in ("sent", "created") for row in others):
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
-            what = "before: this Airflow has no record of it" if is_forgotten else "under another plan"
-            self.log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", seconds, what)
+            what = "without a record" if is_forgotten else "under another plan"
+            self.log.warning(
+                "Waiting %.0f s until the service lists what earlier tries may have sent %s.", seconds, what
+            )
             time.sleep(seconds)
 
     def _settle_other_plans(self, snapshot: Snapshot) -> None:
         """
-        Find out what became of rows that were sent under another plan.
+        Find the outcomes of rows that were sent under another plan.
 
-        :raises CustodyOutcomeUnknownError: if that cannot be known of a row that the file still has.
+        :raises CustodyOutcomeUnknownError: if the outcome of a row that is still in the file stays unknown.
         """
         store, creation = self._store, self._creation(snapshot)
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != self.plan_hash and not is_deletion_key(key)
         ]
-        # Rows that the file no longer has are not sent again, and a plan that is made now lists their requests.
+        # Rows that are no longer in the file are not sent again, and a new plan lists their requests.
         store.record((key, store.rows[key][1].become("void")) for key in others if key not in self._requests)
         search = Search(store, creation, self.log, self.lookup_wait, self.report)
         known = [key for key in others if key in self._requests and not search.follow_override(key)]
@@ -321,18 +323,18 @@ class ApplyPlan:
             ]
             raise CustodyOutcomeUnknownError(
                 lines(
-                    "it cannot be known what became of rows of another plan that this task was carrying out before; "
-                    "this try sent nothing:",
+                    "the outcomes of rows of another plan, which this task applied before, are unknown; this try sent "
+                    "nothing:",
                     *rows,
                 ),
                 code="outcome-unknown",
             )
 
     def _settle_own(self, search: Search, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Take a first look, in the snapshot, at the rows that an earlier try has sent."""
+        """Look in the snapshot for the rows that an earlier try has sent."""
         own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
         search.judge(creation.found_in(snapshot, own, thorough=False))
-        # What it does not show is not unknown yet: creating searches thoroughly.
+        # The other rows are not unknown yet: creating searches thoroughly.
         search.unknown.clear()
         for key in own:
             if self._store.rows[key][1].state == "sent":
@@ -340,12 +342,13 @@ class ApplyPlan:
 
     def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
-        Check that the recorded ids are what their rows ask for: Airflow's users can edit the record.
+        Check that the recorded ids belong to their rows: Airflow users can edit the record.
 
-        A service may shorten a label or fill in a field, which signing compares. A created request that is not listed
-        is dealt with later, and so is one that no longer verifies.
+        Differences that the service may cause, such as a shortened label or a field that it fills in, are ignored here
+        and found by the review before signing. Created requests that are not listed, or no longer verify, are handled
+        later.
 
-        :raises CustodyOutcomeUnknownError: if one is something else.
+        :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request.
         """
         for key, (batch, row) in [*self._store.rows.items()]:
             is_recorded = batch.plan == self.plan_hash and row.state in ("created", "found")
@@ -357,7 +360,7 @@ class ApplyPlan:
             if request is None:
                 continue
             if request.state == "unverified" and row.state == "found":
-                # Another user's request that no longer verifies is not this row's.
+                # Another user's request that no longer verifies does not count for this row.
                 self._store.record([(key, row.become("void"))])
                 continue
             wrong = self._wrong_fields(key, request, creation)
@@ -379,7 +382,7 @@ class ApplyPlan:
         )
 
     def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
+        """Add the requests created under an earlier plan: if the file has them, they must be signed, too."""
         for key, (batch, row) in self._store.rows.items():
             request = snapshot.requests.get(row.detail)
             is_earlier = row.state == "created" and batch.plan != self.plan_hash
@@ -393,9 +396,9 @@ class ApplyPlan:
 
     def _check_created(self, outcome: Outcome) -> None:
         """
-        Check that the service lists what was created, and under each id what its row asks for.
+        Check that the service lists the created requests, each with the content of its row.
 
-        What is not so is unknown. It stays recorded as created: it must not be a reason to send a row again.
+        Otherwise the outcome of the row is unknown. It stays recorded as created, so that it is not sent again.
         """
         listed, failure = self._fetch([*outcome.created.values()])
         outcome.stopped = outcome.stopped or failure
@@ -406,33 +409,35 @@ class ApplyPlan:
                 why = why and f"the service named {request_id} as its id, and {why}"
             elif failure is None:
                 why = (
-                    f"request {request_id}, which this task has created, is not listed, or no longer: if it is late, "
-                    "clear this task later; if it was removed, start a new run, which asks for it again"
+                    f"the service does not list request {request_id}, which this task created: if the list is late, "
+                    "clear this task later; if the request was removed, start a new run, which requests it again"
                 )
                 outcome.stopped = outcome.stopped or CustodyConflictError(
-                    "the service does not list what it said that it created", code="outcome-unknown", retryable=True
+                    "the service does not list a request that it reported as created",
+                    code="outcome-unknown",
+                    retryable=True,
                 )
             if why:
                 outcome.unknown[key] = why
                 del outcome.created[key]
 
     def _difference(self, asked: WhitelistRequest, request: Request) -> str:
-        """Return why a request at the service cannot be a row's; empty if it can."""
+        """Return why a request cannot be the one that a row created; empty if it can."""
         not_trusted = why_not_trusted(request)
         if not_trusted:
             return not_trusted
         fields = differing_fields(asked, request, self.settings.accept_fields)
         if not _DESTINATION.isdisjoint(fields):
-            return f"shows something else there ({', '.join(fields)}): look at the service, and start a new run"
+            return f"lists another request under it ({', '.join(fields)}): look at the service, and start a new run"
         if fields:
-            self.log.warning("Request %s is not quite what was asked for: %s.", request.id, ", ".join(fields))
+            self.log.warning("Request %s differs from its row: %s.", request.id, ", ".join(fields))
         return ""
 
     def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, Request], CustodyError | None]:
         """
-        Wait until the service lists what was created: the next plan must see it.
+        Wait until the service lists the created requests: the next plan must find them.
 
-        :return: the listed requests by id, and why it cannot be seen whether others are; None if it can.
+        :return: the listed requests by id, and the error that prevented reading the others; None if there was none.
         """
         listed: dict[str, Request] = {}
         missing = [*ids]
@@ -449,16 +454,16 @@ class ApplyPlan:
                 break
         if missing:
             why = str(failure) if failure else None
-            self.log.warning("%s", lines(f"The service does not list yet: {_names(missing)}.", why))
+            self.log.warning("%s", lines(f"Not yet listed by the service: {_names(missing)}.", why))
         return listed, failure
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
-        """Return the deletions that wait until what was created is in effect; None: there are none."""
+        """Return the deletions that must wait until the created requests are in effect; None if there are none."""
         waiting = [*(each.id for each in record.deletions), *record.replaced]
         if not waiting:
             return None
         self.log.info(
-            "Once what this plan has created is in effect, the task that completes it, or the next plan, deletes %s.",
+            "Once the requests of this plan are in effect, the task that completes it, or the next plan, deletes %s.",
             _names(waiting),
         )
         ids = {**outcome.created, **outcome.found}
@@ -475,7 +480,7 @@ class ApplyPlan:
     # --- deletions -----------------------------------------------------------------------------------------
 
     def _delete(self, record: PlanRecord, snapshot: Snapshot, outcome: Outcome) -> None:
-        """Delete what a plan deletes that creates nothing, and add what becomes of it to the outcome."""
+        """Execute the deletions of a plan that creates nothing, and add their outcomes."""
         planned = {deletion_key(each.id): each for each in record.deletions}
         deletions = Deletions(self.client, self.words, planned, self.comment)
         earlier, left = deletions.earlier(self._rows_of_plan(), snapshot)
@@ -506,7 +511,7 @@ class ApplyPlan:
 
 
 def row_key(request: WhitelistRequest) -> str:
-    """Return what names a row in the record: the same for the same request."""
+    """Return the key of a row in the record: the same for the same request."""
     return digest(create_operation(request))[:20]
 
 

@@ -1,14 +1,14 @@
 """
-Completing a plan: the deletions that wait until what the plan has created is in effect.
+Complete a plan: delete what had to wait until the created requests were in effect.
 
-Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan` instead: what was created for
-which row, what each creation replaces, and the approved deletions. Once people have signed, completing deletes the
-replaced requests and carries out those deletions. It never deletes anything else: the plan's hash covers all of it.
+Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan`: the created request of each
+row, what each creation replaces, and the approved deletions. Once the created requests are signed, completing deletes
+the replaced requests and executes the approved deletions. It never deletes anything else: the plan's hash covers both.
 
-Each deletion is checked right before it is sent: the request to delete, and those that are kept beside it, are as they
-were when the plan was made; and the request that replaces it is in effect, verified if keys are pinned, and equal to
-its row. So the last request in effect for a row is never deleted. A try that is killed or repeated continues: a request
-that is gone counts as deleted, and a deletion may be sent twice.
+Each deletion is checked right before it is sent. The request to delete, and the requests that are kept for the same
+row, must be unchanged since the plan was made. The successor must be in effect, verified if keys are pinned, and equal
+to its row. So the last request in effect for a row is never deleted. If a try is killed or repeated, the next one
+continues: a missing request counts as deleted, and a deletion may be sent twice.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 class AppliedCreation(BaseModel):
     """
-    A creation of a plan that was applied.
+    A creation of an applied plan.
 
-    :param request: what was requested.
-    :param id: the request's id; empty: it was not created.
+    :param request: the requested content.
+    :param id: the request's id; empty if it was not created.
     :param replaces: the ids of the requests that it replaces.
     """
 
@@ -61,12 +61,12 @@ class AppliedCreation(BaseModel):
 
 class AppliedPlan(BaseModel):
     """
-    A plan that was applied, but for its deletions.
+    An applied plan whose deletions are left to complete.
 
     :param creations: the creations.
-    :param replaced: state, status and hash of the requests that creations replace, when the plan was made, by id.
+    :param replaced: state, status and hash of the replaced requests when the plan was made, by id.
     :param deletions: the approved deletions.
-    :param observed: what else the plan's hash covers.
+    :param observed: other facts that the plan's hash covers.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -79,10 +79,10 @@ class AppliedPlan(BaseModel):
 
 def read_applied(value: Any) -> AppliedPlan | None:
     """
-    Return what an apply task has left to complete; None: nothing.
+    Read what an apply task has left to complete; None: nothing.
 
-    :param value: the task's XCom, also as JSON text.
-    :raises CustodyRequestError: if it is anything else.
+    :param value: the task's XCom, or its JSON text.
+    :raises CustodyRequestError: if it is not the XCom of an apply task.
     """
     if isinstance(value, str):
         with suppress(ValueError):
@@ -94,7 +94,7 @@ def read_applied(value: Any) -> AppliedPlan | None:
             return AppliedPlan.model_validate(value["completion"])
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
-            found = f"one whose {sanitize(where or 'completion', 80)} has another form"
+            found = f"an XCom with an invalid {sanitize(where or 'completion', 80)}"
     else:
         found = describe(value)
     raise CustodyRequestError(
@@ -114,8 +114,8 @@ class CompletePlan:
     :param client: the client.
     :param log: the task's log.
     :param words: the status words.
-    :param applied: what was applied.
-    :param plan_hash: the hash of the plan that was approved.
+    :param applied: the applied plan.
+    :param plan_hash: the hash of the approved plan.
     :param accept_fields: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param comment: why requests are deleted, for the service's history.
     """
@@ -138,10 +138,10 @@ class CompletePlan:
 
     def run(self) -> Outcome:
         """
-        Delete what the plan deletes and replaces, unless it is gone.
+        Delete the requests that the plan deletes or replaces.
 
         :return: the outcome of the deletions.
-        :raises CustodyConflictError: if this is not the approved plan, or something that it created is not in effect as
+        :raises CustodyConflictError: if this is not the approved plan, or a created request is not in effect as
             requested; this try deleted nothing. It is retryable if a request may still take effect.
         :raises CustodyError: if the service cannot be read.
         """
@@ -186,14 +186,14 @@ class CompletePlan:
         operations += [each.operation for each in self.applied.deletions]
         if hash_operations(operations, self.applied.observed, service_name(self.client)) != self.plan_hash:
             raise CustodyConflictError(
-                "what was applied is not the plan with this hash, or the service or its tenant have changed; this "
-                "try deleted nothing",
+                "the applied plan does not have this hash, or the service or its tenant has changed; this try deleted "
+                "nothing",
                 code="plan-changed",
-                advice="Give the plan_hash and the output of the same apply task. Otherwise start a new run.",
+                advice="Use plan_hash and output of the same apply task. Otherwise start a new run.",
             )
 
     def _planned(self) -> dict[str, PlannedDeletion]:
-        """Return the deletions by the keys of their rows: first those of the plan, then what was replaced."""
+        """Return all deletions by row key: first the plan's deletions, then the replaced requests."""
         planned = {deletion_key(each.id): each for each in self.applied.deletions}
         for creation in self.applied.creations:
             for old in creation.replaces:
@@ -203,7 +203,7 @@ class CompletePlan:
         return planned
 
     def _successors(self) -> dict[str, str]:
-        """Return the id of the request that replaces a request, by the key of the deletion."""
+        """Return the id of each replaced request's successor, by the key of the deletion."""
         return {deletion_key(old): each.id for each in self.applied.creations for old in each.replaces}
 
     def _check_successor(self, request_id: str, snapshot: Snapshot) -> None:
@@ -214,7 +214,7 @@ class CompletePlan:
         """
         request = snapshot[request_id]
         if request.state != "effective":
-            # A listing may lag, and so may the last signature.
+            # The listing may be late, and the last signature may be missing.
             is_final = request.state in ("rejected", "unreadable")
             raise self._incomplete(_why_not_effective(request), retryable=not is_final)
         if request.deletion_pending:
@@ -229,8 +229,8 @@ class CompletePlan:
             why,
             code="plan-incomplete",
             retryable=retryable,
-            advice="What it replaces stays in effect. Once it is in effect as requested, clear this task; or start a "
-            "new run, which plans again.",
+            advice="The replaced requests stay in effect. Once the new request is in effect as requested, clear this "
+            "task; or start a new run, which plans again.",
         )
 
 
@@ -252,7 +252,7 @@ class _Completion(Deletions):
     check: Callable[[str, Snapshot], None]
 
     def why_not(self, key: str) -> str:
-        """Return why a request must not be deleted now: what replaces it is not in effect as requested."""
+        """Return why a request must not be deleted now; empty if its successor is in effect as requested."""
         successor = self.successors.get(key)
         if successor is None:
             return ""

@@ -1,4 +1,4 @@
-"""Creating something at most once for each row: one row, or thousands."""
+"""Create an object at most once for each row: one row, or thousands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_custody.idempotency.store import Store
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-#: Behaviour when a person clears a task that has created its request.
+#: Behaviour when a user clears a task that has created its request.
 OnClear = Literal["reuse", "create"]
 
 #: The key of a single row.
@@ -36,13 +36,13 @@ class Outcome:
     """
     The outcome of rows, by their keys.
 
-    :param created: the id of what was created.
-    :param deleted: the operation that deleted it.
-    :param found: the id of what somebody else has asked for meanwhile.
-    :param refused: why the service refused.
-    :param unknown: why it cannot be known what became of it, and how a person decides.
+    :param created: the id of the created object.
+    :param deleted: the operation that deleted the request.
+    :param found: the id of a request with the same content that another client has created meanwhile.
+    :param refused: why the row was refused.
+    :param unknown: why the outcome is unknown, and how a user decides.
     :param left: the keys of the rows that had no effect.
-    :param stopped: the error that ended the sending early; None: none did.
+    :param stopped: the error that ended the sending early; None if there was none.
     """
 
     created: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Outcome:
     stopped: CustodyError | None = None
 
     def add(self, store: Store, keys: Collection[str], plan: str) -> None:
-        """Add what is known of rows of a plan."""
+        """Add the recorded outcomes of rows of a plan."""
         for key in keys:
             batch, row = store.rows.get(key, (None, None))
             if row is None or batch is None or row.state == "void" or batch.plan != plan:
@@ -68,16 +68,16 @@ class Outcome:
 @dataclass(eq=False, repr=False)
 class CreateRows:
     """
-    Creates what rows ask for, each unless an earlier try of this task instance did.
+    Creates an object for each row, unless an earlier try of this task instance has.
 
-    :param store: what was sent.
+    :param store: the record of what was sent.
     :param creation: the objects to create.
     :param log: the task's log.
-    :param look_up: returns the rows of a batch as they are before they are sent, as :class:`Job` does.
-    :param plan: the hash of the plan that the rows are of. Default empty: a single row.
+    :param look_up: returns the rows of a batch before they are sent; see :meth:`Job.look_up`.
+    :param plan: the hash of the rows' plan. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
-    :param lookup_wait: seconds that the service may take to show what it created.
-    :param report: called with what became of creates.
+    :param lookup_wait: seconds that the service may take to list what it created.
+    :param report: called with the outcomes of creates.
     """
 
     store: Store
@@ -98,23 +98,23 @@ class CreateRows:
 
     def run(self, keys: Sequence[str], *, searched_at: float | None = None) -> Outcome:
         """
-        Create what the rows ask for, unless it was created.
+        Create the rows' objects that do not exist yet.
 
         :param keys: the rows' keys.
-        :param searched_at: when those that are open were searched for before; None (default): not yet.
+        :param searched_at: time of an earlier search for the open rows; None (default): there was none.
         :return: the outcome of each row.
         """
         earlier = {*self.store.open_rows()}
-        # What the service refused may be accepted by now.
+        # The service may accept by now what it refused before.
         todo = self._in_state(keys, "void", "refused")
         while True:
             self.sender.send(todo)
             is_earlier = {*self.store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
-            # What is sent from now on, also rows that were open before, left after that search.
+            # That search says nothing about rows that are sent from now on.
             searched_at = None
             sent, todo = todo, self._in_state(keys, "void")
-            # What was sent in vain is sent again as long as something gets through.
+            # Send rows without effect again, as long as at least one row of a round has an effect.
             is_in_vain = bool(sent) and {*sent} <= {*todo}
             if not todo or is_in_vain or self._is_ended:
                 break
@@ -136,14 +136,14 @@ class CreateRows:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
     def _state(self, key: str) -> State:
-        """Return a row's state: ``void`` also for one that another plan is done with, or no plan."""
+        """Return a row's state; ``void`` if it is not recorded, or only under another plan that is done with it."""
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
             return "void"
         return row.state
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
-        """Create what a row asks for."""
+        """Create the object of a row."""
         identifier = self.creation.send(key, before_send)
         if identifier in (row.known_ids or ()):
             raise CustodyOutcomeUnknownError(
@@ -154,7 +154,7 @@ class CreateRows:
         return row.become("created", identifier)
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        """Return what became of a row, for the log."""
+        """Return the outcome of a row, for the log."""
         what, which = self.creation.what, self.creation.which(key)
         if row.state == "created":
             return logging.INFO, f"Created {what} {row.detail} for {which}."
@@ -163,7 +163,7 @@ class CreateRows:
         if row.state == "found":
             return (
                 logging.WARNING,
-                f"Not sent: somebody else has asked for {which} meanwhile: {what} {row.detail}.",
+                f"Not sent: another client has requested {which} meanwhile: {what} {row.detail}.",
             )
         if row.state == "sent":
             why = "it was interrupted" if error is None else error.message.rstrip(".")
@@ -174,18 +174,18 @@ class CreateRows:
 @dataclass(eq=False, repr=False)
 class CreateOnce:
     """
-    Creates something unless an earlier try of this task instance did: a batch of one row.
+    Creates an object unless an earlier try of this task instance has: a batch of one row.
 
     :param context: the task's context.
     :param creation: the object to create.
     :param log: the task's log.
-    :param on_clear: behaviour when a person has cleared the task after it was created: ``reuse`` (default) returns it
+    :param on_clear: behaviour if a user clears the task after the object was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
-    :param look_before_create: whether to record before the first send what exists already. Default True.
-    :param existing: called before a send, if something like it was found; returns the id of what is used in place of a
-        new one, and its state in words; None: it is sent. Default None: it is sent in any case.
-    :param lookup_wait: seconds that the service may take to show what it created.
-    :param report: called with what became of the create.
+    :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
+    :param existing: called before a send if similar objects exist. Returns id and state, in words, of the object to use
+        instead of a new one; None: create a new one. Default None: always create a new one.
+    :param lookup_wait: seconds that the service may take to list what it created.
+    :param report: called with the outcome of the create.
     """
 
     context: Context
@@ -213,16 +213,16 @@ class CreateOnce:
 
     def run(self) -> str:
         """
-        Find out what earlier tries did, and send if that is safe.
+        Find out what earlier tries have done, and create the object if that is safe.
 
-        :return: the id of what was created, now or earlier.
-        :raises CustodyOutcomeUnknownError: if it cannot be known whether it exists, or it asks for something else;
-            nothing (more) was sent.
+        :return: the id of the object, created now or earlier.
+        :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or it has other content; nothing
+            (more) was sent.
         :raises CustodyError: of another type if it was not created.
         """
         store, search = self._store, self._rows.search
         if store.read():
-            self.log.info("An earlier try of this task may have sent, and there is no record of it.")
+            self.log.info("An earlier try of this task may have sent the request without leaving a record.")
             store.add_forgotten(ONE)
         if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
             self._check_earlier()
@@ -237,9 +237,9 @@ class CreateOnce:
 
     def _can_reuse_unrecorded(self) -> bool:
         """
-        Tell whether a request is used that this task may have created in a try of which there is no record.
+        Tell whether an existing request can be reused although an unrecorded try may have created it.
 
-        What is used whoever has created it is used also if this task has.
+        A request that is reused regardless of its creator is also reused if this task created it.
         """
         is_recorded = bool(self._store.rows[ONE][0].try_number)
         if is_recorded or self.existing is None:
@@ -249,7 +249,7 @@ class CreateOnce:
         return False
 
     def _not_created(self, outcome: Outcome) -> CustodyError:
-        """Return the error for what was not created, as far as is known."""
+        """Return the error for an object that, as far as is known, was not created."""
         search = self._rows.search
         error = outcome.stopped or self._rows.sender.errors[ONE]
         if search.failure is not None:
@@ -257,7 +257,7 @@ class CreateOnce:
             return error.with_facts(advice=advice)
         if ONE in outcome.left and outcome.stopped is None:
             advice = (
-                f"It was not carried out: {search.under_way:g} s later the service shows no such "
+                f"The request had no effect: {search.under_way:g} s later the service lists no such "
                 f"{self.creation.what}. Trying again is safe."
             )
             return error.with_facts(advice=advice, retryable=True)
@@ -268,14 +268,14 @@ class CreateOnce:
 
     def _check_earlier(self) -> None:
         """
-        Decide whether what an earlier try sent or created is used: another is created if its row becomes ``void``.
+        Decide whether to use what an earlier try sent or created. If not, the row becomes ``void``.
 
-        :raises CustodyOutcomeUnknownError: if that was something else, or a person must decide.
+        :raises CustodyOutcomeUnknownError: if its content differs, or a user must decide.
         """
         search = self._rows.search
         if search.follow_override(ONE):
             self._keep(content=self._content)
-            # A person has decided that what there is is not used.
+            # The user has decided against the existing objects.
             self.existing = None
             return
         if ONE in search.unknown:
@@ -288,7 +288,7 @@ class CreateOnce:
         what = f"{self.creation.what} {row.detail}"
         is_cleared = row.max_tries != self._store.max_tries
         if is_cleared and self.on_clear == "create":
-            self.log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
+            self.log.info("This task created %s and was cleared: creating another (on_clear='create').", what)
             self._keep(state="void", detail="")
             return
         self._check_content(row)
@@ -299,66 +299,66 @@ class CreateOnce:
             self.log.info(
                 "%s",
                 lines(
-                    f"This task created {what} and was cleared: using it again.",
-                    "For a new one at each clear, give the operator on_clear='create'.",
+                    f"This task created {what} and was cleared: reusing it.",
+                    "To create a new one at each clear, set on_clear='create'.",
                 ),
             )
         else:
-            self.log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
+            self.log.info("An earlier try of this task created %s: reusing it, nothing is sent.", what)
 
     def _check_content(self, row: Row) -> None:
         """
-        Check that the task asks for what it asked for when the row was recorded.
+        Check that the requested content has not changed since the row was recorded.
 
-        :raises CustodyOutcomeUnknownError: if it does not.
+        :raises CustodyOutcomeUnknownError: if it has.
         """
         if row.content and row.content != self._content:
             names = {*row.content, *self._content}
             changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
-            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
+            raise self._unknown(f"The requested content has changed since: {', '.join(changed)}.")
 
     def _check_recorded(self, identifier: str, *, may_be_gone: bool) -> bool:
         """
-        Check at the service that a recorded id is what this task asks for: Airflow's users can edit the record.
+        Check that a recorded id belongs to an object with the requested content: Airflow users can edit the record.
 
         :param identifier: the id.
-        :param may_be_gone: whether another is created if the service certainly does not have it.
+        :param may_be_gone: whether to return False if the object certainly does not exist.
         :return: whether it exists.
-        :raises CustodyOutcomeUnknownError: if it is something else, or that cannot be checked.
+        :raises CustodyOutcomeUnknownError: if its content differs, or cannot be checked.
         """
         try:
             found, hidden = self._look_for(identifier)
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            raise self._unknown(f"Whether that is what this task asks for cannot be checked: {error.text}") from None
+            raise self._unknown(f"Its content cannot be checked: {error.text}") from None
         if found is None:
             if may_be_gone and not hidden:
                 return False
-            raise self._unknown(f"The service does not show it{hidden and f', which proves nothing: {hidden}'}.")
+            raise self._unknown(f"The service does not list it{hidden and f', which proves nothing: {hidden}'}.")
         if found.mismatch:
             raise self._unknown(
-                f"But {identifier} is not what this task asks for: {found.mismatch}. Find out who has edited the "
+                f"But {identifier} is not what this task requests: {found.mismatch}. Find out who has edited the "
                 "task's state, or what has changed the request."
             )
         if found.is_rejected and self.existing:
             raise CustodyConflictError(
                 f"{self.creation.what} {identifier}, which this task created, was rejected; nothing was sent",
                 code="request-rejected",
-                advice="If it is still wanted, if_exists='create' in a new run asks for it once more.",
+                advice="If it is still wanted, start a new run with if_exists='create', which requests it again.",
             )
         return True
 
     def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
-        """Return what has an id, and if there is nothing, why that proves nothing; empty if it does."""
-        # The service has some time to show it.
+        """Return the object with an id; or else None, and why that does not prove absence (empty if it does)."""
+        # The service may take some time to list it.
         for _ in lookups(self.lookup_wait):
             if found := self.creation.get(ONE, identifier):
                 return found, ""
         return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the row with the ids of what exists before the send; no row if one of these is used in its place."""
+        """Return the row with the ids of what exists before the send; empty if an existing object is reused."""
         known: list[str] | None = None
         try:
             if self.look_before_create:
@@ -366,23 +366,23 @@ class CreateOnce:
             if known and self._use_existing():
                 return {}
         except CustodyError as error:
-            # What a gateway says is no evidence that the service cannot tell what exists.
+            # A gateway's response is no evidence that the service does not offer the lookup.
             is_not_offered = error.not_offered and (error.from_service or not self.existing)
             if known is not None or not is_not_offered:
                 raise self._not_looked_up(error) from None
             self._warn_that_lost_is_lost(error)
         if known:
             what, named = self.creation.what, name_some(known)
-            self.log.info("Already at the service, not created by this task: %s %s.", what, named)
+            self.log.info("Already exists, and was not created by this task: %s %s.", what, named)
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
 
     def _warn_that_lost_is_lost(self, error: CustodyError) -> None:
-        more = ", nor whether the same was asked for before" if self.existing else ""
-        text = f"If the response to the create is lost, this task cannot find out what became of it{more}:"
+        more = ", nor whether the same was requested before" if self.existing else ""
+        text = f"If the response to the create is lost, this task cannot find out whether it had an effect{more}:"
         self.log.warning("%s", lines(text, str(error)))
 
     def _use_existing(self) -> bool:
-        """Use what exists already in place of a new one, if that is wanted and possible."""
+        """Use an existing object instead of a new one, if that is allowed."""
         existing = None if self.existing is None else self.existing()
         if existing is None:
             return False
@@ -392,12 +392,12 @@ class CreateOnce:
         return True
 
     def _not_looked_up(self, error: CustodyError) -> CustodyError:
-        """Return the error for a service that cannot say what exists."""
+        """Return the error for a service that cannot be searched before the send."""
         hint = "Nothing was created."
         if isinstance(error, CustodyResponseError) and not error.retryable and not self.existing:
             hint += (
-                " With look_before_create=False the task creates without looking first, and may not find out what "
-                "became of a lost response."
+                " With look_before_create=False the task creates without looking first. If the response is then lost, "
+                "the outcome may stay unknown."
             )
         return error.with_facts(advice=lines(error.advice, hint))
 
@@ -407,8 +407,7 @@ class CreateOnce:
         self.report("unknown", 1)
         return CustodyOutcomeUnknownError(
             lines(
-                f"it cannot be known whether the {self.creation.what} that this task asks for exists, so it is not "
-                "sent again.",
+                f"it cannot be known whether this task's {self.creation.what} exists, so it is not sent again.",
                 self._history(),
                 why,
             ),
@@ -417,7 +416,7 @@ class CreateOnce:
         )
 
     def _history(self) -> str:
-        """Return what earlier tries did, as far as it is known."""
+        """Return what earlier tries have done, as far as it is known."""
         batch, row = self._store.rows[ONE]
         if row.state == "created":
             return f"An earlier try created {row.detail}."

@@ -1,4 +1,4 @@
-"""The deletions of an approved plan: each only while everything is as it was approved."""
+"""The deletions of an approved plan, each only if nothing has changed since the approval."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
 _PREFIX = "delete:"
-#: Reason for stopping when a service lists what was deleted.
+#: Advice for a service that goes on listing deleted requests.
 MARKED = (
-    "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
-    "this task and of the one that plans"
+    "If the service keeps listing deleted requests, add the status word that it gives them to rejected_statuses of "
+    "this task and of the task that plans"
 )
 _UNCLEAR = (
-    "an earlier try began to delete it, and whether it did cannot be told: look at the service, and start a new run"
+    "an earlier try began to delete it, and whether it was deleted is unknown: look at the service, and start a new run"
 )
 _STILL_LISTED = (
-    "an earlier try of this task was told that it is deleted, and the service lists it as not deleted: if it is late, "
+    "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the list is late, "
     f"clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
 )
-_CHANGED = "it is no longer what the approved plan deletes: plan again in a new run"
+_CHANGED = "it has changed since the plan was approved: plan again in a new run"
 
 
 def deletion_key(request_id: str) -> str:
@@ -53,11 +53,11 @@ def deleted_id(key: str) -> str:
 
 def observe(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
     """
-    Return what must not change between the approval and a deletion.
+    Return the facts that must not change between the approval and a deletion.
 
     :param snapshot: the requests.
-    :param ids: the ids of the request to delete, and of those that are kept beside it.
-    :return: state, status and hash of each that is listed, by id.
+    :param ids: the ids of the request to delete, and of the requests that are kept for the same row.
+    :return: state, status and hash of each listed request, by id.
     """
     requests = [snapshot.requests[each] for each in ids if each in snapshot.requests]
     return {
@@ -71,10 +71,10 @@ def _state(request: Request) -> str:
 
 def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
     """
-    Tell whether a request, and those that are kept beside it, are as they were approved.
+    Tell whether a request to delete, and the requests kept for its row, are unchanged since the approval.
 
-    The operation alone is covered by the plan's hash. So the kept ones must be in effect, and the request must ask for
-    what the operation says, whatever else was recorded.
+    The plan's hash covers only the operation. Therefore the kept requests must also be in effect, and the request to
+    delete must have the content that the operation names, regardless of what else was recorded.
     """
     if observe(now, deletion.expected) != deletion.expected:
         return False
@@ -91,12 +91,12 @@ def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
 @dataclass(frozen=True, eq=False)
 class Deletions:
     """
-    The deletions of a plan, as rows to send. They may be sent twice.
+    The deletions of a plan, as rows to send. A deletion may be sent twice.
 
     :param client: the client.
     :param words: the status words.
     :param planned: the planned deletions, by the row's key.
-    :param comment: why they are deleted, for the service's history.
+    :param comment: the reason, for the service's history.
     """
 
     client: CustodyClient
@@ -106,10 +106,10 @@ class Deletions:
 
     def earlier(self, done: Mapping[str, Row], snapshot: Snapshot) -> tuple[Outcome, list[str]]:
         """
-        Return the outcome of the deletions of earlier tries, as far as it is certain, and the keys of what is left.
+        Return the certain outcomes of earlier tries' deletions, and the keys of the deletions that are left.
 
-        :param done: the record of each row, by its key.
-        :param snapshot: all that the service lists now.
+        :param done: the record of each row, by key.
+        :param snapshot: everything that the service lists now.
         """
         outcome, left = Outcome(), []
         for key, deletion in self.planned.items():
@@ -121,7 +121,7 @@ class Deletions:
             elif row.state == "deleted" and is_listed:
                 outcome.unknown[key] = _STILL_LISTED
                 outcome.stopped = CustodyConflictError(
-                    "the service lists what was deleted", code="outcome-unknown", retryable=True
+                    "the service lists deleted requests", code="outcome-unknown", retryable=True
                 )
             elif row.state == "deleted":
                 outcome.deleted[key] = deletion.operation
@@ -132,7 +132,7 @@ class Deletions:
         return outcome, left
 
     def _resolve(self, key: str, deletion: PlannedDeletion, outcome: Outcome) -> None:
-        """Add the outcome of a deletion that was begun, and whose request is not listed."""
+        """Add the outcome of a deletion that was begun and whose request is no longer listed."""
         try:
             if status_if_exists(self.client, deletion.id) is None:
                 outcome.deleted[key] = deletion.operation
@@ -148,11 +148,11 @@ class Deletions:
         return {key: Row(state="sent", detail=self.planned[key].operation) for key in keys}
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
-        """Delete a request if it, and what is kept beside it, are as they were approved."""
+        """Delete a request if nothing has changed since the approval."""
         deletion = self.planned[key]
         now = read_snapshot(self.client, self.words, deletion.expected)
         request = now[deletion.id]
-        # A service may go on listing what was deleted, with a status of its own that the user has named.
+        # A service may keep listing deleted requests, with a status word that is among the rejected ones.
         is_marked = request.reported == "rejected"
         if is_marked or (request.state == "missing" and status_if_exists(self.client, deletion.id) is None):
             return row.become("deleted", row.detail)
@@ -167,15 +167,16 @@ class Deletions:
         return row.become("deleted", row.detail)
 
     def why_not(self, key: str) -> str:
-        """Return why a request must not be deleted now, although it is as it was approved; empty: it may be."""
+        """Return why an unchanged request must not be deleted now; empty if it may."""
         return ""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        """Return what became of a row, for the log."""
-        name = f"Whitelisting request {self.planned[key].id}"
+        """Return the outcome of a row, for the log."""
+        request_id = self.planned[key].id
         if row.state == "deleted":
-            return logging.INFO, f"{name} is deleted."
+            return logging.INFO, f"Whitelisting request {request_id} is deleted."
         if row.state == "void":
             return logging.DEBUG, ""
-        why = row.detail if row.state == "refused" else "nobody knows"
-        return logging.WARNING, f"{name} was not deleted: {why}"
+        if row.state == "refused":
+            return logging.WARNING, f"Whitelisting request {request_id} was not deleted: {row.detail}"
+        return logging.WARNING, f"Whether whitelisting request {request_id} was deleted is unknown."

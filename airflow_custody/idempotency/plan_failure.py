@@ -1,4 +1,4 @@
-"""The error of a task that has carried out only a part of a plan."""
+"""The error of a task that has executed only a part of a plan."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_ROWS = 100
 @dataclass(frozen=True)
 class PlanFailure:
     """
-    The failure of a task that was to carry out a plan.
+    The failure of a task that executes a plan.
 
     :param outcome: the outcome.
-    :param places: the places of rows in the file, in words, by the rows' keys.
-    :param counts: the outcome in numbers, in words.
-    :param has_store: whether a later try finds a record of this one.
+    :param places: the places of rows in the file, in words, by row key.
+    :param counts: a summary of the outcome with numbers.
+    :param has_store: whether a later try finds a record of this try.
     """
 
     outcome: Outcome
@@ -36,12 +36,12 @@ class PlanFailure:
     has_store: bool
 
     def error(self) -> CustodyError | None:
-        """Return the error that the task ends with; None: all was carried out."""
+        """Return the error that the task ends with; None if all of the plan was executed."""
         stopped, rows = self.outcome.stopped, [*self._rows()]
         if not rows and not self._is_left and stopped is None:
             return None
         if len(rows) > _MAX_ROWS:
-            rows[_MAX_ROWS:] = [f"and {len(rows) - _MAX_ROWS} more, which the log has"]
+            rows[_MAX_ROWS:] = [f"and {len(rows) - _MAX_ROWS} more: see the log"]
         reason = f": {stopped.reason}" if stopped else ""
         text = f"not all of the plan was carried out ({self.counts}){reason}"
         return self._type(
@@ -57,19 +57,19 @@ class PlanFailure:
 
     @property
     def _is_creation_unknown(self) -> bool:
-        """Whether it is not known what became of a creation. A deletion may be sent once more."""
+        """Whether the outcome of a creation is unknown. Deletions do not count: a later try may send them again."""
         return any(not is_deletion_key(key) for key in self.outcome.unknown)
 
     @property
     def _is_left(self) -> bool:
-        """Whether something is left for another try: not deletions that wait for rows that are named."""
+        """Whether another try has work to do. Deletions that only wait for failed rows do not count."""
         is_named = bool(self.outcome.unknown or self.outcome.refused)
         are_deletions = all(map(is_deletion_key, self.outcome.left))
         return bool(self.outcome.left) and not (is_named and are_deletions)
 
     @property
     def _can_go_on(self) -> bool:
-        """Whether a later try can go on. Without a record, it finds that the plan has changed if anything was done."""
+        """Whether a later try can continue. Without a record, anything that was done changes the plan."""
         is_anything_done = self.outcome.created or self._is_creation_unknown or self.outcome.deleted
         return self.has_store or not is_anything_done
 
@@ -105,15 +105,15 @@ class PlanFailure:
     def _advice(self) -> Iterator[str | None]:
         yield self.outcome.stopped.advice if self.outcome.stopped else None
         if self._is_creation_unknown:
-            yield "Nothing of what is unknown is sent again by itself."
+            yield "Rows whose outcome is unknown are not sent again automatically."
         if not self._can_go_on:
             yield "Start a new run: this Airflow keeps no record for a later try."
         elif self._is_creation_unknown and not self._is_retryable:
             yield "Then clear this task."
         elif self.outcome.stopped is None and not self._is_retryable:
             yield (
-                "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
-                "mend the rows in the file, and start a new run."
+                "Fix the service, then clear this task. Or mark this task as success, so that the rest is signed; then "
+                "fix the rows in the file, and start a new run."
             )
         if any(map(is_deletion_key, self.outcome.refused)):
             yield f"{MARKED}."

@@ -1,4 +1,4 @@
-"""What the tries of one task instance have sent: rows in batches, and their stored form."""
+"""The record of what a task instance has sent: rows in batches, and their stored form."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from airflow_custody.client.errors import CustodyOutcomeUnknownError
 
-#: The key of the task's state; each batch that is closed has a key of its own, with its number behind this one.
+#: The key of the task's state. Each closed batch has its own key: this one, followed by the batch's number.
 STATE_KEY = "custody_create_once"
-#: The stored form's version. One of another version is refused.
+#: The version of the stored form. A record of any other version is refused.
 FORMAT = 2
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
-#: ``sent``: it was about to be sent, and its outcome is unknown. ``void``: it had no effect. ``found``: somebody else
-#: has asked for the same.
+#: ``sent``: about to be sent, outcome unknown. ``void``: no effect. ``found``: another client has created a request
+#: with the same content.
 State = Literal["sent", "created", "deleted", "found", "refused", "void"]
 
 
 class Row(BaseModel):
     """
-    The record of one row; nothing in it is secret.
+    The record of one row. It contains no secrets.
 
     :param state: its state.
-    :param detail: the id of what was created or found, why it was refused, or the operation that deletes it.
-    :param known_ids: the ids of what was like it at the service before it was sent; None: nobody looked.
-    :param content: a digest of each field that was asked for; empty where the row's key is one of all of them.
-    :param replaces: the ids of the requests in effect that a created one replaces: the plan's hash covers them.
-    :param max_tries: the task's ``max_tries`` when the state was recorded; it changes when a person clears the task.
+    :param detail: the id of the created or found request, the reason for a refusal, or the operation of a deletion.
+    :param known_ids: the ids of similar requests that existed before the row was sent; None: not looked up.
+    :param content: a digest of each requested field; empty if the row's key already is a digest of all fields.
+    :param replaces: the ids of the requests in effect that the created request replaces. The plan's hash covers them.
+    :param max_tries: the task's ``max_tries`` when the state was recorded. It changes when a user clears the task.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -52,13 +52,13 @@ class Row(BaseModel):
 
 class Batch(BaseModel):
     """
-    Rows that are recorded together, before they are sent and after.
+    Rows that are recorded together, before and after they are sent.
 
     :param number: its number among the task instance's batches.
-    :param key: names the batch, and with it the variables of the manual overrides of its rows; empty without a store.
-    :param plan: the hash of the plan that the rows are of; empty for a single one.
+    :param key: a unique name, also used in the names of the variables for manual overrides; empty without a store.
+    :param plan: the hash of the rows' plan; empty for a single row.
     :param try_number: the try that sent it.
-    :param recorded_at: when it was recorded, before the rows were sent; None: not known.
+    :param recorded_at: when it was recorded, before the rows were sent; None: unknown.
     :param rows: the record of each row, by its key.
     """
 
@@ -76,9 +76,9 @@ class PlannedDeletion(BaseModel):
     """
     A deletion of an approved plan.
 
-    :param operation: the operation, as the text that the plan's hash covers.
-    :param expected: state, status and hash of the request, and of those that are kept beside it, when the plan was
-        approved, by their ids.
+    :param operation: the operation, in the form that the plan's hash covers.
+    :param expected: state, status and hash, at the time of approval, of the request and of the requests that are kept
+        for the same row, by id.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -88,17 +88,17 @@ class PlannedDeletion(BaseModel):
 
     @property
     def id(self) -> str:
-        """The id of the request to delete, as the operation names it."""
+        """The id of the request to delete."""
         return str(json.loads(self.operation)["delete"])
 
     @property
     def kept(self) -> list[str]:
-        """The ids of the requests that are kept beside it."""
+        """The ids of the requests that are kept for the same row."""
         return [str(each) for each in json.loads(self.operation).get("beside", ())]
 
     @property
     def content(self) -> Any:
-        """What the request asks for, as it was approved; None: the operation does not say."""
+        """The content of the request at the time of approval; None: not recorded."""
         return json.loads(self.operation).get("request")
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class PlannedDeletion(BaseModel):
         except (ValueError, KeyError, TypeError):
             ids = {""}
         if ids != self.expected.keys():
-            raise ValueError("the operation is no deletion of what is expected")
+            raise ValueError("the operation does not delete the expected request")
         return self
 
 
@@ -117,12 +117,12 @@ class PlanRecord(BaseModel):
     The record of an approved plan, which all tries of a task instance execute.
 
     :param plan: the plan's hash.
-    :param rows: a digest of all rows of the file, in any order.
-    :param creations: the keys of the rows to create, each with the ids of the requests that it replaces. The file has
-        the contents.
-    :param replaced: state, status and hash of the requests that creations replace, when the plan was made, by id.
+    :param rows: a digest of all rows of the file, independent of their order.
+    :param creations: the keys of the rows to create, each with the ids of the requests that it replaces. Their contents
+        are read from the file.
+    :param replaced: state, status and hash of the replaced requests when the plan was made, by id.
     :param deletions: the requests to delete.
-    :param observed: what else the plan's hash covers.
+    :param observed: other facts that the plan's hash covers.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -136,31 +136,31 @@ class PlanRecord(BaseModel):
 
 
 def to_stored_plan(record: PlanRecord) -> dict[str, Any]:
-    """Return the record of a plan as plain JSON data."""
+    """Convert the record of a plan to plain JSON data."""
     return {"format": FORMAT, "state": "planned", **record.model_dump(mode="json")}
 
 
 def from_stored_plan(stored: Mapping[str, Any]) -> PlanRecord:
     """
-    Return the record of a plan that was stored.
+    Read the stored record of a plan.
 
-    :param stored: the result of :func:`to_stored_plan`, maybe of another version of this package.
+    :param stored: the result of :func:`to_stored_plan`, possibly from another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
     return _read(stored, PlanRecord)
 
 
 def to_stored(batch: Batch) -> dict[str, Any]:
-    """Return a batch as plain JSON data."""
+    """Convert a batch to plain JSON data."""
     state = "open" if any(row.state == "sent" for row in batch.rows.values()) else "closed"
     return {"format": FORMAT, "state": state, **batch.model_dump(mode="json", exclude_defaults=True)}
 
 
 def from_stored(stored: Mapping[str, Any]) -> Batch:
     """
-    Return the batch that was stored.
+    Read a stored batch.
 
-    :param stored: the result of :func:`to_stored`, maybe of another version of this package.
+    :param stored: the result of :func:`to_stored`, possibly from another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
     return _read(stored, Batch)
@@ -180,7 +180,7 @@ def unreadable() -> CustodyOutcomeUnknownError:
         "the record of an earlier try cannot be read, so nothing is sent: another version of airflow-provider-custody "
         "wrote it, or it was damaged",
         code="record-unreadable",
-        advice="Look in the service whether what this task asks for exists. Where it does not, delete the keys "
+        advice="Look in the service whether the requests of this task exist. If they do not, delete the keys "
         f"{STATE_KEY!r} of the task's state and clear the task.",
     )
 

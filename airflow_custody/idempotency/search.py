@@ -1,4 +1,4 @@
-"""Finding out what became of rows that were sent and of which nobody knows."""
+"""Search for rows that were sent and whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
-#: Maximum number of seconds between recording a row and its last byte's departure.
+#: Maximum number of seconds between recording a row and sending its last byte.
 FENCE = 5.0
-# How far the service's clock may be behind Airflow's for a date to count as after the send.
+# How far the service's clock may lag behind Airflow's clock. A later creation time is after the send.
 _PRECISION = timedelta(seconds=1)
 _FIRST_LOOKUP_INTERVAL = 1.0
 _MAX_LOOKUP_INTERVAL = 5.0
 
 
-#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
-#: knows whether it exists.
+#: The outcome of a create. ``sent``: it was sent, with any result. ``found``: its response was lost, and a search found
+#: the object. ``unknown``: whether the object exists is unknown.
 CreateOutcome = Literal["sent", "found", "unknown"]
-#: Called with an outcome, and how many rows have it.
+#: Called with an outcome and the number of rows that have it.
 Report = Callable[[CreateOutcome, int], object]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """
-    Something at the service that has the key of what was asked for.
+    An object at the service that may be the one that a row created.
 
     :param id: its id.
-    :param differs: the fields in which it is something else.
-    :param unclear: why it cannot be told whether it is what was asked for; empty if it can.
-    :param created_at: creation time; None if the service does not say.
-    :param by_other: whether the service says that another user created it. Default False.
-    :param filtered: whether the service's own filter finds it. Only then does it prove something that the search
-        before the send, which used the filter, did not find it. Default True.
-    :param is_rejected: whether somebody has rejected it. Default False.
+    :param differs: the fields in which it differs from the row.
+    :param unclear: why it cannot be compared with the row; empty if it can.
+    :param created_at: creation time; None if the service does not report one.
+    :param by_other: whether the service reports another user as its creator. Default False.
+    :param filtered: whether the service's own filter finds it. The search before the send used that filter, so an
+        object that the filter finds, and that the earlier search did not find, is new. Default True.
+    :param is_rejected: whether it was rejected. Default False.
     """
 
     id: str
@@ -55,12 +55,12 @@ class Candidate:
 
     @property
     def mismatch(self) -> str:
-        """Why its content is not what was asked for; empty if it is."""
+        """Why its content is not the requested content; empty if it is."""
         return self.unclear or (f"it differs in: {', '.join(self.differs)}" if self.differs else "")
 
     @property
     def difference(self) -> str:
-        """Why it is not what was asked for; empty if it is."""
+        """Why it is not the requested object; empty if it is."""
         return self.mismatch or ("another user created it" if self.by_other else "")
 
 
@@ -70,8 +70,8 @@ class Found:
     The result of a search for a row.
 
     :param candidates: the candidates.
-    :param inconclusive: why a thorough search that found nothing proves nothing; empty if it does prove absence; None:
-        it was not thorough.
+    :param inconclusive: why finding nothing does not prove absence; empty if it does; None: the search was not
+        thorough.
     """
 
     candidates: Sequence[Candidate]
@@ -83,40 +83,41 @@ class Creation(Protocol):
 
     @property
     def what(self) -> str:
-        """The kind of thing, for people: ``"whitelisting request"``."""
+        """The kind of object, for messages: ``"whitelisting request"``."""
 
     @property
     def timeout(self) -> float:
-        """The seconds after which the sender gives up waiting for a response."""
+        """How long, in seconds, the client waits for a response."""
 
     @property
     def content(self) -> Mapping[str, object]:
-        """The fields that must not change from one try to the next, if it is one: what is asked for, and where."""
+        """The fields that must not change between tries of a single creation: the content and the service."""
 
     def which(self, key: str) -> str:
-        """Return which one a row asks for, for people: enough to recognize it at the service."""
+        """Return a short description of a row's object, enough to recognize it at the service."""
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
-        """Create one and return its id; ``before_send`` must be called right before the request's body leaves."""
+        """Create an object and return its id; call ``before_send`` right before sending the request's body."""
 
     def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, Found]:
         """
-        Find whatever may be the rows' at the service.
+        Find the candidates for rows at the service.
 
         :param keys: the rows' keys.
-        :param thorough: whether to look at everything that the service lists. Otherwise what the service itself filters
-            is enough, which may miss a thing that it spells differently.
+        :param thorough: whether to read everything that the service lists. Otherwise only the service's own filter is
+            used, which may miss an object with another spelling.
         """
 
     def get(self, key: str, identifier: str) -> Candidate | None:
-        """Get the thing with an id, to compare it with a row; None if the service itself says that there is none."""
+        """Get an object by its id and compare it with a row; None if the service says that it does not exist."""
 
 
 def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     """
-    Tell whether something was created after a row was recorded; None if that cannot be told.
+    Tell whether an object was created after a row was recorded; None: unknown.
 
-    A date never proves that it is old: the service's clock may be wrong by days. It can prove that it is new.
+    A creation time can prove that the object is new. It never proves that it is old, because the service's clock may be
+    wrong by days.
     """
     if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
         return candidate.id not in row.known_ids
@@ -127,7 +128,7 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
 
 
 def lookup_intervals() -> Iterator[float]:
-    """Yield the seconds between two searches, which become rarer."""
+    """Yield increasing pauses, in seconds, between searches."""
     interval = _FIRST_LOOKUP_INTERVAL
     while True:
         yield interval
@@ -135,7 +136,7 @@ def lookup_intervals() -> Iterator[float]:
 
 
 def lookups(seconds: float) -> Iterator[None]:
-    """Yield for each look at the service: at once, and after pauses, for the last time when the seconds are over."""
+    """Yield once at the start, then after each pause, and a last time when the seconds have passed."""
     deadline, intervals = time.monotonic() + seconds, lookup_intervals()
     yield
     while (left := deadline - time.monotonic()) > 0:
@@ -145,9 +146,9 @@ def lookups(seconds: float) -> Iterator[None]:
 
 def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     """
-    Return the seconds for which a request may be on its way, or not be listed yet.
+    Return how long, in seconds, a request may be in transit or not yet listed.
 
-    Its row was recorded at most one fence before the last look at that record, and leaves at most one fence later.
+    The row was recorded at most one fence before the record was last read, and is sent at most one fence later.
     """
     return 2 * FENCE + timeout + lookup_wait
 
@@ -155,13 +156,13 @@ def seconds_under_way(timeout: float, lookup_wait: float) -> float:
 @dataclass(eq=False, repr=False)
 class Search:
     """
-    The search for rows whose outcome is unknown, of this try and of earlier ones.
+    The search for rows of this try and of earlier tries whose outcome is unknown.
 
-    :param store: what was sent.
+    :param store: the record of what was sent.
     :param creation: the objects to create.
     :param log: the task's log.
-    :param lookup_wait: seconds that the service may take to show what it created.
-    :param report: called with how many were found.
+    :param lookup_wait: seconds that the service may take to list what it created.
+    :param report: called with the number of rows that were found.
     """
 
     store: Store
@@ -172,24 +173,24 @@ class Search:
 
     def __post_init__(self) -> None:
         self.under_way = seconds_under_way(self.creation.timeout, self.lookup_wait)
-        #: Why a person must decide about rows, by their keys.
+        #: Why a user must decide about a row, by the row's key.
         self.unknown: dict[str, str] = {}
         #: The error that ended the last search; None: none did.
         self.failure: CustodyError | None = None
 
     def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> None:
         """
-        Search the service until all of these rows that are open are found, or would have been.
+        Search the service until each open row is found, or would have been found.
 
-        The wait is counted by this process's own clock, from the first search that succeeds: the clock that a row was
-        recorded by may be another machine's, and a service that hangs may hold what was sent until it responds again.
+        The wait starts with the first successful search, by this process's own clock. The record may have been written
+        by another machine's clock, and a service that hangs may process requests only after it responds again.
 
         :param keys: the rows' keys.
-        :param searched_at: when all of them were searched for before; None (default): not yet.
+        :param searched_at: time of an earlier search for all of these rows; None (default): there was none.
         """
         began, intervals = time.monotonic(), lookup_intervals()
         sure_after = None if searched_at is None else searched_at + self.under_way
-        # Most of these were never sent, so it is the time that counts.
+        # After an earlier search most open rows were never sent, so searching again before the wait is over is useless.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
         while open_ := self._still_open(keys):
             self.log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
@@ -210,10 +211,10 @@ class Search:
 
     def _search(self, keys: Sequence[str], *, is_late: bool, began: float) -> bool:
         """
-        Search the service once, and judge what was found.
+        Search the service once, and decide about the rows.
 
-        :param keys: the keys of rows that are open.
-        :param is_late: whether all that was created must be listed by now.
+        :param keys: the keys of open rows.
+        :param is_late: whether everything that was created must be listed by now.
         :param began: when searching began.
         :return: whether the service could be searched. If it never can, the rows are unknown, or the search has failed.
         """
@@ -232,10 +233,10 @@ class Search:
 
     def judge(self, found: Mapping[str, Found]) -> None:
         """
-        Decide what became of rows: one is created if there is only one candidate that it can have created.
+        Record the outcomes of rows: a row with exactly one possible candidate has created it.
 
-        :param found: what was found for each row, by its key; a thorough search is late enough to find all that was
-            created.
+        :param found: the result of the search for each row, by key. A thorough result was read late enough to include
+            everything that was created.
         """
         outcomes: dict[str, Row] = {}
         taken = self.store.ids()
@@ -255,9 +256,9 @@ class Search:
             self.log.info("%s had no effect: the service does not show what was sent.", number)
 
     def _judge_row(self, key: str, result: Found, taken: Collection[str]) -> Row | str:
-        """Return what became of a row, or why that is not known; empty: this search does not tell."""
+        """Return the row's new record, or why its outcome is unknown; empty: search again."""
         batch, row = self.store.rows[key]
-        # What is exactly this row's may be so, although a response named its id for another row.
+        # An exact match is possible even if a response named its id for another row.
         there = [each for each in result.candidates if each.id not in taken or not each.differs]
         is_new_by_candidate = {each: is_new(batch, row, each) for each in there}
         possible = {each: is_it for each, is_it in is_new_by_candidate.items() if is_it is not False}
@@ -269,13 +270,13 @@ class Search:
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."
         if result.inconclusive:
-            return f"The service shows none, which proves nothing: {result.inconclusive}."
+            return f"The service lists none, which proves nothing: {result.inconclusive}."
         return "" if result.inconclusive is None else row.become("void")
 
     # --- manual overrides ----------------------------------------------------------------------------------
 
     def advice(self, key: str) -> str:
-        """Return how a person decides about a row, line by line."""
+        """Return instructions for a manual override of a row, line by line."""
         batch, _ = self.store.rows[key]
         if batch.plan and not self.store.is_kept:
             return "Look at the service, and start a new run: this Airflow keeps no record for a later try."
@@ -291,10 +292,10 @@ class Search:
         """
         Apply the manual override of a row, if there is one.
 
-        What it says is checked against the service where that can be searched.
+        It is checked against the service if the service can be searched.
 
         :param key: the row's key.
-        :return: whether it says what became of the row.
+        :return: whether there is a valid override.
         :raises CustodyError: if the service cannot be searched now.
         """
         word, *others = self.store.manual_override(key) or [""]
@@ -310,7 +311,7 @@ class Search:
         return True
 
     def _problem(self, key: str, word: str, others: Collection[str]) -> str:
-        """Return why a manual override cannot be right; empty: it may be."""
+        """Return why a manual override is wrong; empty if it can be right."""
         try:
             return self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
         except CustodyError as error:
@@ -318,7 +319,7 @@ class Search:
                 raise
             if error.status is None:
                 return f"it cannot be: {error.message}"
-            self.log.warning("What the variable says cannot be checked: %s", error)
+            self.log.warning("The variable's value cannot be checked: %s", error)
             return ""
 
     def _problem_of_none(self, key: str, others: Collection[str]) -> str:
@@ -331,7 +332,7 @@ class Search:
         if not like:
             return ""
         return (
-            f"{', '.join(like)} is what was asked for. If that is not this task's all the same, say "
+            f"{', '.join(like)} has the requested content. If this task did not create it, set the variable to "
             f"'none {' '.join([*others, *like])}'"
         )
 
@@ -345,20 +346,20 @@ class Search:
         if is_new(batch, row, found) is False:
             return "it existed before this task"
         if identifier in self.store.ids():
-            return "it is another row's"
-        # A person has looked at it, and may take for it what the service changed or filled in.
+            return "it belongs to another row"
+        # The user has looked at it, so fields that the service changed or filled in are accepted.
         if "address" in found.differs:
             return found.difference
         if found.difference:
-            self.log.warning("%s is not quite what was asked for: %s.", identifier, found.difference)
+            self.log.warning("%s is not exactly what was requested: %s.", identifier, found.difference)
         return ""
 
 
 def _own_candidate(possible: Mapping[Candidate, bool | None]) -> Candidate | None:
     """
-    Return the only candidate that a row can have created; None: there is none, several, or it is not certain.
+    Return the only candidate that a row can have created; None if that is not certain.
 
-    :param possible: the candidates, each with whether it is new; None: not known.
+    :param possible: for each candidate, whether it is new; None: unknown.
     """
     same = [each for each in possible if not each.differs and not each.by_other]
     if len(same) != 1 or not possible[same[0]] or same[0].unclear:
@@ -368,4 +369,4 @@ def _own_candidate(possible: Mapping[Candidate, bool | None]) -> Candidate | Non
 
 def _describe(candidate: Candidate, is_it_new: bool | None) -> str:
     age = "is new" if is_it_new else "may have existed before this task"
-    return f"{candidate.id} {age}, and {candidate.difference or 'is what was asked for'}"
+    return f"{candidate.id} {age}, and {candidate.difference or 'has the requested content'}"

@@ -1,4 +1,4 @@
-"""Sending rows, in parallel: each batch is recorded before it is sent, and after."""
+"""Send rows in parallel. Each batch is recorded before and after it is sent."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from airflow_custody.idempotency.store import Store
 
 #: Number of rows that are recorded and looked up together.
 MAX_BATCH = 100
-# When so many rows in a row got no response, what became of them is found out before others are sent.
+# After this many lost responses in a row, the outcomes are searched for before more rows are sent.
 MAX_LOST = 10
-# So many refusals in a row that are not about the row mean that the next ones would come to the same.
+# Stop after this many refusals in a row that are not about the row itself.
 _MAX_REFUSALS = 3
-# How often a row is sent again that was refused for now.
+# How often a rate-limited row is sent again.
 _MAX_PAUSES = 20
 _SECONDS_BETWEEN_LOGS = 5.0
 
 
 class Job(Protocol):
-    """What is done for each row: a creation, or a deletion."""
+    """The operation for each row: a creation or a deletion."""
 
     def look_up(self, keys: Sequence[str]) -> Mapping[str, Row]:
-        """Return the rows of a batch as they are before they are sent: a row that is not ``sent`` is not sent."""
+        """Return the rows of a batch before they are sent. Only rows in the state ``sent`` are sent."""
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
-        """Send a row, and return it as it is then; ``before_send`` must be called right before the request leaves."""
+        """Send a row and return its new record; call ``before_send`` right before the request leaves."""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        """Return what became of a row, for the log: a level of the log, and a text; an empty one is not logged."""
+        """Return log level and text for the outcome of a row. An empty text is not logged."""
 
 
 class Fence:
     """
-    A fence: a row is sent only if its batch was recorded a short time ago.
+    A fence: a row is sent only if its batch was recorded recently.
 
-    A process that was stopped in between records it again, which fails if another try has taken over. The transport
-    asks again if recording took too long.
+    A process that was suspended in between records the batch again, which fails if another try has taken over. If
+    recording takes too long, the transport calls the fence again.
 
     :param record: records the batch.
-    :param is_stopped: tells whether sending has been stopped.
+    :param is_stopped: returns whether sending has been stopped.
     """
 
     def __init__(self, record: Callable[[], object], is_stopped: Callable[[], bool]) -> None:
@@ -71,12 +71,12 @@ class Fence:
 
     def check(self) -> None:
         """
-        Record the batch if that was too long ago, or never; called right before a row is sent.
+        Record the batch if it was never recorded, or too long ago. Call this right before sending a row.
 
         :raises CustodyError: if sending has been stopped.
         """
         with self._lock:
-            # The first does not count while the machine sleeps; the second may be set, in either direction.
+            # The monotonic clock stops while the machine sleeps. The wall clock may be set in either direction.
             clocks = time.monotonic(), time.time()
             is_fresh = self.recorded and all(abs(a - b) < FENCE for a, b in zip(clocks, self.recorded, strict=True))
             if not self._is_stopped() and not is_fresh:
@@ -93,7 +93,7 @@ class Fence:
 
 class _Window:
     """
-    A batch while it is sent.
+    A batch that is being sent.
 
     :param rows: its rows.
     :param fence: its fence.
@@ -102,9 +102,9 @@ class _Window:
     def __init__(self, rows: Mapping[str, Row], fence: Fence) -> None:
         self.rows = rows
         self.fence = fence
-        #: The keys of the rows that no thread has begun to send yet.
+        #: The keys of the rows that no thread has begun to send.
         self.keys = iter([key for key, row in rows.items() if row.state == "sent"])
-        #: What became of each row. What is not begun has no effect.
+        #: The outcome of each row. A row that no thread has begun to send has no effect.
         self.outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
         self.failures: list[BaseException] = []
 
@@ -114,10 +114,10 @@ class Sender:
     """
     Sends rows in batches.
 
-    :param store: what was sent.
+    :param store: the record of what was sent.
     :param log: the task's log.
-    :param job: what is done for each row.
-    :param plan: the hash of the plan that the rows are of; empty: a single row.
+    :param job: the operation for each row.
+    :param plan: the hash of the rows' plan; empty: a single row.
     :param max_parallel: maximum number of requests at once.
     :param report: called after each request that has left.
     """
@@ -134,18 +134,18 @@ class Sender:
         self._not_before = 0.0
         self._refusals = 0
         self._lost = 0
-        #: The error that ended the sending early; None: none did.
+        #: The error that ended the sending early; None if there was none.
         self.stopped: CustodyError | None = None
         #: The last error of each row, by its key.
         self.errors: dict[str, CustodyError] = {}
 
     def stop(self, error: CustodyError | None = None) -> None:
-        """Send no row that has not left yet; may be called from a signal handler."""
+        """Stop sending rows that have not left yet; may be called from a signal handler."""
         why = "the task was stopped before all rows were sent"
         self.stopped = self.stopped or error or CustodyConnectionError(why, code="task-stopped", retryable=True)
 
     def send(self, keys: Sequence[str]) -> None:
-        """Send rows, until all are sent, or sending has stopped, or too many got no response."""
+        """Send rows until all are sent, sending has stopped, or too many responses are lost."""
         logged = time.monotonic()
         self._lost = 0
         with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
@@ -168,7 +168,7 @@ class Sender:
         return self.stopped is not None or self._lost >= MAX_LOST
 
     def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
-        """Record a batch, send it, and record what became of it."""
+        """Record a batch, send it, and record the outcomes."""
         batch = self.store.new_batch(rows, self.plan)
         fence = Fence(partial(self.store.open, batch), lambda: self.stopped is not None)
         window = _Window(rows, fence)
@@ -186,13 +186,13 @@ class Sender:
             self._end(window, error)
             pool.shutdown()
         with suppress(Exception) if window.failures else nullcontext():
-            # What never left is not worth a record.
+            # A batch that never left needs no record.
             self.store.record(window.outcomes.items() if fence.recorded else ())
         if window.failures:
             raise window.failures[0]
 
     def _work(self, window: _Window) -> None:
-        """Send rows of a batch, one after another; several threads do it at once."""
+        """Send rows of a batch one after another; several threads run this at once."""
         for key in window.keys:
             row = window.rows[key]
             # From now on its outcome is unknown.
@@ -214,7 +214,7 @@ class Sender:
             self.log.log(level, "%s", text)
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
-        """Send one row, and return it as it is then: ``sent`` if nobody knows, ``void`` if it was not sent."""
+        """Send one row and return its record: ``sent`` if the outcome is unknown, ``void`` if it was not sent."""
         for _ in range(_MAX_PAUSES):
             while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
                 time.sleep(min(left, 0.5))
@@ -226,7 +226,7 @@ class Sender:
         return row.become("void")
 
     def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
-        """Send one row once; None: the service has no time for it now."""
+        """Send one row once; None: rate limited, try again later."""
         may_have_left = False
 
         def before_send() -> None:
@@ -240,7 +240,7 @@ class Sender:
             self.errors[key] = error
             may_have_left = may_have_left and not error.nothing_sent
             if error.operation is None and not error.nothing_sent:
-                # It is not about the request.
+                # The error is not about this request.
                 raise
             if not isinstance(error, CustodyRateLimitError) or not error.from_service:
                 return self._after_failure(row, error, may_have_left=may_have_left)
@@ -250,14 +250,14 @@ class Sender:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
             return None
         finally:
-            # Also where the task was ended in the middle.
+            # Also if the task was interrupted.
             if may_have_left:
                 self.report("sent", 1)
         self._refusals = self._lost = 0
         return outcome
 
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
-        """Return a row that failed: nothing was sent, the service refused it, or nobody knows."""
+        """Return the record of a failed row: not sent, refused, or unknown."""
         if not may_have_left:
             if isinstance(error, CustodyRequestError):
                 return row.become("refused", sanitize(error.reason, 300))
@@ -274,7 +274,7 @@ class Sender:
         return row
 
     def _count_refusal(self, error: CustodyError) -> None:
-        """Stop after some refusals in a row that are not about the row."""
+        """Stop after several refusals in a row that are not about the row itself."""
         if error.status in range(300, 500) and (error.status == 403 or not error.from_service):
             self._refusals += 1
             if self._refusals >= _MAX_REFUSALS:
@@ -289,6 +289,6 @@ class Sender:
 
 
 def _is_refusal(error: CustodyError) -> bool:
-    """Tell whether the service itself refused, so that nothing was done."""
+    """Tell whether the service itself refused the request, so that it had no effect."""
     is_own = error.from_service and error.status in range(400, 500)
     return is_own and not isinstance(error, CustodyOutcomeUnknownError)

@@ -1,4 +1,4 @@
-"""The store of what the tries of one task instance have sent: Airflow's task state store, if there is one."""
+"""The record of all tries of a task instance, in Airflow's task state store."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 _PLAN_KEY = f"{STATE_KEY}_plan"
-# A late write of an earlier try may replace one of this try.
+# A late write by an earlier try may overwrite one of this try.
 _MAX_WRITES = 3
 
 
 class Store:
     """
-    What all tries of one task instance have sent.
+    Everything that the tries of one task instance have sent.
 
-    One key of the task's state holds the number of batches and the batch that is open; each closed batch has a key of
-    its own. Without a store everything is kept in memory, and a later try knows nothing.
+    One key of the task's state holds the number of batches and the open batch. Each closed batch has its own key.
+    Without a store, everything is kept in memory, and later tries cannot read it.
 
-    Whatever Airflow raises when this process is no longer the task's current try comes out of the methods that write,
-    and must not be caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the
-    network's.
+    If this process is no longer the task's current try, Airflow raises an error in the methods that write. Do not
+    catch it. If the supervisor has died, it is a BrokenPipeError, which looks like a network error.
 
     :param context: the task's context.
     """
@@ -51,31 +50,32 @@ class Store:
         self._run: Any = context.get("dag_run")
         self._task: Any = context.get("task")
         self._store: Any = context.get("task_state_store")
-        #: Changes when a person clears the task, and not when it is retried.
+        #: Changes when a user clears the task, but not when it is retried.
         self.max_tries: int = self._ti.max_tries
         #: Whether there is a store, so that a later try finds what was written.
         self.is_kept = self._store is not None
         self.batches: list[Batch] = []
-        #: The last that is known of each row, and its batch, by the row's key.
+        #: Last known state and batch of each row, keyed by row key.
         self.rows: dict[str, tuple[Batch, Row]] = {}
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """
-        Record that a try of this task began, unless something is recorded already.
+        Record that a try of this task has begun, unless there is a record already.
 
-        Without this, a task that was cleared could not tell whether an earlier try sent nothing, or whether the store
-        forgets what succeeded (``[state_store] clear_on_success``, which is set on the server and not known here).
+        Otherwise a cleared task that finds no record could not distinguish two cases: no earlier try sent anything, or
+        the store deletes the state of successful tasks (``[state_store] clear_on_success``, a setting of the server
+        that a task cannot read).
         """
         if self.is_kept and not self._may_have_forgotten and self._store.get(STATE_KEY) is None:
             self._write(STATE_KEY, {"format": FORMAT, "state": "begun"})
 
     def read(self) -> bool:
         """
-        Read what earlier tries left behind.
+        Read the records of earlier tries.
 
-        :return: whether an earlier try may have sent something that is not recorded.
+        :return: whether an earlier try may have sent something without leaving a record.
         :raises CustodyOutcomeUnknownError: if it cannot be read.
         """
         head = self._store.get(STATE_KEY) if self.is_kept else None
@@ -85,16 +85,17 @@ class Store:
             raise unreadable()
         for number in range(head.get("batches", 0)):
             stored = self._store.get(f"{STATE_KEY}_{number:04d}")
-            # Only the last one can be open still.
+            # Only the last batch can still be open.
             self._put(from_stored(head["batch"] if stored is None and number == head["batches"] - 1 else stored))
         return False
 
     def read_plan(self, plan: str) -> PlanRecord | None:
         """
-        Return the record of a plan; None: no try of this task instance has begun to apply it.
+        Return the record of a plan; None: no try has begun to apply it.
 
         :param plan: the plan's hash.
-        :raises CustodyOutcomeUnknownError: if it cannot be read, or is missing although rows of it were sent.
+        :raises CustodyOutcomeUnknownError: if the record cannot be read, or is missing although rows of the plan were
+            sent.
         """
         stored = self._store.get(_PLAN_KEY) if self.is_kept else None
         record = None if stored is None else from_stored_plan(stored)
@@ -108,12 +109,12 @@ class Store:
     def _may_have_forgotten(self) -> bool:
         if self._ti.try_number <= 1:
             return False
-        # A retry finds what was recorded. After a clear, the store may have been cleared when the task succeeded.
+        # A retry finds the record. If the task was cleared, the store may have deleted the record on success.
         return not self.is_kept or self.max_tries != getattr(self._task, "retries", None)
 
     def add_forgotten(self, key: str) -> None:
-        """Record a row that an earlier try may have sent, and of which nothing is recorded."""
-        # A clear may change when the run started; then nothing says what is older than the run.
+        """Record a row that an earlier try may have sent without leaving a record."""
+        # Clearing may change the start date of the run, which then does not show what is older than the run.
         cleared = self.is_kept or self._run is None or self._run.clear_number
         since = None if cleared else self._run.start_date
         rows, number = {key: Row(state="sent")}, len(self.batches)
@@ -121,11 +122,11 @@ class Store:
         self._write_head(self._put(batch))
 
     def open_rows(self, plan: str | None = None) -> list[str]:
-        """Return the keys of the rows whose outcome is unknown; of one plan, or of any."""
+        """Return the keys of the rows of a plan, or of any plan, whose outcome is unknown."""
         return [key for key, (batch, row) in self.rows.items() if row.state == "sent" and plan in (None, batch.plan)]
 
     def ids(self) -> set[str]:
-        """Return the ids of what was created."""
+        """Return the ids of the created objects."""
         return {row.detail for _, row in self.rows.values() if row.state == "created"}
 
     def _put(self, batch: Batch) -> Batch:
@@ -139,9 +140,9 @@ class Store:
     # --- writing -------------------------------------------------------------------------------------------
 
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
-        """Return a batch of rows that are to be sent, which is not recorded yet."""
+        """Return a batch of rows to send, without recording it."""
         for previous in self.batches[-1:]:
-            # It may be open, in the place that the new one takes.
+            # If it is open, it is stored under the key that the new batch needs.
             if any(row.state == "sent" for row in previous.rows.values()):
                 self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
@@ -150,15 +151,15 @@ class Store:
         return Batch(number=number, key=key, plan=plan, try_number=self._ti.try_number, rows=stamped)
 
     def open(self, batch: Batch) -> None:
-        """Record a batch that is about to be sent, or record it again: a try that was superseded fails here."""
+        """Record a batch that is about to be sent, possibly again. A superseded try fails here."""
         self._write_head(self._put(batch.model_copy(update={"recorded_at": datetime.now(timezone.utc)})))
 
     def record_plan(self, record: PlanRecord) -> None:
-        """Record the plan that this try begins to apply, in place of an earlier one."""
+        """Record the plan that this try begins to apply, and replace the record of any earlier plan."""
         self._write(_PLAN_KEY, to_stored_plan(record))
 
     def record(self, outcomes: Iterable[tuple[str, Row]]) -> None:
-        """Record what became of rows, also of those of an earlier try, by their keys."""
+        """Record the outcomes of rows, including rows of earlier tries, by key."""
         changed: dict[int, dict[str, Row]] = {}
         for key, row in outcomes:
             changed.setdefault(self.rows[key][0].number, {})[key] = row.model_copy(update={"max_tries": self.max_tries})
@@ -174,19 +175,18 @@ class Store:
         self._write(f"{STATE_KEY}_{batch.number:04d}", to_stored(batch))
 
     def _write(self, key: str, value: Mapping[str, Any]) -> None:
-        """Keep JSON data for as long as the task instance exists, and make sure that it is there."""
+        """Store JSON data for as long as the task instance exists, and read it back as a check."""
         if not self.is_kept:
             return
         from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
         for _ in range(_MAX_WRITES):
             self._store.set(key, value, retention=NEVER_EXPIRE)
-            # Airflow checks that a try is current before it writes, and not while it writes.
+            # Airflow checks before the write, but not during it, that the try is current.
             if self._store.get(key) == value:
                 return
         raise CustodyError(
-            "another try of this task has taken over: what this one wrote to the task's state is not there; nothing "
-            "more was sent",
+            "another try of this task has taken over: it has overwritten the task's state; this try sent nothing more",
             code="task-stopped",
             nothing_sent=True,
             retryable=True,
@@ -196,10 +196,10 @@ class Store:
 
     def override_variable(self, key: str, *, next_try: bool = False) -> str:
         """
-        Return the name of the Airflow variable that holds a manual override of a row.
+        Return the name of the Airflow variable for the manual override of a row.
 
-        It is another one for each state of a row in each batch, or without a store for each try, so that no override is
-        ever used twice.
+        The name is different for each state of a row in each batch (without a store: in each try), so that no override
+        is used twice.
         """
         batch, row = self.rows[key]
         ti = self._ti
@@ -208,11 +208,12 @@ class Store:
 
     def manual_override(self, key: str) -> list[str]:
         """
-        Return what a person has said about a row.
+        Return the words of a row's manual override.
 
-        :return: an id; or ``none``, and maybe after it the ids of things that are not it; empty for nothing.
+        :return: an id; or ``none``, optionally followed by the ids of objects that are not the row's; empty if there is
+            no override.
         """
-        # By its place: Airflow 2 has another name for the default.
+        # A positional argument, because the parameter has another name in Airflow 2.
         value = Variable.get(self.override_variable(key), None)
         word, *others = str(value or "").split() or [""]
         return [word.lower() if word.lower() == "none" else word, *others] if word else []

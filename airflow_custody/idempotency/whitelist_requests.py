@@ -1,4 +1,4 @@
-"""Whitelisting requests as what is created at most once: one of them, or many."""
+"""Create whitelisting requests at most once: a single one, or many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.plans.plan import PlanRow
 
-#: Behaviour when what a task asks for exists already, whoever asked for it.
+#: Behaviour if a request with the same content exists already, regardless of its creator.
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
@@ -45,11 +45,11 @@ class WhitelistCreation:
     :param requests: the requests, by the row's key.
     :param words: the status words. Default: the usual ones.
     :param accepted: keys of a payload that may have a value that was not requested, and ``envelope.action``.
-    :param before: all that the service listed before the rows are sent: what is new is known from that, whatever the
-        service's own filter finds. None (default): it was not listed.
+    :param before: everything that the service listed before the rows are sent. It shows which requests are new,
+        regardless of the service's own filter. None (default): it was not read.
     :param replaced: the ids of the requests that a row's request replaces, by the row's key. Default: none.
-    :param ignored: the ids of the requests that stop no row. Default: none.
-    :param own_ids: returns the ids of what this task has created. Default: none.
+    :param ignored: the ids of requests that do not prevent a row from being sent. Default: none.
+    :param own_ids: returns the ids of the requests that this task has created. Default: none.
     """
 
     what = "whitelisting request"
@@ -65,14 +65,14 @@ class WhitelistCreation:
     def __post_init__(self) -> None:
         self._index = None if self.before is None else index_requests(self.before, self._known)
         self.timeout = self.client.settings.timeout
-        # What the service's own filter found last.
+        # The last result of the service's own filter.
         self._filtered = Snapshot({})
-        #: What is asked for, in the spelling of the request that is used in place of a new one; None: there is none.
+        #: The requested content in the spelling of the request that is reused; None if none is reused.
         self.reused: WhitelistRequest | None = None
 
     @property
     def content(self) -> Mapping[str, object]:
-        """What is asked for, and where, if it is one request."""
+        """The content of a single request, and the service."""
         return {"service": self.client.settings.base_url, **self.requests[ONE].model_dump(exclude_none=True)}
 
     def which(self, key: str) -> str:
@@ -83,10 +83,10 @@ class WhitelistCreation:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        # With everything listed before and now, the service's own filter says nothing more.
+        # With complete listings from before and now, the service's own filter adds nothing.
         needs_filter = not thorough or self._index is None
         self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
-        # How the service spells an address is its own affair, and so is what its filter makes of that.
+        # The service decides how it spells an address, and how its filter compares spellings.
         listed = read_snapshot(self.client, self.words) if thorough else self._filtered
         filtered = self._filtered.requests if self._index is None else None
         return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
@@ -98,10 +98,9 @@ class WhitelistCreation:
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            # It does list requests: an operation that is not offered now proves nothing.
+            # It has just listed requests, so "not offered" proves nothing.
             raise CustodyResponseError(
-                f"the service lists {name_some(ids)}, but not how far {'it is' if len(ids) == 1 else 'they are'}: "
-                f"{error.reason}",
+                f"the service lists {name_some(ids)}, but the status cannot be read: {error.reason}",
                 code=error.code,
             ) from None
 
@@ -126,13 +125,13 @@ class WhitelistCreation:
         thorough: bool,
     ) -> dict[str, Found]:
         """
-        Return what may be the rows', of what was listed.
+        Return the candidates for rows among listed requests.
 
-        :param listed: what was listed.
+        :param listed: the listed requests.
         :param keys: the rows' keys.
-        :param filtered: the ids of what the service's own filter finds. None (default): all of them, as they are
-            compared with what was listed before, and not with what was filtered.
-        :param thorough: whether that is everything that the service lists.
+        :param filtered: the ids that the service's own filter finds. None (default): all of them, because they are
+            compared with the earlier listing and not with an earlier result of the filter.
+        :param thorough: whether the requests are everything that the service lists.
         """
         requests = [*listed]
         index = index_requests(requests, self._known)
@@ -151,8 +150,8 @@ class WhitelistCreation:
         """
         Return planned rows as they are before they are sent.
 
-        A row is not sent if a request exists that may be for its destination, unless that was rejected, is replaced by
-        the row, or is ignored.
+        A row is not sent if a request exists that may be for its destination, unless that request was rejected, is
+        replaced by the row, or is ignored.
         """
         return {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
 
@@ -167,25 +166,24 @@ class WhitelistCreation:
         if same:
             return row.become("found", same[0].id)
         if new:
-            why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
+            why = f"another client has requested the same destination meanwhile, {new[0].id}: {new[0].difference}"
             return row.become("refused", why)
         return row
 
     def existing(self, if_exists: IfExists) -> tuple[str, str] | None:
         """
-        Judge what the last search found of a single request, as a plan of it would.
+        Return the existing request to reuse, by the rules of a plan with one row.
 
-        :param if_exists: ``reuse`` or ``fail``: what becomes of a request with the same content that is pending or in
-            effect.
-        :return: its id, and its state in words; None: there is none.
-        :raises CustodyConflictError: if it must not be used, or nobody can tell; it is not retryable.
+        :param if_exists: behaviour if a request with the same content is pending or in effect: ``reuse`` or ``fail``.
+        :return: its id, and its state in words; None if there is none.
+        :raises CustodyConflictError: if a request exists that must not be reused, or may not; it is not retryable.
         """
         asked = FileRow(self.requests[ONE], "this task")
         found = find_candidates(index_requests(self._filtered), asked.request)
         snapshot = replace(self._filtered, requests={each.id: each for each in found})
         settings = PlanSettings(accept_fields=self.accepted)
         while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:
-            # It asked for something else, and hides nothing.
+            # It was rejected and has other content, so it hides no other request.
             snapshot = snapshot.without([row.request_id])
         if row.state == "create":
             return None
@@ -208,7 +206,7 @@ class WhitelistCreation:
         return None if request is None else self.compare(key, request)
 
     def _read(self, identifier: str) -> Request | None:
-        """Return a request as it is listed, or else as it is shown by its id; None: the service says there is none."""
+        """Return a request from the listing, or else by its id; None if the service says that it does not exist."""
         check_request_id(identifier)
         not_listed: CustodyError | None = None
         try:
@@ -227,14 +225,14 @@ class WhitelistCreation:
             if not_listed is not None:
                 raise not_listed from None
             return None
-        # Not listed, so its status alone tells how far it is.
+        # It is not listed, so only its status shows whether it is settled.
         is_settled = self.words.meaning(envelope.status) == "effective"
         return make_request(
             Listed(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
         )
 
     def compare(self, key: str, request: Request) -> Candidate:
-        """Compare a request at the service with a row, its envelope included."""
+        """Compare a request at the service, including its envelope, with a row."""
         found = self._candidate(self.requests[key], request)
         if found.unclear or request.envelope is None:
             return found
@@ -248,7 +246,7 @@ class WhitelistCreation:
 
     @cached_property
     def _user_ids(self) -> UserIds:
-        """The ids of the user who creates; empty if the service does not say."""
+        """The ids of the connection's user; empty if the service does not report them."""
         try:
             user = self.client.get_current_user()
         except CustodyError as error:
@@ -258,9 +256,9 @@ class WhitelistCreation:
         return user_ids(user.get("id"), user.get("externalUserId"))
 
     def _why_inconclusive(self, listed: Iterable[Request], group: str) -> str:
-        """Return why a request of this user would not be listed; empty if it would."""
+        """Return why requests of this user may not be listed; empty if they are."""
         if not self._user_ids:
-            return "the service does not say who the connection's user is, so whether it lists that user's requests"
+            return "the service does not report the connection's user, so it may not list that user's requests"
         for each in listed:
             envelope = each.envelope
             if envelope and envelope.created_by & self._user_ids and (envelope.visibility_group_id or "") == group:
@@ -271,13 +269,13 @@ class WhitelistCreation:
     def _candidate(self, asked: WhitelistRequest, request: Request, *, is_filtered: bool = True) -> Candidate:
         envelope = request.envelope
         if envelope is None:
-            return Candidate(request.id, unclear="it was listed, and is no longer", filtered=is_filtered)
+            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
         differs = [] if request.destination is None else differing_fields(asked, request, self.accepted)
         by = envelope.created_by
         return Candidate(
             request.id,
             tuple(differs),
-            # Requests that certainly are for another destination need no proof.
+            # A request that is certainly for another address needs no proof.
             "" if "address" in differs else why_not_trusted(request),
             envelope.created_at,
             by_other=bool(by and self._user_ids and not by & self._user_ids),
@@ -287,24 +285,24 @@ class WhitelistCreation:
 
 
 def why_not_trusted(request: Request) -> str:
-    """Return why a request is not taken for what a task requested, with its name; empty if it may be."""
+    """Return why a request cannot be trusted, with its name; empty if it can."""
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"
     return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
 
 
 def shorten(address: str) -> str:
-    """Return enough of an address to recognize it in a log."""
+    """Shorten an address so that it is still recognizable in a log."""
     return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"
 
 
 def _unusable(row: PlanRow) -> CustodyConflictError:
-    """Return the error for a request that is, or may be, for the destination that is asked for, and is not used."""
+    """Return the error for an existing request for the same destination that cannot be reused."""
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
     advice = "Look at it in the service. If it is for another destination, if_exists='create' requests this one."
     if row.state == "rejected":
-        code, text = "request-rejected", f"{name} asked for the same, and was rejected (status {row.status})"
-        advice = "If the address is still wanted, if_exists='create' asks for it once more."
+        code, text = "request-rejected", f"{name} has the same content and was rejected (status {row.status})"
+        advice = "If the address is still wanted, if_exists='create' requests it again."
     elif row.state == "unverified":
         code, text, advice = "not-verified", f"{name} is {row.note}", what_to_do([row.request_id])
     elif row.state == "differs" and row.request_id:
@@ -314,14 +312,14 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
         text += f": {row.note}" if row.note else ""
         if row.is_doubtful:
             advice = (
-                "Write chain, network and address as the service does, or name the network that is meant. If that "
-                "request is for another destination, if_exists='create' requests this one."
+                "Write chain, network and address as the service does, or name the network. If that request is for "
+                "another destination, if_exists='create' requests this one."
             )
         elif row.fields == ("status",):
-            advice = "Name the status word in effective_statuses or rejected_statuses."
+            advice = "Add the status word to effective_statuses or rejected_statuses."
         else:
             advice = (
-                "Correct what the task asks for; or have a plan with replace=True (CustodyPlanWhitelistOperator) "
-                "replace that request, which stays in effect until the new one is; or delete it at the service."
+                "Correct the task's arguments; or replace that request with a plan (CustodyPlanWhitelistOperator with "
+                "replace=True), which keeps it in effect until the new one is; or delete it at the service."
             )
     return CustodyConflictError(f"{text}; nothing was sent", code=known_code(code), advice=advice)

@@ -155,7 +155,7 @@ def test_a_response_with_an_id_of_something_else_is_no_success(sandbox: Sandbox,
     sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
     error = task.fails(max_parallel=1)
     assert "11 created, 1 unknown" in str(error)
-    assert "shows something else there (address, label)" in str(error)
+    assert "lists another request under it (address, label)" in str(error)
     check_exactly(sandbox, [0, *ROWS, 77], task.requests)
 
 
@@ -173,7 +173,7 @@ def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, ta
     sandbox.control.add_fault("status", **CREATE, skip=2, status=200, body=body, work=True, times=1)
     error = task.fails()
     assert error.retryable is (AIRFLOW >= (3, 3))
-    assert "does not list what it said that it created" in str(error)
+    assert "does not list a request that it reported as created" in str(error)
     assert "request 99999, which this task has created, is not listed" in str(error)
     check_exactly(sandbox, [0, *ROWS])
 
@@ -216,6 +216,6 @@ def test_rows_of_one_address_do_not_take_each_others_ids(sandbox: Sandbox, tmp_p
         sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
     error = task.fails(max_parallel=1)
     assert "1 created, 2 unknown" in str(error)
-    assert str(error).count("shows something else there (memo, label)") == 2
+    assert str(error).count("lists another request under it (memo, label)") == 2
     assert [each["memo"] for each in task.requests] == ["3"]
     assert len(sandbox.control.whitelist_requests()) == 5

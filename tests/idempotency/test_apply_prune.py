@@ -162,7 +162,7 @@ def test_what_comes_into_effect_while_others_are_deleted_is_not_deleted(
         return
     error = task.fails()
     assert "6 deleted, 1 refused" in str(error)
-    assert f"request {found}: not deleted: it is no longer what the approved plan deletes" in str(error)
+    assert f"request {found}: not deleted: it has changed since the plan was approved" in str(error)
     assert left(sandbox) == [address(number), *addresses(ROWS[7:])]
 
 
@@ -200,7 +200,7 @@ def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTa
     assert "6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
     assert "was not deleted: delete whitelisting request failed: FailedPrecondition: in use" in task_log.text
-    assert "add the status word that it then has to rejected_statuses" in str(error)
+    assert "add the status word that it gives them to rejected_statuses" in str(error)
     assert len(left(sandbox)) == 6
 
 
@@ -289,7 +289,7 @@ def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
     for each in made:
         sandbox.control.set_whitelist_status(each["id"], "DELETED")
     stored.clear()
-    assert "add the status word that it then has to rejected_statuses" in str(stored.fails())
+    assert "add the status word that it gives them to rejected_statuses" in str(stored.fails())
     with pytest.raises(CustodyFailException, match="max_delete_percent is 30"):
         plan(path, prune=True)
     words = [*REJECTED_STATUSES, "deleted"]
@@ -320,7 +320,7 @@ def test_a_deletion_that_was_begun_counts_only_if_it_is_certain(
     error = stored.fails()
     if now == "suspended":
         # It is no longer what was approved.
-        assert f"request {number}: not deleted: it is no longer what the approved plan deletes" in str(error)
+        assert f"request {number}: not deleted: it has changed since the plan was approved" in str(error)
         return
     assert f"request {number}: unknown: an earlier try began to delete it" in str(error)
     assert ("boom" in str(error), error.retryable) == (is_done, now == 500)

@@ -122,8 +122,8 @@ def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox
     sandbox.control.configure(second_requests=False)
     error = task.fails()
     assert error.code == "plan-incomplete"
-    assert f"it was to replace {old}: nothing is deleted" in str(error)
-    assert "two ways are left: change the file to what the service has, or delete the request at the serv" in str(error)
+    assert f"it would have replaced {old}, so nothing is deleted" in str(error)
+    assert "either change the file to match the service, or delete the request at the service" in str(error)
     assert there(sandbox) == {old: "Old"}
     # The other row is done.
     assert list(there(sandbox, 2).values()) == ["(Label 2)"]
@@ -178,7 +178,7 @@ def test_what_is_kept_is_looked_at_again_before_anything_beside_it_is_deleted(
         before(monkeypatch, Deletions, "send", take_away)
         error = task.fails(max_parallel=1)
         assert "2 refused" in str(error)
-        assert f"request {twice[1]}: not deleted: it is no longer what the approved plan deletes" in str(error)
+        assert f"request {twice[1]}: not deleted: it has changed since the plan was approved" in str(error)
     assert twice[1] in there(sandbox)
     assert not [each for each in sandbox.control.request_log() if each["path"].endswith("/delete")]
 

@@ -98,10 +98,10 @@ def test_what_is_listed_late_is_waited_for(
     sandbox.control.configure(whitelist_lag=3600)
     waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
     if is_named:
-        assert "does not list what it said that it created" in str(task.fails())
+        assert "does not list a request that it reported as created" in str(task.fails())
     else:
         assert task.attempt()["counts"]["created"] == 3
-    assert ("The service does not list yet: " in task_log.text) is is_named
+    assert ("Not yet listed by the service: " in task_log.text) is is_named
 
 
 def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applied(
@@ -151,7 +151,7 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
             variables[row["id"]] = f"AIRFLOW_VAR_{variable_in(advice).upper()}"
     # Somebody else's is refused, the row's own is not.
     monkeypatch.setenv(next(iter(variables.values())), stored.requests[0]["id"])
-    assert "it is another row's" in str(stored.fails())
+    assert "it belongs to another row" in str(stored.fails())
     for identifier, variable in variables.items():
         monkeypatch.setenv(variable, identifier)
     stored.attempt()
@@ -225,7 +225,7 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
         task.store.values[PLAN_KEY] = json.dumps({**record, **change})
         error = task.fails()
         assert error.code == "plan-changed"
-        assert "the service, its tenant or the task's record have changed; nothing was sent" in str(error)
+        assert "the service, its tenant or the task's record has changed; nothing was sent" in str(error)
     for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, {**record, "plan": "0" * 64}, None):
         task.store.values[PLAN_KEY] = json.dumps(damaged)
         assert task.fails().code == "record-unreadable"
@@ -318,7 +318,7 @@ def test_a_task_that_is_stopped_sends_no_further_row(
         operators[0].on_kill()
         return number
 
-    monkeypatch.setattr("apply_tries.CustodyApplyWhitelistPlanOperator", Noted)
+    monkeypatch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Noted)
     monkeypatch.setattr(CustodyClient, "create_whitelist_request", create_and_stop)
     error = task.fails(max_parallel=1)
     # Without a record, a later try would only find that the plan has changed.
@@ -437,8 +437,9 @@ def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
     write_rows(Path(path), [*ROWS, 99])
     stored.clear()
     error = stored.fails(plan_hash=plan(path)["plan_hash"])
-    assert "what became of rows of another plan that this task was carrying out before; this try sent nothing" in str(
-        error
+    assert (
+        "the outcomes of rows of another plan, which this task applied before, are unknown; this try sent nothing"
+        in str(error)
     )
     assert str(error).count("proves nothing: it lists no request that the connection's user has created") == 5
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
@@ -484,7 +485,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     error = task.fails()
     assert "this try sent nothing; what earlier tries of this task sent is not recorded" in str(error)
     assert waits.skipped - skipped > 10.0 + TIMEOUT
-    assert "this Airflow has no record of it" in task_log.text
+    assert "what earlier tries may have sent without a record" in task_log.text
     # A new plan goes on.
     task.attempt(plan_hash=plan(path)["plan_hash"])
     check_exactly(sandbox, [0, *ROWS])
@@ -499,7 +500,7 @@ def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, sto
     sandbox.control.set_whitelist_status(number, "removed")
     stored.clear()
     error = stored.fails()
-    assert f"request {number}, which this task has created, is not listed, or no longer" in str(error)
+    assert f"the service does not list request {number}, which this task created" in str(error)
     assert "start a new run" in str(error)
     assert stored.ti.pushed["request_ids"] == others
     (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]

@@ -97,7 +97,7 @@ def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
     error = stored.fails()
-    assert f"line 5, Label 3: refused: somebody else has asked for the same destination meanwhile, {made[0]}" in str(
+    assert f"line 5, Label 3: refused: another client has requested the same destination meanwhile, {made[0]}" in str(
         error
     )
     assert f"whitelisting request {made[0]} is not verified" in str(error)

@@ -222,7 +222,7 @@ def test_a_request_that_has_changed_since_the_approval_stays(sandbox: Sandbox, r
     sandbox.control.change_whitelist_request(run.old[number], label="Other")
     error = run.fails()
     assert "2 deleted, 1 refused" in str(error)
-    assert f"request {run.old[number]}: not deleted: it is no longer what the approved plan deletes" in str(error)
+    assert f"request {run.old[number]}: not deleted: it has changed since the plan was approved" in str(error)
     assert run.old[number] in there(sandbox)
 
 

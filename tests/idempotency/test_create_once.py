@@ -104,7 +104,7 @@ def test_a_service_without_the_lookup_does_not_stop_the_first_try(
 ) -> None:
     sandbox.control.add_fault("status", **LISTING, times=None, status=404)
     assert task.attempt() == "3711"
-    assert "cannot find out what became of it" in task_log.text
+    assert "cannot find out whether it had an effect" in task_log.text
 
 
 def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbox, task: Task) -> None:
@@ -304,7 +304,7 @@ def test_a_request_that_existed_before_is_never_used(sandbox: Sandbox, task: Tas
     sandbox.control.add_fault("drop", **CREATE, work=True)
     own = task.attempt(if_exists="create")
     assert made(sandbox) == [before, own]
-    assert f"Already at the service, not created by this task: whitelisting request {before}" in task_log.text
+    assert f"Already exists, and was not created by this task: whitelisting request {before}" in task_log.text
 
 
 def as_another_user(sandbox: Sandbox) -> str:
@@ -314,7 +314,7 @@ def as_another_user(sandbox: Sandbox) -> str:
 @pytest.mark.parametrize(
     ("own", "theirs", "outcome"),
     [
-        pytest.param(None, {}, "3711 is new, and is what was asked for; 3712 is new, and is what", id="two"),
+        pytest.param(None, {}, "3711 is new, and has the requested content; 3712 is new, and has", id="two"),
         pytest.param(None, {"label": "TREASURY"}, "", id="another label"),
         pytest.param(None, {"memo": "1"}, "", id="another memo"),
         pytest.param(None, {"linked_wallet_ids": ["1"]}, "", id="linked wallets"),
@@ -433,7 +433,7 @@ OTHER = "0x" + "cd" * 20
         ({"memo": "1"}, "differs in: memo"),
         ({"network": "sepolia", "customer_id": "8"}, "differs in: .*customer_id"),
         ({"visibility_group_id": "board"}, "visibilityGroupID"),
-        (None, "The service does not show it"),
+        (None, "The service does not list it"),
     ],
     ids=str,
 )
@@ -465,7 +465,7 @@ def test_a_record_that_cannot_be_checked_is_a_persons_decision(
     sandbox.control.add_fault("status", **LISTING, status=405)
     assert stored.attempt() == "3711"
     sandbox.control.add_fault("status", **LISTING, status=403, times=None)
-    message = stored.refused("An earlier try created 3711. Whether that is what this task asks for cannot be checked: ")
+    message = stored.refused("An earlier try created 3711. Its content cannot be checked: ")
     # Whoever may set variables decides; that is not the role that may edit the record.
     monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "3711")
     assert stored.attempt() == "3711"
@@ -489,7 +489,7 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
         stored.attempt()
     sandbox.control.set_whitelist_status("3711", "removed")
     # That it is not shown proves nothing, as long as no other request of this user is.
-    stored.refused("An earlier try created 3711. The service does not show it, which proves nothing: ")
+    stored.refused("An earlier try created 3711. The service does not list it, which proves nothing: ")
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     assert stored.attempt() == "3713"
     assert "no longer exists: creating another" in task_log.text

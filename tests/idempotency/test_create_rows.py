@@ -252,7 +252,7 @@ def test_an_outcome_is_what_is_recorded_under_the_plan(state: State | None, plan
     [
         ("created", None, logging.INFO, "Created thing x for row a."),
         ("refused", None, logging.WARNING, "Refused: row a: x"),
-        ("found", None, logging.WARNING, "Not sent: somebody else has asked for row a meanwhile: thing x."),
+        ("found", None, logging.WARNING, "Not sent: another client has requested row a meanwhile: thing x."),
         ("sent", None, logging.WARNING, "The outcome of the thing for row a is unknown: it was interrupted."),
         ("sent", LOST, logging.WARNING, "The outcome of the thing for row a is unknown: no response."),
         ("void", None, logging.DEBUG, ""),

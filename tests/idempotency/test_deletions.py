@@ -191,7 +191,7 @@ def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, st
     found = job.send(KEY, row, lambda: begun.append(KEY))
     assert found.state == state
     assert found.detail == (OPERATION if state == "deleted" else found.detail)
-    assert ("it is no longer what the approved plan deletes" in found.detail) is (state == "refused")
+    assert ("it has changed since the plan was approved" in found.detail) is (state == "refused")
     assert begun == ([KEY] if is_sent else [])
     assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
 
@@ -209,7 +209,7 @@ def test_another_failure_is_not_taken_for_a_deletion() -> None:
         ("deleted", logging.INFO, "Whitelisting request 7 is deleted."),
         ("void", logging.DEBUG, ""),
         ("refused", logging.WARNING, "Whitelisting request 7 was not deleted: why"),
-        ("sent", logging.WARNING, "Whitelisting request 7 was not deleted: nobody knows"),
+        ("sent", logging.WARNING, "Whether whitelisting request 7 was deleted is unknown."),
     ],
 )
 def test_the_log_says_what_became_of_it(state: State, level: int, text: str) -> None:

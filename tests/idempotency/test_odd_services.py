@@ -165,7 +165,7 @@ def test_requests_of_another_visibility_group_prove_nothing(sandbox: Sandbox, st
     somebody_creates(sandbox, label="Earlier", address="0x" + "11" * 20, visibility_group_id="treasury")
     # Nor do any, if it is not known whose.
     sandbox.control.add_fault("status", method="GET", path="/users/me", status=404)
-    stored.refused("proves nothing: the service does not say who the connection's user is")
+    stored.refused("proves nothing: the service does not report the connection's user")
     stored.attempt()
     assert len(made(sandbox)) == 2
 
@@ -191,7 +191,7 @@ def test_a_persons_none_is_checked(
     variable = f"AIRFLOW_VAR_{variable_in(stored.refused()).upper()}"
     (found,) = made(sandbox)
     monkeypatch.setenv(variable, "none")
-    assert f"'none {found}'" in stored.refused(f"says none: {found} is what was asked for")
+    assert f"'none {found}'" in stored.refused(f"says none: {found} has the requested content")
     # A person may say that it is not this task's all the same.
     monkeypatch.setenv(variable, found if is_own else f"none {found}")
     own = stored.attempt()

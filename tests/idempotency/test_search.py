@@ -134,10 +134,10 @@ MAYBE = Candidate("3", filtered=False)
         ([NEW, Candidate("4", LABEL)], "2"),
         ([NEW, Candidate("4", by_other=True)], "2"),
         # Only one can be this row's.
-        ([NEW, Candidate("4")], "Found at the service: 2 is new, and is what was asked for; 4 is new, and is"),
-        ([NEW, MAYBE], "2 is new, and is what was asked for; 3 may have existed before this task, and is"),
+        ([NEW, Candidate("4")], "Found at the service: 2 is new, and has the requested content; 4 is new, and has"),
+        ([NEW, MAYBE], "2 is new, and has the requested content; 3 may have existed before this task, and has"),
         # It need not be this row's.
-        ([MAYBE], "3 may have existed before this task, and is what was asked for."),
+        ([MAYBE], "3 may have existed before this task, and has the requested content."),
         ([Candidate("4", LABEL)], "4 is new, and it differs in: label."),
         ([Candidate("4", LABEL, "odd")], "4 is new, and odd."),
         ([Candidate("4", unclear="odd")], "4 is new, and odd."),
@@ -160,7 +160,7 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
             assert (row.state, row.detail, unknown) == ("created", outcome, "")
         elif outcome or inconclusive:
             assert row.state == "sent"
-            assert (outcome or "The service shows none, which proves nothing: it may hide them.") in unknown
+            assert (outcome or "The service lists none, which proves nothing: it may hide them.") in unknown
         else:
             # Only a thorough search proves absence.
             assert (row.state, unknown) == ("sent" if inconclusive is None else "void", "")
@@ -173,7 +173,7 @@ def test_nothing_is_the_own_of_two_rows() -> None:
     # It differs from what the second row asked for; the third asked for the same.
     search.judge({"a": Found([NEW], ""), "b": Found([Candidate("2", LABEL)], ""), "c": Found([NEW], "")})
     assert {key: row.state for key, (_, row) in store.rows.items()} == {"a": "created", "b": "void", "c": "sent"}
-    assert "2 is new, and is what was asked for" in search.unknown["c"]
+    assert "2 is new, and has the requested content" in search.unknown["c"]
     assert report == [("found", 1)]
     search.judge({"b": Found([Candidate("2", LABEL)], "")})
     assert store.rows["b"][1].state == "void"
@@ -282,7 +282,7 @@ def override(
         (Candidate("2", ("address", "label")), "2", "it differs in: address, label"),
         (None, "2", "it does not exist"),
         (OLD, "1", "it existed before this task"),
-        (Candidate("9"), "9", "it is another row's"),
+        (Candidate("9"), "9", "it belongs to another row"),
     ],
 )
 def test_a_persons_id_is_checked(
@@ -305,12 +305,12 @@ def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -
     [
         ([], "none", ""),
         ([OLD, MAYBE, Candidate("4", LABEL), Candidate("5", by_other=True), Candidate("9")], "none", ""),
-        ([NEW], "none", "2 is what was asked for. If that is not this task's all the same, say 'none 2'"),
+        ([NEW], "none", "2 has the requested content. If this task did not create it, set the variable to 'none 2'"),
         ([NEW], "NONE 2", ""),
         (
             [NEW, Candidate("4")],
             "none 2",
-            "4 is what was asked for. If that is not this task's all the same, say 'none 2 4'",
+            "4 has the requested content. If this task did not create it, set the variable to 'none 2 4'",
         ),
     ],
 )

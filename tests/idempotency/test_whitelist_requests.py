@@ -183,7 +183,7 @@ def test_who_this_is_may_be_known_later() -> None:
 
 
 GROUP = {"visibilityGroupID": "g"}
-SAYS_NOT = "the service does not say who the connection's user is"
+SAYS_NOT = "the service does not report the connection's user"
 MAY_HIDE = "it lists no request that the connection's user has created, so it may hide them"
 OF_GROUP = "it lists no request of the visibility group g that the connection's user has created, so it may hide them"
 

@@ -156,7 +156,7 @@ STOPS: list[tuple[dict[str, Any], str, str, str, str]] = [
     ({"label": "Other"}, "pending", r"3711 is for .* label \(shown 'Other'\)", "request-differs", "replace=True"),
     ({"linked_wallet_ids": ["7"]}, "APPROVED", "3711 .* linked_wallet_ids", "request-differs", "replace=True"),
     ({}, "frozen", r"3711 .* status \(shown 'frozen'\)", "request-differs", "effective_statuses"),
-    ({}, "rejected", "3711 asked for the same, and was rejected", "request-rejected", "if_exists='create'"),
+    ({}, "rejected", "3711 has the same content and was rejected", "request-rejected", "if_exists='create'"),
     ({}, "unreadable", "request 3711 cannot be read, and may be this", "request-differs", "if_exists='create'"),
 ]
 

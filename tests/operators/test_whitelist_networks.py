@@ -236,4 +236,4 @@ def test_what_the_service_makes_of_a_row_is_checked_once_it_is_created(
     if accepted:
         assert len(task.attempt()["request_ids"]) == 1
     else:
-        assert "shows something else there (network)" in str(failure_of(task.attempt))
+        assert "lists another request under it (network)" in str(failure_of(task.attempt))

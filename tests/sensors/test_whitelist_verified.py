@@ -111,7 +111,7 @@ def test_what_nobody_signed_fails_it_and_is_not_retried(
     assert (run.state_of("wait"), run.tries["wait", -1]) == ("failed", 1)
     log = task_log.text
     for number in forged if many else forged[:1]:
-        assert f"request {number} is not verified: the service says that it is in effect" in log
+        assert f"request {number} is not verified: the service reports it as in effect" in log
     assert "no signature covers its text" in log
     assert f"`custody whitelist verify --id {forged[0]}` shows what is proved." in log
 

@@ -1,10 +1,10 @@
 """
-A whitelisting request with all facts about it: its state, what it is for, and whether that is proved.
+A whitelisting request with its state, its content, and what its signatures prove.
 
-Two facts decide how the service reports a request: where it is listed, because pending requests are hidden unless one
-asks for them, and its ``status``. The service's makers publish no list of status words, so an unknown word proves
-nothing. With pinned keys there is a third: only signatures prove that a request is in effect. :func:`make_request`
-reads all of this, once. All other code uses the result.
+The reported state of a request depends on two facts: its ``status``, and the listings that contain it, because the
+service lists pending requests only on demand. The service's makers publish no list of status words, so an unknown word
+proves nothing. With pinned keys there is a third fact: only signatures prove that a request is in effect.
+:func:`make_request` evaluates all of this once. All other code uses the result.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-#: State of a request. ``unknown``: it is not pending, and its status is not a known word. ``unverified``: its
-#: signatures do not prove what its state needs. ``unreadable``: its content cannot be read. ``missing``: not listed.
+#: State of a request. ``unknown``: not pending, and its status is not a known word. ``unverified``: its signatures do
+#: not prove what its state requires. ``unreadable``: its content cannot be read. ``missing``: not listed.
 RequestState = Literal["effective", "pending", "rejected", "unknown", "unverified", "unreadable", "missing"]
 
 _MAX_STATUS = 100
@@ -48,7 +48,7 @@ _NOT_CHECKED = Trust("not checked")
 @dataclass(frozen=True)
 class StatusWords:
     """
-    The status words that a user knows; compared without case.
+    The known status words, compared without regard to case.
 
     :param effective: words of requests in effect; None: any settled request that was not rejected is in effect.
         Default ``approved``.
@@ -61,7 +61,7 @@ class StatusWords:
     @classmethod
     def read(cls, effective: object = EFFECTIVE_STATUSES, rejected: object = REJECTED_STATUSES) -> StatusWords:
         """
-        Return the words that an operator or a command was given.
+        Read the words from the parameters of an operator or a command.
 
         :param effective: ``effective_statuses``: a word, a list of words, or None.
         :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
@@ -72,7 +72,7 @@ class StatusWords:
         return cls(None if effective_words is None else tuple(effective_words), tuple(rejected_words))
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
-        """Return what a status says, wherever the request is listed."""
+        """Return the meaning of a status word alone, without regard to the listings."""
         if has_status(status, self.rejected):
             return "rejected"
         effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
@@ -91,10 +91,10 @@ class Listed:
     :param id: its id.
     :param envelope: the request's last listing; None: it is not listed. Default None.
     :param is_settled: whether it is among the requests that are not pending. Default False.
-    :param has_vanished: whether it was settled, and is missing from the listing of all that was read after that: it was
-        deleted meanwhile, or one of the listings lags. Default False.
-    :param for_approval: the request's listing among those that the client's user may still sign. Default None: it is
-        not there.
+    :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
+        requests: it was deleted in between, or one of the listings is late. Default False.
+    :param for_approval: the request's listing among the requests that the client's user may still sign. Default None:
+        not among them.
     """
 
     id: str
@@ -105,7 +105,7 @@ class Listed:
 
     @property
     def is_deletion_pending(self) -> bool:
-        """Whether what the user may sign is the deletion of a settled request, which is in effect until then."""
+        """Whether the user may sign the deletion of a settled request, which is in effect until then."""
         return self.is_settled and self.for_approval is not None and is_deletion(self.for_approval.action or "")
 
     def reported_state(self, words: StatusWords) -> ReportedState:
@@ -128,19 +128,20 @@ class Listed:
 @dataclass(frozen=True, eq=False)
 class Request:
     """
-    A whitelisting request, with all that is known about it.
+    A whitelisting request, with everything that is known about it.
 
     :param id: its id.
     :param state: its state.
-    :param reported: its state as the service reports it, whatever its signatures prove; ``unknown`` if it is missing.
-    :param envelope: the request's listing; None: it is missing.
-    :param for_approval: the request's listing among those for the client's user to sign; None: it is not there.
-    :param destination: its destination; None: it cannot be read.
-    :param fields: the fields that signatures cover, if they prove it; otherwise its payload, which it only claims.
+    :param reported: its state as the service reports it, regardless of signatures; ``unknown`` if it is missing.
+    :param envelope: the request's listing; None if it is missing.
+    :param for_approval: the request's listing among the requests that the client's user may sign; None if it is not
+        among them.
+    :param destination: its destination; None if it cannot be read.
+    :param fields: the signed fields, if signatures prove them; otherwise its payload, which only the service claims.
         Empty if it cannot be read.
     :param trust: what its signatures prove.
     :param deletion_pending: whether it is settled, and its deletion is pending approval by the client's user.
-    :param is_contradictory: whether it is listed as pending with a status of a decided request.
+    :param is_contradictory: whether it is listed as pending although its status is that of a settled request.
     :param reason: why it is unverified or unreadable, without its name; empty otherwise.
     """
 
@@ -170,18 +171,18 @@ class Request:
 
     @property
     def proved(self) -> VerifiedAddress | None:
-        """The address that its signatures prove; None: they prove none, or need not."""
+        """The address that its signatures prove; None if they prove none, or no keys are pinned."""
         return self.trust.address
 
     @property
     def status(self) -> str:
-        """Its status as the service sent it, short enough for a report; empty: none, or it is missing."""
+        """Its status as sent by the service, shortened for reports; empty if there is none."""
         return "" if self.envelope is None else status_word(self.envelope.status)
 
 
 def make_request(listed: Listed, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None) -> Request:
     """
-    Return a request with all that is known about it.
+    Return a request with everything that is known about it.
 
     :param listed: where it is listed.
     :param words: the status words. Default: the usual ones.
@@ -200,7 +201,7 @@ def make_request(listed: Listed, words: StatusWords = DEFAULT_WORDS, verifier: V
 
 def judge_request(envelope: WhitelistEnvelope, reported: ReportedState, verifier: Verifier | None) -> Request:
     """
-    Return a request in a known place, with what its content and its signatures are.
+    Return a request, given its reported state, with its content and signatures evaluated.
 
     :param envelope: the request's listing.
     :param reported: its state as the service reports it.
@@ -237,12 +238,12 @@ def _read_content(envelope: WhitelistEnvelope, trust: Trust) -> tuple[Destinatio
 
 def to_whitelist_request(request: Request) -> WhitelistRequest:
     """
-    Return what one would have to ask for to get this request.
+    Return the parameters that would create this request.
 
     Values that the service fills in, and empty fields, are left out.
 
     :param request: a listed request.
-    :raises RefusalError: if one cannot ask for it: a field is malformed, or has surrounding white space.
+    :raises RefusalError: if no parameters would create it: a field is malformed, or has surrounding white space.
     """
     envelope = request.envelope
     fields: dict[str, Any] = {}
@@ -268,17 +269,17 @@ def _ids_of(links: list[Any]) -> list[Any]:
 
 
 def status_word(status: str | None) -> str:
-    """Return a status as the service sent it, short enough for a report; empty if there is none."""
+    """Return a status as sent by the service, shortened for reports; empty if there is none."""
     return sanitize(status or "", _MAX_STATUS)
 
 
 def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
     """
-    Return what signatures prove, as plain JSON data.
+    Return the facts that signatures prove, as plain JSON data.
 
     :param verified: the verified address.
-    :return: ``fields``, what the signed text says, by the names of the parameters; ``signed_by``, the external ids of
-        the users whose signatures counted; ``rules_date``, the date of the rules, empty if they do not say.
+    :return: ``fields``: the signed fields, by parameter name; ``signed_by``: the external ids of the users whose
+        signatures counted; ``rules_date``: the date of the rules, empty if they have none.
     """
     fields: dict[str, Any] = {}
     for name, key in PAYLOAD_KEYS.items():
@@ -292,7 +293,7 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
 
 
 def describe_verified(facts: Mapping[str, Any]) -> str:
-    """Describe what :func:`verified_facts` returned: who signed, under which rules."""
+    """Describe the result of :func:`verified_facts`: the signers and the rules."""
     signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
     date = facts["rules_date"].replace("T", " ").replace("Z", " UTC")
     rules = f"rules of {date}" if date else "rules without a date"

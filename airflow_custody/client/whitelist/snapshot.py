@@ -1,4 +1,4 @@
-"""A snapshot of whitelisting requests: what the service lists, all of it or some requests, read in one way."""
+"""A snapshot of whitelisting requests: all of them or some, always read in the same way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds before a listing that changed while it was read is read again.
+# Pauses, in seconds, before a listing that changed while it was read is read again.
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 
 Envelopes = dict[str, "WhitelistEnvelope"]
@@ -32,10 +32,10 @@ Envelopes = dict[str, "WhitelistEnvelope"]
 @dataclass(frozen=True)
 class Snapshot:
     """
-    Whitelisting requests as the service listed them, all of them or some.
+    Whitelisting requests as the service listed them: all of them or some.
 
-    :param requests: the requests, by id. Of those that were asked for by id, the missing ones are among them.
-    :param words: the status words that the states follow from. Default: the usual ones.
+    :param requests: the requests, by id. If they were requested by id, missing requests are included.
+    :param words: the status words that determine the states. Default: the usual ones.
     :param verifier: the verifier of the requests. Default None: nothing was verified.
     """
 
@@ -69,22 +69,22 @@ def read_snapshot(
     """
     Read whitelisting requests, and verify them if the client has pinned keys.
 
-    First the settled requests are read, then all, then those that the client's user may still sign. A request in the
-    second listing but not in the first is pending: what takes effect in between is seen as pending, and not as gone.
-    One in the first but not in the second is unknown.
+    The settled requests are read first, then all requests, then those that the client's user may still sign. A request
+    in the second listing but not in the first is pending. In this order, a request that takes effect in between is
+    reported as pending, and not as missing. A request in the first listing but not in the second is unknown.
     This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
     :param client: the client.
     :param words: the status words. Default: the usual ones.
     :param ids: ids of the requests to read. Default None: all that the service lists.
-    :param verifier: verifier of the requests, which may have fetched the rules in force already. Default None: a new
+    :param verifier: verifier of the requests, which may already have fetched the rules in force. Default None: a new
         one, if the client has pinned keys.
-    :return: the requests; one that was asked for and is not listed is ``missing``. A request that cannot be read or
-        verified affects no other.
-    :raises CustodyError: if a page cannot be read. A part of a listing proves nothing.
+    :return: the requests. If ids were given, requests that are not listed are ``missing``. A request that cannot be
+        read or verified does not affect the others.
+    :raises CustodyError: if a page cannot be read. An incomplete listing proves nothing.
     """
     found = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
-    # Pending requests may be shown without the rules that verify them.
+    # The service may list pending requests without the rules that verify them.
     shown = [envelope.wire for each in found for envelope in (each.envelope, each.for_approval) if envelope is not None]
     if verifier is None:
         verifier = verifier_for(client, shown)
@@ -112,7 +112,7 @@ def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[Listed]:
 
 
 def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
-    """Read the three listings: of all requests, or of up to a hundred."""
+    """Read the three listings, for all requests or for at most a hundred ids."""
     find = partial(client.find_whitelist_requests, ids=ids)
     settled = {each.id: each for each in find(include_pending=False)}
     everything = {each.id: each for each in find()}
@@ -134,11 +134,11 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
 
 
 def _find_for_approval(client: CustodyClient, ids: list[str] | None) -> Envelopes:
-    """Find the requests that the client's user may still sign; none for a user who does not sign."""
+    """Find the requests that the client's user may still sign; none if the user is not a signer."""
     try:
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:
-        # Only the service itself can say that a user does not sign.
+        # Only a response of the service itself proves that the user is not a signer.
         if error.not_offered and error.from_service:
             return {}
         raise
@@ -146,18 +146,18 @@ def _find_for_approval(client: CustodyClient, ids: list[str] | None) -> Envelope
 
 def service_name(client: CustodyClient) -> str:
     """
-    Return what names the service, and the tenant of the client's user, in a plan.
+    Return the name of service and tenant that a plan's hash covers.
 
     :param client: the client.
-    :return: the base URL, and the tenant's id if the service says who the user is.
-    :raises CustodyError: if that cannot be known now.
+    :return: the base URL, and the id of the user's tenant if the service reports it.
+    :raises CustodyError: if it cannot be read now.
     """
     tenant_id = tenant_of(client)
     return f"{client.settings.base_url} (tenant {sanitize(tenant_id, 40)})" if tenant_id else client.settings.base_url
 
 
 def tenant_of(client: CustodyClient) -> str | None:
-    """Return the id of the tenant of the client's user; None: the service does not say."""
+    """Return the tenant id of the client's user; None if the service does not report it."""
     try:
         return client.get_current_user().get("tenantId")
     except CustodyError as error:

@@ -1,4 +1,4 @@
-"""Waiting until whitelisting requests are in effect: the same in a worker and in the triggerer."""
+"""Wait until whitelisting requests are in effect, in a worker or in the triggerer."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     #: The requests by id, or why one could not be looked up.
     Found = Mapping[str, "Request | CustodyError"]
 
-# Maximum number of look-ups in one poll to find the requests that make a look-up of many fail.
+# Maximum number of look-ups per poll to isolate the requests that make a look-up of many fail.
 _MAX_ISOLATING_LOOKUPS = 48
-# Statuses with which a service may refuse a whole look-up because of one request in it.
+# HTTP statuses with which a service may reject a whole look-up because of a single request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# A summary names so many groups: the commonest.
+# Maximum number of groups in a summary, the most frequent ones.
 _MAX_GROUPS = 5
 _WHO_HAS_SIGNED = "`custody whitelist show {id}` shows who has signed. If approvals take longer, raise 'timeout'."
 _IN_WORDS: dict[RequestState, str] = {
     "pending": "pending approval",
     "missing": "not listed",
-    "unknown": "with a status that is not known",
+    "unknown": "with an unknown status",
 }
-# How requests that end a wait are counted, by the type of the error; the first type that there is counts.
+# Words for the requests that end a wait, by error type. The first matching type counts.
 _ENDINGS = {
     CustodyVerificationError: "not verified",
     CustodyResponseError: "not readable",
@@ -64,22 +64,22 @@ _ENDINGS = {
 
 class RequestWait:
     """
-    A wait until a whitelisting request is in effect, or all of several are.
+    A wait until one whitelisting request, or several, are in effect.
 
-    It fails as soon as one was rejected, is gone, does not verify, or is not what is expected. A listing may lag: a
-    request is gone when it has been missing from all listings for 30 seconds in a row, and does not verify when that
-    was so twice, 5 seconds apart.
+    It fails as soon as a request is rejected, missing, unverified, or different from what is expected. Because listings
+    may be late, a request is missing only after 30 seconds without being listed, and unverified only after two failed
+    verifications, 5 seconds apart.
 
-    :param request_id: the request's id, or a list of ids; one that is repeated is taken once.
+    :param request_id: the request's id, or a list of ids; repeated ids count once.
     :param words: the status words. Default: the usual ones.
-    :param expected: what the requests must ask for, as for :func:`expected_by_id`. Default None: anything.
+    :param expected: the content that the requests must have; see :func:`expected_by_id`. Default None: any content.
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them.
     :raises CustodyRequestError: if one of these is malformed.
     """
 
-    #: Seconds that a request must be missing, in a row, to be gone.
+    #: How long, in seconds, a request must not be listed before it counts as missing.
     gone_after: ClassVar[float] = DEFAULT_LOOKUP_WAIT
-    #: Seconds that the service may take to show the last signature of a request that it shows as in effect.
+    #: How long, in seconds, the last signature of a request in effect may be missing from the listing.
     unverified_after: ClassVar[float] = 5.0
 
     def __init__(
@@ -98,7 +98,7 @@ class RequestWait:
         if expected is not None:
             self._expected = expected_by_id(self.ids, expected, consequence="nothing was sent")
             if lacking := [each for each in self.ids if each not in self._expected]:
-                raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
+                raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")
         self._missing_since: dict[str, float] = {}
         self._warned_of: set[str | None] = set()
 
@@ -120,8 +120,8 @@ class RequestWait:
         Return the state after a poll.
 
         :param found: the result of :func:`look_up`.
-        :raises CustodyError: if a request could not be looked up; with several of these, the one that ends the wait, or
-            asks for the longest pause.
+        :raises CustodyError: if a request could not be looked up. Of several errors, the one that ends the wait is
+            raised, or else the one with the longest pause.
         """
         requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
         errors = self._errors(requests.values())
@@ -160,7 +160,7 @@ class RequestWait:
         return errors
 
     def _warn_of_statuses(self, requests: Iterable[Request]) -> list[str]:
-        """Return warnings about status words that are not known, each once."""
+        """Return warnings about unknown status words, each once."""
         warnings = []
         for each in requests:
             if state_of(each) == "unknown" and each.status not in self._warned_of:
@@ -169,7 +169,7 @@ class RequestWait:
         return warnings
 
     def _error(self, request: Request) -> CustodyError | None:
-        """Return the error that a request ends the wait with; None: it does not."""
+        """Return the error with which a request ends the wait; None if it does not."""
         state = state_of(request)
         if state == "rejected":
             advice = "If the address is still wanted, create another request."
@@ -187,22 +187,22 @@ class RequestWait:
 
     def _missing_error(self, request: Request, missing_since: Mapping[str, float]) -> CustodyError | None:
         """
-        Return the error for a request that has been missing for too long; a single poll decides nothing.
+        Return the error for a request that has been missing for too long; None if it has not.
 
         :param request: the request.
-        :param missing_since: since when requests were missing at the poll before. One that could not be looked up then
-            is not in it: that poll does not show whether it was missing.
+        :param missing_since: for each request that was missing at the previous poll, since when. A request that could
+            not be looked up at that poll is not included.
         """
         now = time.monotonic()
         since = self._missing_since[request.id] = missing_since.get(request.id, now)
         seconds = now - since
         if seconds == 0 or seconds < self.gone_after:
             return None
-        text = f"{request.name} does not exist: it has not been listed for {seconds:.3g} s"
+        text = f"{request.name} does not exist: not listed for {seconds:.3g} s"
         return CustodyConflictError(text, code="request-rejected")
 
     def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError | None:
-        """Return one error that names up to ten requests that ended the wait; None: none did."""
+        """Return one error that names up to ten requests that end the wait; None if there are none."""
         if not errors:
             return None
         words, of_first = [], list[str]()
@@ -230,7 +230,7 @@ class RequestWait:
         return f"{text} ({counts}); not yet: {name_some(still_open)}{_turns(requests.values())}"
 
     def _result(self, requests: Mapping[str, Request], verified: int) -> dict[str, Any]:
-        """Return the result as plain JSON data: for a list, of the same size for any number of requests."""
+        """Return the result as plain JSON data, whose size does not depend on the number of requests."""
         if self._is_list:
             statuses = Counter(each.status for each in requests.values())
             return {
@@ -251,16 +251,16 @@ class RequestWait:
 
 
 def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
-    """Raise the error that ends a wait, or asks for the longest pause, if there is one."""
+    """Raise the error that ends a wait, or else the one with the longest pause, if there is any."""
     errors = [each for each in failures if isinstance(each, CustodyError)]
     if errors:
         raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))
 
 
 def _warn_of_same_texts(verified: Iterable[Request]) -> list[str]:
-    # Of thousands, only the hashes of their texts.
+    # Only hashes are kept, because there may be thousands of requests.
     hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
-    same = "have the same signed text: signatures do not show that each of them exists"
+    same = "have the same signed text: signatures do not prove that each of them exists"
     return [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
 
 
@@ -268,7 +268,7 @@ def state_of(request: Request) -> RequestState:
     """
     Return the state of a request for a wait.
 
-    Only a request in effect must be readable and verified: a pending one may still get its missing signatures.
+    Only a request in effect must be readable and verified. A pending request may still receive its signatures.
     """
     is_faulty = request.state == "unverified" or (request.state == "unreadable" and request.shown.is_readable)
     if is_faulty and request.reported != "effective":
@@ -278,13 +278,14 @@ def state_of(request: Request) -> RequestState:
 
 def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Request | CustodyError]:
     """
-    Look up the requests of some waits, each once; in a thread that may take long.
+    Look up the requests of several waits, each request once. This may take long.
 
-    What is reported as in effect and does not verify is looked up once more, after a pause: a listing may lag.
+    A request that is reported as in effect but does not verify is looked up again after a pause, because listings may
+    be late.
 
     :param client: the client.
-    :param waits: the waits. All of them have the same status words.
-    :return: each request, or why it could not be looked up.
+    :param waits: the waits, all with the same status words.
+    :return: each request, or the error of its look-up.
     """
     words = waits[0].words if waits else DEFAULT_WORDS
     found = _find(client, words, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
@@ -297,14 +298,14 @@ def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Re
 
 def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict[str, Request | CustodyError]:
     """
-    Look up requests, by the hundred.
+    Look up requests in batches of a hundred.
 
-    A look-up that fails for a reason that one request may have is halved until that request is alone, so that the
-    others go on.
+    If a single request may have caused a failure, the batch is halved until that request is isolated, so that the
+    others can be looked up.
     """
     found: dict[str, Request | CustodyError] = {}
     failed: list[tuple[list[str], CustodyError]] = []
-    # In another order each time: if there are too many such requests for one poll, all get their turn.
+    # The order is random, so that with too many failing requests for one poll, each gets its turn.
     batches = cut_into_batches(random.sample(ids, len(ids)))
     lookups = _MAX_ISOLATING_LOOKUPS
     while batches:
@@ -313,7 +314,7 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
             found.update(read_snapshot(client, words, batch).requests)
         except CustodyError as error:
             if not _may_be_of_one(error):
-                # It is the service's own trouble: the rest would fare no better.
+                # The service itself has failed, so other look-ups would fail, too.
                 return {**dict.fromkeys(ids, error), **found}
             if len(batch) > 1 and lookups > 0:
                 lookups -= 2
@@ -323,17 +324,17 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
     works = bool(found)
     for batch, why in failed:
         if works and len(batch) > 1:
-            # Which of these it is, a later poll will tell.
-            text = f"one of {count(len(batch), 'request')} makes their look-up fail: {why.reason}"
+            # A later poll finds out which request it is.
+            text = f"the look-up of {count(len(batch), 'request')} fails because of one of them: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
         elif len(batch) == 1 < len(ids):
-            why.advice = " ".join(filter(None, [f"It is about whitelisting request {batch[0]}.", why.advice]))
+            why.advice = " ".join(filter(None, [f"The error is about whitelisting request {batch[0]}.", why.advice]))
         found.update(dict.fromkeys(batch, why))
     return found
 
 
 def _may_be_of_one(error: CustodyError) -> bool:
-    """Tell whether a look-up of many may have failed because of one of them: a bad id, or an unreadable row."""
+    """Tell whether a single request may have caused the failure: a bad id, or an unreadable row."""
     unreadable = isinstance(error, CustodyResponseError) and (error.status is None or error.status < 300)
     return unreadable or error.status in _STATUSES_OF_ONE
 
@@ -348,12 +349,12 @@ def _describe(request: Request) -> str:
     status = sanitize(envelope.status or "not given", 40)
     signatures = count(_number_of_signatures(request), "signature")
     if state == "unverified":
-        claim = f"the service says that it is in effect (status {status}, {signatures})"
+        claim = f"the service reports it as in effect (status {status}, {signatures})"
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
         return (
             f"{request.name} is no longer pending, but its status {status!r} is neither in effective_statuses nor "
-            f"in rejected_statuses ({signatures}): it does not count as in effect. Name the word in one of the two"
+            f"in rejected_statuses ({signatures}): it does not count as in effect. Add the word to one of the two"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""
@@ -369,14 +370,14 @@ def _number_of_signatures(request: Request) -> int:
 
 
 def _turns(requests: Iterable[Request]) -> str:
-    """Return whose turn it is to sign the pending requests, the commonest groups first; empty: not known."""
+    """Return the groups whose turn it is to sign, the most frequent ones first; empty if unknown."""
     groups = Counter(_turn(each.envelope) for each in requests if state_of(each) == "pending")
     named = [f"{group!r} for {number}" for group, number in groups.most_common(_MAX_GROUPS) if group]
     return f"; it is the turn of {', '.join(named)}" if named else ""
 
 
 def _turn(envelope: WhitelistEnvelope | None) -> str:
-    """Return the group whose turn it is to sign; empty: it is not known, as with several ways."""
+    """Return the group whose turn it is to sign; empty if unknown or ambiguous."""
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         if envelope is not None:
             (way,) = envelope.wire["approvers"]["parallel"]

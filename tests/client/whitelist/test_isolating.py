@@ -91,7 +91,7 @@ def test_a_request_that_makes_a_lookup_fail_is_isolated(kind: type[CustodyError]
     found = looked_up(service, RequestWait(ids(150)))
     error = found["42"]
     assert isinstance(error, kind)
-    assert error.advice == "It is about whitelisting request 42."
+    assert error.advice == "The error is about whitelisting request 42."
     assert all(isinstance(each, Request) for id_, each in found.items() if id_ != "42")
     # It is halved until the request is alone.
     assert len(service.lookups) <= 2 + 2 * math.ceil(math.log2(100))
@@ -100,7 +100,7 @@ def test_a_request_that_makes_a_lookup_fail_is_isolated(kind: type[CustodyError]
     assert isinstance(alone, kind)
     assert alone.advice == "Ask."
     found = looked_up(Service(["1"], kind("odd", status=status, advice="Ask.")), RequestWait(ids(2)))
-    assert cast("CustodyError", found["1"]).advice == "It is about whitelisting request 1. Ask."
+    assert cast("CustodyError", found["1"]).advice == "The error is about whitelisting request 1. Ask."
 
 
 @pytest.mark.parametrize(("kind", "status"), OF_ALL)
@@ -122,8 +122,8 @@ def test_many_such_requests_are_not_all_isolated_in_one_poll() -> None:
     assert {*map(type, found.values())} == {Request, CustodyRequestError, CustodyResponseError}
     for each in rest:
         assert each.retryable
-        assert each.message.startswith("one of ")
-        assert "requests makes their look-up fail: odd (status 400, E1)" in each.message
+        assert each.message.startswith("the look-up of ")
+        assert "requests fails because of one of them: odd (status 400, E1)" in each.message
 
 
 def test_nothing_is_said_of_one_of_many_while_no_lookup_works() -> None:

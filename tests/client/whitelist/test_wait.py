@@ -233,7 +233,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         assert (found.error is not None) is ends
         assert found.in_doubt is (shown is LISTED["missing"])
     assert isinstance(found.error, CustodyConflictError)
-    assert found.error.message == "whitelisting request 7 does not exist: it has not been listed for 31 s"
+    assert found.error.message == "whitelisting request 7 does not exist: not listed for 31 s"
     # Of many, each has its own time.
     wait, listed = many("missing", "pending", "pending")
     assert wait.update(listed).error is None
@@ -270,8 +270,8 @@ def test_many_are_counted_and_ten_are_named() -> None:
     wait, found = many("verified", "missing", "odd", "odd", *["pending"] * 12)
     first = wait.update(found)
     assert first.summary == (
-        "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 with a status "
-        "that is not known); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
+        "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 with an "
+        "unknown status); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
     )
     # A status that is not known is named once.
     assert (len(first.warnings), wait.update(found).warnings) == (1, [])
@@ -297,7 +297,7 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
     )
     one = RequestWait("7").update({"7": LISTED["unverified"]}).error
     assert str(one) == (
-        "whitelisting request 7 is not verified: the service says that it is in effect (status approved, "
+        "whitelisting request 7 is not verified: the service reports it as in effect (status approved, "
         f"0 signatures), but no signature\nPin 'networks'. {what_to_do(['7'])}\n[custody/not-verified]"
     )
     # A command has no odd id.
@@ -320,7 +320,7 @@ def test_equal_texts_are_named() -> None:
     wait = RequestWait(["0", "1", "2"])
     found = {str(n): verified(envelope(id=str(n)), address(each)) for n, each in enumerate("aba")}
     assert wait.update(found).warnings == [
-        "whitelisting requests 0, 2 have the same signed text: signatures do not show that each of them exists"
+        "whitelisting requests 0, 2 have the same signed text: signatures do not prove that each of them exists"
     ]
 
 
