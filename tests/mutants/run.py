@@ -9,8 +9,9 @@ is a choice that is as good a little higher or lower: pauses, and constants that
 ``MAX_``: bounds that we set, not those of a format. Those in ``equivalent.json`` do the same as the original; a second
 reader has agreed to each reason.
 
-``SAMPLE`` is the number of mutants, 100 unless given, and ``SEED`` what they are drawn with; ``ONLY`` restricts the
-files by a part of their paths. Less than 95 of 100 killed is a failure.
+``SAMPLE`` is the number of mutants, 100 unless given. ``SEED`` is the seed that they are drawn with, or several seeds
+with spaces between them. ``ONLY`` restricts the files by a part of their paths. The run fails if less than 95 of 100
+are killed.
 """
 
 from __future__ import annotations
@@ -228,16 +229,9 @@ def tests_of(mutant: Mutant, lines: dict[str, dict[int, list[str]]], seconds: di
 
 
 def main() -> None:
-    """Draw the mutants, run the tests on each, and print what survives."""
+    """Draw mutants with each seed, run the tests on them, and print what survives."""
     started = time.monotonic()
-    sample, seed = int(os.environ.get("SAMPLE") or 100), os.environ.get("SEED") or "1"
-    random.seed(seed)
-    paths = [(room, path) for room, globs in ROOMS.items() for each in globs for path in sorted(ROOT.glob(each))]
-    named = [(room, str(path.relative_to(ROOT))) for room, path in paths]
-    every = [each for room, path in named for each in mutants(room, path) if os.environ.get("ONLY", "") in path]
-    drawn = [*islice(filter(Mutant.is_python, random.sample(every, len(every))), sample)]
-    print(f"{len(every)} places, {len(drawn)} of them drawn with seed {seed}", flush=True)
-    known = {(each["path"], each["from"], each["to"]) for each in json.loads(EQUIVALENT.read_text())}
+    sample, seeds = int(os.environ.get("SAMPLE") or 100), (os.environ.get("SEED") or "1").split()
     with tempfile.TemporaryDirectory() as folder:
         lines, seconds = measure(Path(folder))
         print(f"{len(seconds)} tests pass without a mutant ({time.monotonic() - started:.0f} s)", flush=True)
@@ -252,9 +246,32 @@ def main() -> None:
             finally:
                 trees.put(tree)
 
-        with ThreadPoolExecutor(WORKERS) as pool:
-            outcomes = list(pool.map(judge, drawn))
-    alive = [mutant for mutant, survived in zip(drawn, outcomes, strict=True) if survived]
+        failed = []
+        for seed in seeds:
+            drawn = draw(seed, sample)
+            with ThreadPoolExecutor(WORKERS) as pool:
+                outcomes = list(pool.map(judge, drawn))
+            alive = [mutant for mutant, survived in zip(drawn, outcomes, strict=True) if survived]
+            failed += [] if are_enough_killed(drawn, alive, lines) else [seed]
+            print(f"seed {seed} done after {(time.monotonic() - started) / 60:.0f} minutes", flush=True)
+    if failed:
+        sys.exit(f"too few are killed with seed {', '.join(failed)}")
+
+
+def draw(seed: str, sample: int) -> list[Mutant]:
+    """Draw mutants at random, of those that compile."""
+    random.seed(seed)
+    paths = [(room, path) for room, globs in ROOMS.items() for each in globs for path in sorted(ROOT.glob(each))]
+    named = [(room, str(path.relative_to(ROOT))) for room, path in paths]
+    every = [each for room, path in named for each in mutants(room, path) if os.environ.get("ONLY", "") in path]
+    drawn = [*islice(filter(Mutant.is_python, random.sample(every, len(every))), sample)]
+    print(f"{len(every)} places, {len(drawn)} of them drawn with seed {seed}", flush=True)
+    return drawn
+
+
+def are_enough_killed(drawn: list[Mutant], alive: list[Mutant], lines: dict[str, dict[int, list[str]]]) -> bool:
+    """Print what survives; tell whether 95 of 100 are killed, and at most two of them are equivalent."""
+    known = {(each["path"], each["from"], each["to"]) for each in json.loads(EQUIVALENT.read_text())}
     equivalent = [each for each in alive if (each.path, *each.change()) in known]
     survivors = [each for each in alive if each not in equivalent]
     for each in survivors:
@@ -267,10 +284,9 @@ def main() -> None:
     killed = len(drawn) - len(alive)
     print(
         f"mutants: {killed} of {len(drawn)} killed ({killed / len(drawn):.1%}), {len(equivalent)} equivalent, "
-        f"{len(survivors)} survived ({(time.monotonic() - started) / 60:.0f} minutes)"
+        f"{len(survivors)} survived"
     )
-    if killed + len(equivalent) < 0.95 * len(drawn) or len(equivalent) > 0.02 * len(drawn):
-        sys.exit("too few are killed")
+    return killed + len(equivalent) >= 0.95 * len(drawn) and len(equivalent) <= 0.02 * len(drawn)
 
 
 def copy_of_the_project(tree: Path) -> Path:
