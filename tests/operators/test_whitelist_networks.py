@@ -131,9 +131,9 @@ def test_the_main_network_and_an_accepted_one_are_reused(
 
 def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, task_log: TaskLog) -> None:
     number = there(sandbox, network="sepolia")
-    with failing_at_once(rf"request {number} is not what was asked for: network \(not asked for.*nothing was signed"):
+    with failing_at_once(rf"request {number} is not what was requested: network \(not asked for.*nothing was signed"):
         sign(number)
-    with failing_at_once(r"network \(asked for 'mainnet', shown 'sepolia'\)"):
+    with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):
         sign(number, expected={**FIELDS, "network": "mainnet"}, **ACCEPTED)
     assert not sandbox.control.request_log(**APPROVE)
     assert sign(number, **ACCEPTED) == 1
@@ -144,7 +144,7 @@ def test_the_main_network_is_signed_unless_the_text_has_it(sandbox: Sandbox, in_
     number = there(sandbox, network="mainnet")
     if in_text:
         # What is signed is accounted for.
-        with failing_at_once(r"network \(not asked for\)"):
+        with failing_at_once(r"network \(not requested\)"):
             sign(number)
     assert sign(number, **(ACCEPTED if in_text else {})) == 1
 
@@ -156,10 +156,10 @@ def test_a_sensor_compares_it(sandbox: Sandbox) -> None:
     def waited(**arguments: Any) -> Any:
         return wait(CustodyWhitelistRequestSensor, request_id=number, **arguments)
 
-    with failing_at_once(rf"request {number} is not what was asked for: network \(not asked for") as caught:
+    with failing_at_once(rf"request {number} is not what was requested: network \(not asked for") as caught:
         waited(expected=FIELDS)
     assert isinstance(caught.value.error, CustodyRequestError)
-    with failing_at_once(r"network \(asked for 'mainnet', shown 'sepolia'\)"):
+    with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):
         waited(expected={**FIELDS, "network": "mainnet"}, **ACCEPTED)
     for arguments in ({"expected": FIELDS, **ACCEPTED}, {"expected": {**FIELDS, "network": "sepolia"}}):
         assert waited(**arguments)["verified"] is True

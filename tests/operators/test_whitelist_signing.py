@@ -150,7 +150,7 @@ def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
     hash_ = hashlib.sha256(text.encode()).hexdigest()
     sandbox.control.set_whitelist_metadata(pushed["id"], payloadAsString=text, hash=hash_)
     for none in ((), ["memo"]):
-        with failing_at_once(r"tnParticipantID \(not asked for\)"):
+        with failing_at_once(r"tnParticipantID \(not requested\)"):
             approve(pushed["id"], pushed, accept_fields=none)
     for bad in ([""], [None], ""):
         with failing_at_once("accept_fields|not asked for"):

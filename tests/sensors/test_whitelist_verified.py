@@ -142,7 +142,7 @@ def test_another_request_under_the_same_id_fails_it(
     sandbox.control.add_fault("status", status=200, body=body, query=query, times=None)
     run = run_sensor(mode, request_id=signed[0], expected=EXPECTED, retries=2)
     assert (run.state_of("wait"), run.tries["wait", -1]) == ("failed", 1)
-    assert f"whitelisting request {signed[0]} is not what was asked for: customer_id" in task_log.text
+    assert f"whitelisting request {signed[0]} is not what was requested: customer_id" in task_log.text
     # Without that, it cannot be known.
     assert run_sensor(mode, request_id=signed[0]).xcom("wait")["fields"]["customer_id"] == "1"
 
@@ -175,9 +175,9 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
         wait(signed, expected=[{**each, "customer_id": "1"} for each in many])
     for wrong, name in (
         ({**EXPECTED, "memo": "M"}, r"memo"),
-        (FIELDS, r"customerId \(not asked for\).*accept_fields=\['customerId'\]"),
+        (FIELDS, r"customerId \(not requested\).*accept_fields=\['customerId'\]"),
     ):
-        with failing_at_once(f"{signed[0]} is not what was asked for: {name}"):
+        with failing_at_once(f"{signed[0]} is not what was requested: {name}"):
             wait(signed[0], expected=wrong)
     assert wait_in_both(signed[0], expected=FIELDS, accept_fields="customerId")["verified"] is True
 
@@ -185,7 +185,7 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
 @pytest.mark.usefixtures("unpinned")
 def test_without_pinned_keys_it_is_compared_with_the_payload(sandbox: Sandbox, forged: list[str]) -> None:
     assert wait_in_both(forged[0], expected=EXPECTED)["verified"] is False
-    with failing_at_once("is not what was asked for: memo"):
+    with failing_at_once("is not what was requested: memo"):
         wait(forged[0], expected={**EXPECTED, "memo": "other"})
     sandbox.control.set_whitelist_metadata(forged[0], payloadAsString="{}")
     with failing_at_once("cannot be read: its payload does not have the hash"):

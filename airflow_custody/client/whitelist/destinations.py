@@ -1,9 +1,9 @@
 """
-Destinations: the key by which rows of a whitelist file and requests at the service are matched, and an index by it.
+Destinations, by which rows of a whitelist file and requests at the service are matched.
 
-The key is chain, network, address and memo. The address counts in its canonical form, no memo is the empty memo, and a
-network that one side does not name matches any. An unknown name of a chain or network may mean any, and what cannot be
-read may be anything. Nothing else is guessed. Pure functions, no I/O.
+A destination is chain, network, address and memo. Addresses are compared in canonical form. A missing memo is an empty
+memo. A missing network matches any network. An unknown name of a chain or network may mean any chain or network, and
+unreadable values may be anything. Nothing else is guessed. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Place = TypeVar("Place")
-#: A chain, and the name of one of its networks, or the empty text for the chain as a whole; and the address, without
-#: case, and the memo that they are used for.
+#: A chain; one of its networks, or an empty text for the whole chain; and the lower-case address and the memo that they
+#: are used with.
 Names = tuple[str, str, str, str]
 
 
@@ -34,11 +34,11 @@ class Destination(NamedTuple):
     """
     The key by which rows and requests are matched.
 
-    :param chain: the chain, by one name for all of its names.
-    :param network: the network, by one name for all of its names; empty: not named, so any.
+    :param chain: the canonical name of the chain.
+    :param network: the canonical name of the network; empty: any network.
     :param address: the address in its canonical form.
-    :param is_case_known: whether an address that differs only in case is another one.
-    :param memo: the memo; empty for none.
+    :param is_case_known: whether an address that differs only in case is a different address.
+    :param memo: the memo; empty if there is none.
     """
 
     chain: str
@@ -49,14 +49,14 @@ class Destination(NamedTuple):
 
 
 def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
-    """Return the key of a destination, however it is spelled."""
+    """Return the key of a destination, which does not depend on its spelling."""
     chain = chain_name(chain)
     address, is_case_known = canonical_address(address, chain)
     return Destination(chain, network_name(network, chain) if network else "", address, is_case_known, memo or "")
 
 
 def destination_of(request: WhitelistRequest) -> Destination:
-    """Return the destination that is asked for."""
+    """Return the requested destination."""
     return destination(request.chain, request.network, request.address, request.memo)
 
 
@@ -66,7 +66,7 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
 
     :param envelope: the request, whose network counts if the payload has none.
     :param payload: its payload.
-    :raises RefusalError: if the payload does not show it.
+    :raises RefusalError: if the payload does not contain it.
     """
     memo = payload.get("memo")
     shown: dict[str, Any] = {
@@ -85,14 +85,14 @@ class Destinations(Generic[Place]):
     """
     An index by destination: of rows of a file, or of requests at the service.
 
-    :param known: the names that are known beside those of the table: see :func:`names_in`. Default: none.
+    :param known: additional known names; see :func:`names_in`. Default: none.
     """
 
     def __init__(self, known: Collection[Names] = ()) -> None:
         self._known = frozenset(known)
-        # By what all texts have in common that may be the same.
+        # Keyed by what all spellings of the same destination have in common.
         self._found: dict[tuple[str, str], list[tuple[Destination, Place]]] = {}
-        #: What cannot be read, and may be for any destination.
+        #: Unreadable entries, which may be for any destination.
         self.unreadable: list[Place] = []
 
     def add(self, destination: Destination, place: Place) -> Place:

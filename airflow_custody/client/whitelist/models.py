@@ -1,4 +1,4 @@
-"""Whitelisting requests: their ids, and what is asked for."""
+"""Whitelisting requests: their ids and the requested content."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 def check_request_id(value: object, name: str = "the id of a whitelisting request") -> str:
     """
-    Return the id of a whitelisting request: only a number may become part of a path or of a signed batch.
+    Check the id of a whitelisting request: only a number may become part of a URL or of a signed batch.
 
-    :param value: the id, a decimal number as text or as an int, of 64 bits at most.
+    :param value: the id, a decimal number of at most 64 bits, as text or as an int.
     :param name: its name in errors.
     :return: the id as text.
     :raises CustodyRequestError: if it is anything else.
@@ -57,15 +57,15 @@ def check_request_ids(
     may_be_empty: bool = False,
 ) -> list[str]:
     """
-    Return the ids of several requests.
+    Check the ids of several requests.
 
     :param values: one id of a whitelisting request, or several.
     :param name: their name in errors.
-    :param limit: the largest number of ids; None: any number. Default 100, which a batch holds.
-    :param merge: whether an id that is repeated is taken once. Default False: it is refused.
-    :param may_be_empty: whether there may be none. Default False.
+    :param limit: maximum number of ids; None: no limit. Default 100, the size of a batch.
+    :param merge: whether repeated ids count once. Default False: they are refused.
+    :param may_be_empty: whether an empty list is allowed. Default False.
     :return: the ids in ascending numeric order, as a signature covers them.
-    :raises CustodyRequestError: if there is none, one is not a number or is repeated, or there are too many.
+    :raises CustodyRequestError: if there are no ids or too many, or one is not a number or is repeated.
     """
     given = _check_each_id(values, name)
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
@@ -90,38 +90,38 @@ def _check_each_id(values: object, name: str) -> list[str]:
 
 
 def is_list_of_ids(value: object) -> TypeGuard[Iterable[object]]:
-    """Tell whether a value is a list of ids, of whatever type, and not a single one."""
+    """Tell whether a value is any kind of list of ids, and not a single id."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping))
 
 
 def fetch_items(values: Iterable[T]) -> list[T]:
-    """Return the items of a list. A lazy one, such as a mapped task's XCom, is fetched at once, not item by item."""
+    """Return the items of a list. A lazy list, such as a mapped task's XCom, is fetched in one call."""
     return list(values[:]) if isinstance(values, Sequence) else list(values)
 
 
 def cut_into_batches(ids: Sequence[str]) -> list[list[str]]:
-    """Return the ids in batches of at most 100: the same ids in the same order make the same batches."""
+    """Return the ids in batches of at most 100, always the same batches for the same ids."""
     return [list(ids[start : start + MAX_PAGE_SIZE]) for start in range(0, len(ids), MAX_PAGE_SIZE)]
 
 
-# --- what is asked for -------------------------------------------------------------------------------------
+# --- the requested content ---------------------------------------------------------------------------------
 
 
 def _text(value: object) -> object:
-    """Take text only: what became another type on its way has lost how it was written."""
+    """Accept only text: a value of another type no longer shows how it was written."""
     if fault := text_fault(value):
         raise ValueError(fault)
     return value
 
 
 def _identifier(value: object) -> object:
-    """Take text or a whole number, which is written in one way only."""
+    """Accept text or a whole number, which has only one spelling."""
     if fault := identifier_fault(value):
         raise ValueError(fault)
     return int.__repr__(value) if isinstance(value, int) else value
 
 
-#: End of an error about an empty value: most of them come from a template.
+#: End of an error about an empty value, which usually comes from a template.
 TEMPLATE_HINT = " (did a template find no value?)"
 
 
@@ -134,7 +134,7 @@ def _free_text(value: str) -> str:
 
 
 def _label(value: str) -> str:
-    # As keyboards write one. In an address or a memo it is no emoji's.
+    # A variation selector, as keyboards insert it. Addresses and memos contain no emoji.
     _free_text(without_emoji_style(value))
     return value
 
@@ -142,28 +142,28 @@ def _label(value: str) -> str:
 def _address(value: str) -> str:
     _symbol(value)
     if any(map(str.isspace, value)):
-        raise ValueError("has white space in it, which no address has: was it wrapped, or copied with other text?")
+        raise ValueError("contains white space, which no address does: was it wrapped, or copied with other text?")
     return value
 
 
 def _symbol(value: str) -> str:
     _free_text(value)
     if value != value.strip():
-        raise ValueError("begins or ends with white space: remove it, it is not removed for you")
+        raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
     return value
 
 
 def _to_list(value: object) -> object:
-    """Return a list of any sequence, such as the lazy one that a mapped task's XCom is."""
+    """Convert any sequence, such as the lazy XCom of a mapped task, to a list."""
     if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
-        # A set has no order: the same one would ask for something else in each process.
+        # A set has no order: the request would differ from process to process.
         raise ValueError(f"must be a list of ids, not {describe(value)}")
     if not (found := list(value)):
-        raise ValueError("is an empty list; leave it out if no restriction is meant")
+        raise ValueError("is an empty list; leave it out if there is no restriction")
     return found
 
 
-# The part of these checks that a JSON Schema can express.
+# The checks that a JSON Schema can express.
 _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
 _SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -181,7 +181,7 @@ _Identifier = Annotated[
 ]
 _Identifiers = Annotated[
     list[_Identifier],
-    # A long list would otherwise make as many errors.
+    # Otherwise a long list would cause as many errors.
     Field(fail_fast=True, json_schema_extra={"minItems": 1}),
     BeforeValidator(_to_list),
 ]
@@ -191,8 +191,8 @@ class FieldFault(NamedTuple):
     """
     A fault of a field of a request.
 
-    :param name: the field, with the position in its list; empty if it is about several.
-    :param text: the fault, a sentence that begins with the field.
+    :param name: the field, with the position in its list; empty if the fault is about several fields.
+    :param text: the fault, to follow the name in a sentence.
     """
 
     name: str
@@ -204,20 +204,20 @@ class FieldFault(NamedTuple):
 
 class WhitelistRequest(BaseModel):
     """
-    A destination address to be whitelisted: what is asked for.
+    The content of a request to whitelist a destination address.
 
-    Name the chain by ``blockchain`` or by ``currency``; only what is given is sent. Naming both is allowed if
-    they are equal. Input is never corrected: white space in or around an address is refused, and so is a value of
-    another type than text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
+    Name the chain by ``blockchain`` or by ``currency``; only the given fields are sent. Both are allowed if they are
+    equal. Input is never corrected: white space in or around an address is refused, and so are values that are not
+    text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
 
     :param label: label of the address.
     :param address: the destination address; the service checks it against the rules of its chain.
-    :param blockchain: symbol of the chain (``ETH``). No chain is refused for being unknown.
-    :param currency: the same under its other name, a deprecated alias of ``blockchain`` that some services expect.
+    :param blockchain: symbol of the chain (``ETH``). Unknown chains are not refused.
+    :param currency: a deprecated alias of ``blockchain`` that some services expect.
     :param linked_internal_address_ids: only funds from these internal addresses may go there.
     :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
         other approval thresholds.
-    :param network: network of the chain. This field and all that follow are undocumented.
+    :param network: network of the chain. This field and all following ones are undocumented.
     :param memo: memo or destination tag that goes with the address.
     :param address_type: kind of the address: ``individual``, ``exchange``, ``contract``, ...
     :param contract_type: kind of the contract behind the address.
@@ -246,7 +246,7 @@ class WhitelistRequest(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_by_name(cls, data: Any, handler: Any, info: ValidationInfo) -> Any:
-        """Raise an error of ours: pydantic's own would show whole values and a link to its manual."""
+        """Raise this package's error: pydantic's would contain whole values and a link to its manual."""
         hint = ""
         try:
             request = handler(data)
@@ -268,11 +268,11 @@ class WhitelistRequest(BaseModel):
 
     @property
     def chain(self) -> str:
-        """The chain, by whichever name it was given."""
+        """The chain, from ``blockchain`` or ``currency``."""
         return self.blockchain or self.currency or ""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON body: the fields that were given, by their names on the wire."""
+        """Return the JSON body: the given fields, by their names on the wire."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -282,9 +282,9 @@ LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 
 def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
     """
-    Build a request, or say field by field what is wrong with it.
+    Build a request, or find all faults of its fields.
 
-    :param fields: values by the fields' names.
+    :param fields: values by field name.
     :return: the request, None if it has faults; and all of its faults.
     """
     faults: list[FieldFault] = []
@@ -307,7 +307,7 @@ def _fault(error: Mapping[str, Any]) -> FieldFault:
     """Describe the fault of a field, by the name the caller gave it."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]
-    # pydantic puts the members of a union into the place; the user knows of none.
+    # pydantic adds the members of a union to the location, which mean nothing to users.
     name = place[0] if place else "the request"
     # The position in a list.
     name += "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))

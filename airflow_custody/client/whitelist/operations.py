@@ -98,14 +98,13 @@ class WhitelistOperations(ServiceOperations):
         """
         Create a request to whitelist a destination address: ``POST /whitelists/addresses``.
 
-        The service has no idempotency key: two calls create two requests. Until the request is signed it has no
-        effect.
+        The service has no idempotency key: two calls create two requests. A request has no effect until it is signed.
 
         :param request: the request.
-        :param before_send: called for each sending, when the connection stands and the request's body is about to
-            leave, without which nothing is created. What it raises comes out unchanged, and nothing was created. If it
-            takes longer than five seconds, the request is prepared anew and it is called again, three times in all.
-            Default None.
+        :param before_send: called before each attempt, when the connection is open and the request's body is about to
+            be sent. Nothing is created before that. Its exceptions are passed on unchanged, and nothing is created. If
+            it takes longer than five seconds, the request is prepared again and it is called again, at most three times
+            in all. Default None.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
             unreadable, a 5xx or a refusal that is not the service's own: it may have been created.
@@ -133,23 +132,23 @@ class WhitelistOperations(ServiceOperations):
         """
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
-        The listing is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
-        each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
-        which may not know them, or may find more than what is equal: check what you find. With pinned keys, each page
-        has the rules once, and its rows share them.
+        The listing is complete even if requests are added or removed meanwhile, as long as the service keeps their
+        order: each page must begin with the last request of the previous page. The service applies all filters except
+        ``ids``. It may ignore a filter, or return more than exact matches, so check the result. With pinned keys, each
+        page contains the rules once, and its rows share them.
 
-        :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
-            below.
+        :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
+            filters: no filter.
         :param addresses: only requests for these addresses.
         :param blockchain: only requests on this chain.
         :param network: only requests on this network.
         :param query: only requests that contain this text.
-        :param include_pending: whether to list also those that are pending approval. Default True.
-        :param page_size: number of requests to ask for at once, from 2 to 100. Default 100.
-        :return: the requests, in the service's order, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: if the listing changed while it was read, or its pages do not fit together or add
-            up to the announced total (it is retryable then, and may come after the last request); or if a response
-            cannot be understood.
+        :param include_pending: whether to include requests that are pending approval. Default True.
+        :param page_size: number of requests per page, from 2 to 100. Default 100.
+        :return: the requests, in the service's order, each once. Pages are fetched when they are needed.
+        :raises CustodyResponseError: if the listing changed while it was read, or its pages do not fit together or do
+            not add up to the announced total (then it is retryable, and may be raised after the last request); or if a
+            response cannot be understood.
         """
         filters = _given_filters(
             FIND_WHITELIST_REQUESTS,
@@ -158,7 +157,7 @@ class WhitelistOperations(ServiceOperations):
         if include_pending:
             filters["includeForApproval"] = "true"
         if self._transport.settings.superadmin_keys is not None:
-            # The rules once on each page, and not in each row.
+            # Each page contains the rules once, and not in each row.
             filters["rulesContainerNormalized"] = "true"
         yield from self._pages(FIND_WHITELIST_REQUESTS, filters, page_size)
 
@@ -166,8 +165,8 @@ class WhitelistOperations(ServiceOperations):
         """
         Count the whitelisting requests, in one call: ``GET /whitelists/addresses`` (undocumented).
 
-        :param include_pending: whether to count also those that are pending approval. Default True.
-        :return: the total that the service announces; None: it announces none.
+        :param include_pending: whether to count requests that are pending approval, too. Default True.
+        :return: the total that the service announces; None if it announces none.
         :raises CustodyResponseError: if the response cannot be understood.
         """
         filters: _Filters = {"includeForApproval": "true"} if include_pending else {}
@@ -185,14 +184,14 @@ class WhitelistOperations(ServiceOperations):
         """
         Find the requests that the client's user may sign: ``GET /whitelists/addresses/for-approval`` (undocumented).
 
-        :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
-            below.
+        :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
+            filters: no filter.
         :param blockchain: only requests on this chain.
         :param network: only requests on this network.
         :param query: only requests that contain this text.
-        :param include_already_signed: whether to list also those that the user has signed and that are still
-            pending. Default False.
-        :return: the requests, each once. A page is fetched when it is needed.
+        :param include_already_signed: whether to include pending requests that the user has already signed. Default
+            False.
+        :return: the requests, each once. Pages are fetched when they are needed.
         :raises CustodyError: as :meth:`find_whitelist_requests` does.
         """
         filters = _given_filters(
@@ -224,23 +223,23 @@ class WhitelistOperations(ServiceOperations):
         """
         Send a signature: ``POST /whitelists/addresses/approve`` (undocumented).
 
-        :class:`~airflow_custody.client.whitelist.signing.sending.RequestSigner` makes one safely.
+        :class:`~airflow_custody.client.whitelist.signing.sending.RequestSigner` creates signatures safely.
 
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
         :param comment: comment for the requests' history.
         :param before_send: as that of :meth:`create_whitelist_request`. Default None.
-        :return: the number of signatures that the service says it took.
+        :return: the number of signatures that the service reports as accepted.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
             5xx.
-        :raises CustodyError: of another type if it was refused: all of it, if the error is ``from_service``. A gateway
-            may refuse what the service has taken.
+        :raises CustodyError: of another type if it was refused. If the error is ``from_service``, nothing was accepted.
+            A gateway may return an error although the service has accepted the signature.
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
         number = read_number(reply.body.get("signatures") or "", MAX_ID)
         if not number:
-            raise reply.unexpected("it has no number of 'signatures'")
+            raise reply.unexpected("its 'signatures' is not a number")
         return number
 
     def reject_whitelist_requests(
@@ -249,15 +248,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        They are rejected when the response is empty, or else when each of them, read by its id, has one of
-        ``rejected_statuses``: also if the service refuses because they are rejected already, then with a warning in the
-        log.
+        The rejection succeeds if the response is empty. Otherwise each request is read by its id, and must have one of
+        ``rejected_statuses``. So it also succeeds, with a warning in the log, if the service refuses because the
+        requests are already rejected.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
-        :param rejected_statuses: status words of rejected requests, compared without case. Default: as everywhere.
-        :raises CustodyResponseError: if they are not known to be rejected.
-        :raises CustodyError: of another type if the service refuses, and one of them is not rejected.
+        :param rejected_statuses: status words of rejected requests, compared without regard to case. Default: the usual
+            ones.
+        :raises CustodyResponseError: if it is unknown whether they are rejected.
+        :raises CustodyError: of another type if the service refuses, and a request is not rejected.
         """
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
@@ -272,34 +272,35 @@ class WhitelistOperations(ServiceOperations):
             return None
 
         body = {"ids": numbers, "comment": comment}
-        # A response that is not empty is not published.
+        # The format of a non-empty response is not published.
         self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=lambda data: False, read_back=read_back)
 
     def delete_whitelist_request(self, request_id: str, comment: str) -> None:
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
-        It is deleted when the response is empty or names just this request, or else when the service itself says that
-        there is none with this id: it does not show it, does not list it, and shows another that it lists. So it is if
-        the service refuses with 400 or 409 because an earlier try has deleted it, then with a warning in the log.
+        The deletion succeeds if the response is empty or names only this request. Otherwise the service itself must
+        confirm that the request does not exist: it returns 404 for it, does not list it, and returns another request
+        that it lists. So the deletion also succeeds, with a warning in the log, if the service refuses with 400 or 409
+        because an earlier try has deleted the request.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
         :raises CustodyNotFoundError: if the service itself says that there is no such request.
-        :raises CustodyResponseError: if it is not known to be deleted.
+        :raises CustodyResponseError: if it is unknown whether the request is deleted.
         """
         number = check_request_id(request_id)
 
         def shows(data: Mapping[str, Any]) -> bool:
             request = shown_object(data, "result")
-            # An object with a status may still be there.
+            # A request with a status may still exist.
             return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
             status = status_if_exists(self, number)
             if status is None:
                 return None
-            return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
+            return f"whitelisting request {number} still exists, with status {sanitize(repr(status), 40)}"
 
         body = {"id": number, "comment": comment}
         self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back, is_deletion=True)
@@ -321,32 +322,32 @@ class WhitelistOperations(ServiceOperations):
         rows = reply.body.get("result") or []
         ids = require_ids(reply, [row.get("id") for row in rows])
         if others := set(ids).difference(filters.get("ids", ids)):
-            # It is not known what else such a listing leaves out or adds.
-            raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
+            # Such a listing may lack requests or contain others.
+            raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         total = require_total(reply, reply.body.get("totalItems"))
         add_rules(rows, reply.body.get("rulesContainers"), rules)
         return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
 
 def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:
-    """Return the filters that are given, as they travel."""
+    """Return the given filters, by their names on the wire."""
     given = {name: [str(each) for each in as_list(value)] for name, value in filters.items() if value is not None}
     if not all(any(values) for values in given.values()):
-        # An empty filter would not be sent, and everything would be found.
+        # An empty filter would not be sent, and the listing would contain everything.
         raise operation.refused("a filter is empty")
     return {**given}
 
 
 def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None:
     """
-    Return a request's status; None if there certainly is no such request.
+    Return a request's status; None if the request certainly does not exist.
 
-    The service's 404 may mean that it does not offer to read one request. So it counts only if the listing does not
-    have the request either, and one that it has can be read in the same way; or if it has none at all.
+    A 404 may also mean that the service does not offer to read single requests. So it counts only if the request is not
+    listed either, and a listed request can be read in the same way; or if no requests are listed.
 
     :param client: the client.
     :param request_id: the request's id.
-    :raises CustodyError: if that cannot be known.
+    :raises CustodyError: if that cannot be determined.
     """
     not_offered: CustodyError | None = None
     try:
@@ -366,20 +367,20 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
         return None
     raise CustodyResponseError(
         f"the service responds with 404 to reading request {request_id}, and also to reading requests that it lists "
-        f"({', '.join(sanitize(each, 40) for each in others)}): whether it exists is not known",
+        f"({', '.join(sanitize(each, 40) for each in others)}): whether the request exists is unknown",
         code="outcome-unknown",
     )
 
 
 def _some_listed(client: WhitelistOperations) -> list[str]:
-    """Return up to three ids that the service lists: any of them may be deleted just now."""
+    """Return up to three listed ids: a single one might be deleted in this moment."""
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
     return list(dict.fromkeys([page[-1], page[len(page) // 2], page[0]])) if page else []
 
 
 def status_if_shown(client: WhitelistOperations, request_id: str) -> str | None:
     """
-    Return a request's status; None if the service itself responds with 404, whatever it means by that.
+    Return a request's status; None if the service itself responds with 404, for whatever reason.
 
     :param client: the client.
     :param request_id: the request's id.

@@ -1,8 +1,8 @@
 """
-Is a request at the service what was asked for?
+Compare a request at the service with the requested content.
 
-One table, :data:`PAYLOAD_KEYS`, says for each key of a payload what it is compared with. Whoever signs accounts for the
-whole payload: :meth:`Comparison.faults`.
+The table :data:`PAYLOAD_KEYS` contains the rule for each key of a payload. A signer must account for the whole payload:
+see :meth:`Comparison.faults`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-#: Accepted by this name: a word of the envelope's ``action`` that is not known.
+#: The name that accepts an unknown word in the envelope's ``action``.
 ENVELOPE_ACTION = "envelope.action"
-# Characters of a value in a message: people compare an address whole.
+# Maximum length of a value in a message: enough for a whole address.
 _MAX_VALUE = 120
 _MAX_LINKS = 5
 
@@ -36,13 +36,13 @@ class Finding:
     """
     The result of comparing one key of a payload.
 
-    :param key: the key; one of a link as ``linkedWallets.name``.
+    :param key: the key. A key of a link is written as ``linkedWallets.name``.
     :param name: the field of the request that it is compared with; the key itself if there is none.
-    :param fault: why it must not be signed, in words; empty: it is what was asked for, or harmless.
-    :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
-    :param filled_in: whether its value is the service's, and harmless.
-    :param outside: whether it was compared with the envelope, because the payload leaves it out.
-    :param by_service: whether the service may have filled in its value, for a request that is not signed here.
+    :param fault: why it must not be signed, in words; empty if it is as requested, or harmless.
+    :param unasked: whether it has a value that was not requested and that may be accepted by name.
+    :param filled_in: whether the service filled in its value, and the value is harmless.
+    :param outside: whether it was compared with the envelope, because the payload lacks it.
+    :param by_service: whether the service may have filled in its value. Only for requests that are not signed here.
     """
 
     key: str
@@ -59,14 +59,14 @@ class Comparison:
     """
     The comparison of a payload with a request.
 
-    :param findings: one for each field of the request that a payload covers, and for each key that no field covers.
+    :param findings: one finding for each field of the request that a payload covers, and one for each other key.
     """
 
     findings: tuple[Finding, ...]
 
     @property
     def unaccounted(self) -> tuple[str, ...]:
-        """The keys with a value that nobody asked for."""
+        """The keys with a value that was not requested."""
         return tuple(each.key for each in self.findings if each.unasked)
 
     @property
@@ -75,15 +75,15 @@ class Comparison:
         return tuple(each.name for each in self.findings if each.outside)
 
     def filled_in(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the keys whose value is the service's: the harmless ones, and those that are accepted by name."""
+        """Return the keys whose value the service filled in: harmless ones, and those accepted by name."""
         return tuple(each.key for each in self.findings if each.filled_in or (each.unasked and each.key in accepted))
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
         Describe what must not be signed.
 
-        :param accepted: keys of the payload that may have a value although nobody asked for one.
-        :return: the names of the fields and keys, with what was asked for and what is shown; empty if all of the
+        :param accepted: keys of the payload that may have a value that was not requested.
+        :return: for each wrong field or key its name, with the requested and the shown value; empty if the whole
             payload is accounted for.
         """
         return tuple(each.fault for each in self.findings if each.fault and not (each.unasked and each.key in accepted))
@@ -91,15 +91,15 @@ class Comparison:
 
 def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
     """
-    Compare what was asked for with a verified payload, key by key.
+    Compare the requested content with a verified payload, key by key.
 
-    The visibility group is no part of a payload: :func:`envelope_faults` compares it.
+    The visibility group is not part of a payload: :func:`envelope_faults` compares it.
 
-    :param request: the request that was asked for; None: whatever the known keys of the payload ask for.
+    :param request: the requested content; None: any value of the known keys is accepted.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
-    :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
-        many services do; one that was not requested must be the main one. Default None: it is not known.
-    :return: a finding for each field, and for each key that no field covers.
+    :param network: the network in the envelope. It is compared if the payload has no network, as with many services. A
+        network that was not requested must be the main one. Default None: unknown.
+    :return: a finding for each field, and for each other key.
     """
     return Comparison(tuple(_findings(request, payload, network)))
 
@@ -113,16 +113,16 @@ def envelope_faults(
     accepted: Collection[str] = (),
 ) -> tuple[str, ...]:
     """
-    Describe each contradiction between an envelope and its payload, or the request that was asked for.
+    Describe each contradiction between an envelope and its payload, or the requested content.
 
-    No signature covers the envelope, so it proves nothing; but what contradicts itself is not signed.
+    No signature covers the envelope, so it proves nothing. But a request that contradicts itself is not signed.
 
     :param envelope: the envelope.
     :param payload: its verified payload.
-    :param request: the request that was asked for; None: whatever the payload asks for.
-    :param tenant_id: the tenant of the user who signs; None: not known.
-    :param accepted: with :data:`ENVELOPE_ACTION`, a word that is not known to mean a creation is accepted.
-    :return: the contradictions; empty if there is none.
+    :param request: the requested content; None: any content.
+    :param tenant_id: the tenant of the signing user; None: unknown.
+    :param accepted: if it contains :data:`ENVELOPE_ACTION`, an unknown word in ``action`` is accepted.
+    :return: the contradictions; empty if there are none.
     """
     shown = {
         "tenantId": (envelope.tenant_id, tenant_id, "the tenant of this user"),
@@ -136,13 +136,13 @@ def envelope_faults(
             found.append(f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
     if request is not None and request.visibility_group_id not in (None, envelope.visibility_group_id):
         found.append(
-            f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the group that was "
-            f"asked for, {_quote(request.visibility_group_id)}"
+            f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the "
+            f"requested group, {_quote(request.visibility_group_id)}"
         )
     if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
         found.append(
-            f"its envelope's action {_quote(envelope.action)} does not say that an address is created (the "
-            f"words are not published: {ENVELOPE_ACTION!r} in 'accept_fields' accepts it)"
+            f"its envelope's action {_quote(envelope.action)} is not a known word for a creation (the words are not "
+            f"published: {ENVELOPE_ACTION!r} in 'accept_fields' accepts it)"
         )
     return tuple(found)
 
@@ -156,37 +156,37 @@ def check_asked(
     tenant_id: str | None = None,
 ) -> Comparison:
     """
-    Refuse a request that is not what was asked for, or that contradicts itself.
+    Refuse a request that differs from the requested content, or contradicts itself.
 
-    :param request: the request that was asked for; None: whatever the payload asks for.
+    :param request: the requested content; None: any content.
     :param envelope: the envelope.
     :param payload: its verified payload.
-    :param accepted: keys of the payload that may have a value although nobody asked for one, and
-        :data:`ENVELOPE_ACTION`.
-    :param tenant_id: as for :func:`envelope_faults`.
+    :param accepted: keys of the payload that may have a value that was not requested, and :data:`ENVELOPE_ACTION`.
+    :param tenant_id: the tenant of the signing user; None: unknown.
     :return: the comparison.
     :raises CustodyRequestError: if it is refused; the error names what is wrong.
     """
     comparison = compare(request, payload, network=envelope.network)
     if faults := comparison.faults(accepted):
         names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
-        why = "has keys that are not known" if request is None else "is not what was asked for"
+        why = "has unknown keys" if request is None else "is not what was requested"
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} {why}: {name_some(faults)}",
-            advice=f"If it may be so although nobody asked for it: accept_fields=[{name_some(names)}]."
+            advice=f"If these values are acceptable although not requested: accept_fields=[{name_some(names)}]."
             if names
             else None,
             code="request-differs",
         )
     if contradictions := envelope_faults(envelope, payload, request, tenant_id=tenant_id, accepted=accepted):
         raise CustodyRequestError(
-            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}",
+            f"whitelisting request {envelope.id} contradicts itself or the requested content: "
+            f"{'; '.join(contradictions)}",
             code="request-differs",
         )
     return comparison
 
 
-# The words of `action` are not published. Another kind of action must not even be accepted by name.
+# The words of `action` are not published. Other kinds of action must not be accepted even by name.
 _CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
 _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
@@ -199,12 +199,12 @@ def is_creation(action: str, *, accept_unknown: bool) -> bool:
     return not action or accept_unknown or (bool(words & _CREATING) and words <= _CREATING | _OBJECTS)
 
 
-# Nothing else: what is changed may be the address.
+# Words for changes are not among them, because the changed field may be the address.
 _DELETING = _CHANGING[:3]
 
 
 def is_deletion(action: str) -> bool:
-    """Tell whether an envelope's action says that an address is deleted."""
+    """Tell whether an envelope's action is the deletion of an address."""
     return any(each in ascii_lower(action) for each in _DELETING)
 
 
@@ -236,7 +236,7 @@ def _quote(value: object) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value for a message; invisible characters are written out, as they may be the difference."""
+    """Quote a value for a message. Invisible characters are escaped, because they may be the difference."""
     if value in (None, "", []):
         return "nothing"
     if isinstance(value, list):
@@ -255,11 +255,11 @@ class _Key:
     """
     The rule for comparing a key of a payload.
 
-    :param field: the field of the request; None: nothing in a request asks for it.
-    :param is_same: compares what was asked for with what is shown.
+    :param field: the field of the request; None if no field corresponds to the key.
+    :param is_same: compares the requested value with the shown value.
     :param is_list: whether its value is a list of links, and not a text.
-    :param harmless: the service's own value for "not given".
-    :param by_service: whether the service may have filled in a value that nobody asked for.
+    :param harmless: the service's value for "not given".
+    :param by_service: whether the service may have filled in a value that was not requested.
     """
 
     field: str | None
@@ -271,7 +271,7 @@ class _Key:
 
 #: The keys of a payload, in the published order.
 PAYLOAD_KEYS: Mapping[str, _Key] = {
-    # The chain, whose other name the payload has.
+    # The chain, under its other name.
     "currency": _Key("blockchain", _same_chain),
     # See `_network_finding`.
     "network": _Key("network"),
@@ -298,7 +298,7 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
         if key.is_list and _are_links(shown):
             yield from _link_findings(name, payload[name])
         elif key.is_list and shown and request is None:
-            yield Finding(name, name, f"{name} (no list of links)")
+            yield Finding(name, name, f"{name} (not a list of links)")
     yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
 
 
@@ -310,11 +310,11 @@ def _asked(request: WhitelistRequest, key: _Key) -> Any:
 
 def _network_finding(request: WhitelistRequest, shown: object, outside: str | None) -> Finding:
     """
-    Compare the network. If none was requested, the service may fill in the main one only.
+    Compare the network. If none was requested, the service may only fill in the main network.
 
-    :param request: the request that was asked for.
+    :param request: the requested content.
     :param shown: the network in the payload.
-    :param outside: the network in the envelope, which counts where the payload has none.
+    :param outside: the network in the envelope, which counts if the payload has none.
     """
     name, asked = "network", request.network
     if not outside or shown not in (None, ""):
@@ -324,7 +324,7 @@ def _network_finding(request: WhitelistRequest, shown: object, outside: str | No
         return Finding(name, name, "" if asked == outside else _fault(name, asked, outside), outside=True)
     if _is_main(outside, request):
         return Finding(name, name)
-    return Finding(name, name, f"{name} (not asked for, shown {_value(outside)})", unasked=True)
+    return Finding(name, name, f"{name} (not requested, shown {_value(outside)})", unasked=True)
 
 
 def _is_main(network: str, request: WhitelistRequest) -> bool:
@@ -350,15 +350,15 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
 
 def _fault(field: str, asked: Any, shown: object) -> str:
     hidden = hidden_difference(asked, shown, _MAX_VALUE) if isinstance(asked, str) and isinstance(shown, str) else ""
-    return f"{field} (asked for {_value(asked)}, shown {_value(shown)}{hidden and f'; they differ {hidden}'})"
+    return f"{field} (requested {_value(asked)}, shown {_value(shown)}{hidden and f'; they differ {hidden}'})"
 
 
 def _unasked(key: str, field: str | None = None) -> Finding:
-    return Finding(key, field or key, f"{sanitize(key, 60)} (not asked for)", unasked=True)
+    return Finding(key, field or key, f"{sanitize(key, 60)} (not requested)", unasked=True)
 
 
 def _unknown(key: str) -> str:
-    """Return a key as it may be accepted: quoted, if it could be taken for another one."""
+    """Return the name that accepts a key: quoted, if it could be confused with another key."""
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
 
 

@@ -57,7 +57,7 @@ _IN_WORDS: dict[RequestState, str] = {
 _ENDINGS = {
     CustodyVerificationError: "not verified",
     CustodyResponseError: "not readable",
-    CustodyRequestError: "not what was asked for",
+    CustodyRequestError: "not what was requested",
     CustodyConflictError: "not going to take effect",
 }
 

@@ -64,12 +64,12 @@ def test_each_key_is_compared_with_its_field(name: str) -> None:
     right = compare(request, {**PAYLOAD, name: shown})
     assert right.faults() == ()
     wrong = compare(request, {**PAYLOAD, name: other})
-    assert [each.split(" (asked for ")[0] for each in wrong.faults([name])] == [field]
+    assert [each.split(" (requested ")[0] for each in wrong.faults([name])] == [field]
     missing = {key: value for key, value in PAYLOAD.items() if key != name}
     for left_out in (missing, {**missing, name: None}):
         lacking = compare(request, left_out)
         (fault,) = lacking.faults([name])
-        assert fault.startswith(f"{field} (asked for ")
+        assert fault.startswith(f"{field} (requested ")
         assert fault.endswith(", shown nothing)")
     for wrong_type in (False, 0, 1, {}, [1], {"id": "12"}, [{"id": None}]):
         odd = compare(request, {**PAYLOAD, name: wrong_type})
@@ -78,7 +78,7 @@ def test_each_key_is_compared_with_its_field(name: str) -> None:
         return
     nobody = compare(REQUEST, {**PAYLOAD, name: shown})
     assert nobody.unaccounted == (name,)
-    assert nobody.faults() == (f"{name} (not asked for)",)
+    assert nobody.faults() == (f"{name} (not requested)",)
     assert nobody.faults([name]) == ()
     assert name in nobody.filled_in([name])
 
@@ -92,7 +92,7 @@ NO_LINKS: list[Any] = [[{"id": True}], [{"id": ""}], [{"id": 7, "path": 1}], [{"
 def test_other_links(links: Any, name: str) -> None:
     field, shown = str(PAYLOAD_KEYS[name].field), {**PAYLOAD, name: links}
     found = compare(REQUEST.model_copy(update={field: ["7"]}), shown)
-    assert found.faults([name])[0].startswith(f"{field} (asked for 7, ")
+    assert found.faults([name])[0].startswith(f"{field} (requested 7, ")
     # What nobody asked for can be accepted, but nothing that is no list of links.
     assert bool(compare(REQUEST, shown).faults([name])) is (links in NO_LINKS)
 
@@ -146,7 +146,7 @@ def test_the_network_of_the_envelope_counts_only_where_the_payload_has_none(netw
     assert inside.outside == ()
     # One that nobody asked for must be the main one, or be accepted by name.
     unasked = compare(REQUEST, PAYLOAD, network=network)
-    assert unasked.faults() == (("network (not asked for, shown 'testnet')",) if network == "testnet" else ())
+    assert unasked.faults() == (("network (not requested, shown 'testnet')",) if network == "testnet" else ())
     assert unasked.faults(["network"]) == ()
 
 

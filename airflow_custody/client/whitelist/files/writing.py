@@ -91,7 +91,7 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
     if unsigned:
         dumped.notes.append(
             f"{count(len(unsigned), 'row is', 'rows are')} only what the service claims: nobody has signed "
-            f"{name_some(unsigned)}. Keep in the file only what you asked for"
+            f"{name_some(unsigned)}. Keep only addresses that you requested"
         )
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:
@@ -154,7 +154,7 @@ def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: Dumped
     if row.state == "pending":
         found.append(f"{shown} is pending approval (status {row.status or 'not given'})")
         if is_unsigned:
-            found[0] += ", and nobody has signed it: keep it only if you asked for it"
+            found[0] += ", and nobody has signed it: keep it only if you requested it"
     elif row.fields == ("status",):
         # All that it asks for is in the file.
         found.append(f"{shown} has status {row.status or 'not given'}, which is not known to be in effect")

@@ -94,7 +94,7 @@ def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> Whitel
     """
     Return a request in the spelling of one at the service, which a review before signing compares strictly.
 
-    :param request: the request that was asked for.
+    :param request: the requested content.
     :param envelope: one at the service with the same content.
     """
     changes = {key: shown for key, _, shown in _respelled(request, envelope.payload(), envelope.network)}
@@ -105,7 +105,7 @@ def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> Whitel
 
 def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Collection[str]) -> list[str]:
     """
-    Return the fields in which a request is not what was asked for.
+    Return the fields in which a request is not what was requested.
 
     :param comparison: the result of :func:`compare_spelled`.
     :param payload: the payload.

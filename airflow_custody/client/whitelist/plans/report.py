@@ -35,7 +35,7 @@ _MEANINGS = {
     "create": "not at the service: applying creates it",
     "replace": "at the service with other values: a new request is created, and the old one deleted once that is in "
     "effect",
-    "pending": "asked for already, not in effect yet",
+    "pending": "already requested, not in effect yet",
     "unchanged": "in effect as the file says",
     "differs": "at the service with other values: for a person to decide",
     "duplicate": "in effect beside another request for the destination, which is kept",

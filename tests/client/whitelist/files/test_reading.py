@@ -87,7 +87,7 @@ FIELDS_AND_FAULTS = [
     ("customer_id: 12", 'customer_id: 12 is a number: quote it: "12"'),
     # Lists.
     ("linked_wallet_ids: {a: b}", "linked_wallet_ids: must not be a mapping"),
-    ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave it out if no restriction is meant"),
+    ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave it out if there is no restriction"),
     ("linked_wallet_ids: [1, 0o17]", 'linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it: "0o17"'),
     ("linked_wallet_ids: [~]", "linked_wallet_ids[0]: has no value: leave it out"),
     ("linked_wallet_ids: ['']", "linked_wallet_ids[0]: is empty"),
@@ -269,7 +269,7 @@ def test_a_tab_before_a_key(text: str, loader: Any, monkeypatch: pytest.MonkeyPa
 
 def test_an_address_that_yaml_folds_has_white_space_in_it() -> None:
     (found,) = faults_of(f"{HEAD}- label: a\n  blockchain: ANY\n  address: 0x5aAe\n    E7Ef\n")
-    assert found.startswith("line 5: address: has white space in it, which no address has")
+    assert found.startswith("line 5: address: contains white space, which no address does")
 
 
 NULL_WORDS = ("nan", "NaN", "None", "none", "N/A", "NA", "NaT", "nil", "\\N", "undefined")

@@ -132,7 +132,7 @@ def test_says_what_the_service_has_instead() -> None:
     (row,) = plan(ask(customer_id="c", linked_wallet_ids=["7"]), envelope).rows
     assert row.shown == {"label": "Cold", "customer_id": "", "linked_wallet_ids": "8"}
     assert {*row.fields} == {*row.shown, "envelope"}
-    assert "its envelope's action 'delete' does not say that an address is created" in row.note
+    assert "its envelope's action 'delete' is not a known word for a creation" in row.note
     (row,) = plan(ask(), listed(network="mainnet", contractType="x")).rows
     assert row.note == "filled in by the service: network, contractType"
     (row,) = plan(ask(), listed(wire=PENDING)).rows

@@ -193,7 +193,7 @@ Plan: 1 to delete, 1 to create, 1 differs, 1 unreadable, 1 pending, 1 unchanged.
     ETH 0xabababababababababababababababababababab
       pending, line 9, request 3714
       label: Treasury
-      note: asked for already
+      note: already requested
 
 Signatures are not verified. {not_pinned}
 Plan hash: {hash}"""
@@ -207,7 +207,7 @@ def test_reads_well() -> None:
     )  # fmt: skip
     unreadable = PlanRow("unreadable", request_id="3713", note="its payload is not JSON.", shown={"address": "rX"})
     rows = [PlanRow("unchanged", request=REQUEST, where="line 1"), differs, DELETE, CREATE, unreadable]
-    rows.append(PlanRow("pending", request=REQUEST, where="line 9", request_id="3714", note="asked for already"))
+    rows.append(PlanRow("pending", request=REQUEST, where="line 9", request_id="3714", note="already requested"))
     found = plan(*rows)
     report = plan_to_markdown(found)
     assert report.startswith(

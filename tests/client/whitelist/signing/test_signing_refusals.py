@@ -83,23 +83,23 @@ BAD_ACTIONS = ("create_update", "approve", "address", "uncreate", "withdraw_crea
 REFUSED = [
     # What was asked for is something else.
     Case("blockchain", asked={"blockchain": "BTC"}),
-    Case(r"address \(asked for '.*', shown ", asked={"address": "0x" + "A" * 40}),
-    Case(rf"address \(asked for '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
-    Case(f"label .asked for '{'y' * 120}…', shown 'Treasury'", asked={"label": "y" * 900}),
+    Case(r"address \(requested '.*', shown ", asked={"address": "0x" + "A" * 40}),
+    Case(rf"address \(requested '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
+    Case(f"label .requested '{'y' * 120}…', shown 'Treasury'", asked={"label": "y" * 900}),
     # What looks the same.
     Case(
-        r"label \(asked for 'Treasury', shown 'Tr\u0435asury'; they differ at character 3: U\+0065 and U\+0435\)",
+        r"label \(requested 'Treasury', shown 'Tr\u0435asury'; they differ at character 3: U\+0065 and U\+0435\)",
         {"label": "Tr\u0435asury"},
     ),
     Case(
-        r"label \(asked for 'y+…', shown 'y+…'; they differ at character 901: nothing and U\+0061\)",
+        r"label \(requested 'y+…', shown 'y+…'; they differ at character 901: nothing and U\+0061\)",
         {"label": "y" * 900 + "a"},
         asked={"label": "y" * 900},
     ),
-    Case(r"\(asked for 0, 1, 2, 3, 4, \.\.\., shown nothing\)", asked={"linked_wallet_ids": [*"012345678"]}),
+    Case(r"\(requested 0, 1, 2, 3, 4, \.\.\., shown nothing\)", asked={"linked_wallet_ids": [*"012345678"]}),
     # Nobody asked for it.
     *(
-        Case(rf"{key} \(not asked for\)", {key: value})
+        Case(rf"{key} \(not requested\)", {key: value})
         for key, value in (
             ("tnParticipantID", "p"),
             ("feeLimit", ""),
@@ -110,7 +110,7 @@ REFUSED = [
     ),
     # It is of another type.
     *(
-        Case(rf"{field} \(asked for", {key: value})
+        Case(rf"{field} \(requested", {key: value})
         for field, key, value in (
             ("memo", "memo", False),
             ("exchange_account_id", "exchangeAccountId", 0),
@@ -121,7 +121,7 @@ REFUSED = [
     # It is in effect, so what is pending may be its deletion.
     Case("may be its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
     # Links.
-    Case(r"linkedWallets.limit \(not asked for\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
+    Case(r"linkedWallets.limit \(not requested\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
     # It says what was asked for, in another shape.
     *(Case("is not the text of an address", {key: None}) for key in ("memo", "linkedInternalAddresses", "addressType")),
     # It could be read in two ways.
@@ -135,15 +135,15 @@ REFUSED = [
     unverifiable("is missing", metadata={"payloadAsString": None}),
     unverifiable("label twice", metadata={"payloadAsString": '{"label":"a","label":"b"}'}),
     # Letters that look alike.
-    Case(r"blockchain \(asked for", {"currency": "\u212asm"}, **KSM),
+    Case(r"blockchain \(requested", {"currency": "\u212asm"}, **KSM),
     Case("blockchain", envelope={"blockchain": "\u212asm"}, **KSM),
     # Only what nobody asked for can be accepted by name, and only by its own name.
     Case("memo", {"memo": "2"}, created={"memo": "1"}, accept=("memo",)),
     Case("memo", {"memo": ""}, created={"memo": "1"}, accept=("memo",)),
     Case("memo", {"memo": False}, accept=("memo",)),
-    *(Case("not asked for", {key: "all"}, accept=(key,)) for key in ("envelope.action", "linkedWallets.x")),
-    *(Case("not asked for", {f"tnParticipantID{c}": "all"}, accept=("tnParticipantID",)) for c in "\u200b\n"),
-    Case("not asked for", {"x" * 109: "all"}, accept=("x" * 59 + "…",)),
+    *(Case("not requested", {key: "all"}, accept=(key,)) for key in ("envelope.action", "linkedWallets.x")),
+    *(Case("not requested", {f"tnParticipantID{c}": "all"}, accept=("tnParticipantID",)) for c in "\u200b\n"),
+    Case("not requested", {"x" * 109: "all"}, accept=("x" * 59 + "…",)),
     # The envelope contradicts the text, or what was asked for.
     Case("tenantId '2' is not the tenant of this user, '1'", envelope={"tenantId": "2"}, compared=None),
     Case("blockchain 'BTC' is not the chain in its payload, 'ETH'", envelope={"blockchain": "BTC"}, compared=None),
@@ -153,13 +153,13 @@ REFUSED = [
         for settings in (HASHED, NOT_HASHED)
     ),
     Case("network", created=MAINNET, asked={"network": "testnet"}),
-    Case(r"network \(asked for", envelope={"network": None}, created=MAINNET, settings=NOT_HASHED),
-    Case(r"network \(not asked for\)", created=MAINNET, asked={}, settings=HASHED),
-    Case(r"network \(not asked for, shown 'sepolia'\)", created=SEPOLIA, asked={}, settings=NOT_HASHED),
+    Case(r"network \(requested", envelope={"network": None}, created=MAINNET, settings=NOT_HASHED),
+    Case(r"network \(not requested\)", created=MAINNET, asked={}, settings=HASHED),
+    Case(r"network \(not requested, shown 'sepolia'\)", created=SEPOLIA, asked={}, settings=NOT_HASHED),
     Case("network", created=SEPOLIA, asked=MAINNET, accept=("network",), settings=NOT_HASHED),
     *(Case("visibilityGroupID", envelope={"visibilityGroupID": shown}, created=GROUP) for shown in ("13", None)),
     *(
-        Case(rf"action '{word}' does not say.*'envelope\.action' in 'acc", envelope={"action": word}, compared=None)
+        Case(rf"action '{word}' is not a known word.*'envelope\.action' in 'acc", envelope={"action": word}, compared=None)
         for word in BAD_ACTIONS
     ),
     *(
@@ -168,7 +168,7 @@ REFUSED = [
     ),
     # Compared with nothing: the text of another kind of thing, or keys that nobody knows.
     *(
-        Case("(is not the text of an address: |has keys that are not known: )", text=text, compared=False)
+        Case("(is not the text of an address: |has unknown keys: )", text=text, compared=False)
         for text in (
             {},
             {"id": "12", "type": "transfer", "amount": "1000000", "currency": "ETH", "address": ADDRESS},
@@ -176,10 +176,10 @@ REFUSED = [
             {"rulesContainer": "AAAA"},
         )
     ),
-    Case("has keys that are not known: amount", {"amount": "1"}, compared=False),
-    Case("keys that are not known: linkedWallets.x", {"linkedWallets": [{"id": 7, "x": "1"}]}, compared=False),
+    Case("has unknown keys: amount", {"amount": "1"}, compared=False),
+    Case("unknown keys: linkedWallets.x", {"linkedWallets": [{"id": 7, "x": "1"}]}, compared=False),
     *(
-        Case("linkedInternalAddresses .no list of links", {"linkedInternalAddresses": links}, compared=False)
+        Case("linkedInternalAddresses .not a list of links", {"linkedInternalAddresses": links}, compared=False)
         for links in ([{"id": "", "x": "1"}], [5], "x", {"x": 1})
     ),
     Case("memo: Input should be a valid string", {"memo": 5}, compared=False),
@@ -234,7 +234,7 @@ def test_each_name_that_is_lacking_is_given_as_it_is_accepted(approver: SignedIn
     approver.change_payload(number, tnParticipantID="p", network="mainnet", linkedWallets=links, feeLimit={"a": 1})
     accepted = ["tnParticipantID", "network", "linkedWallets.limit", "feeLimit"]
     for lacking in accepted:
-        with pytest.raises(CustodyRequestError, match="not asked for") as caught:
+        with pytest.raises(CustodyRequestError, match="not requested") as caught:
             approver.approve(accept_fields=[each for each in accepted if each != lacking])
         assert f"accept_fields=['{lacking}']" in str(caught.value)
     assert approver.approve(accept_fields=accepted) == 1
