@@ -1,4 +1,4 @@
-"""The base of all operators: how a failure ends the task, and closing the hook."""
+"""The base of all operators: it ends the task after a failure, and closes the hook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CustodyOperator(CustodyTask):
     """The base of the operators."""
 
     def execute(self, context: Context) -> Any:
-        """Do the operator's work; a failure that a retry would not help fails the task at once."""
+        """Do the operator's work. If a retry cannot help, the task fails at once."""
         with failing_task(self, context):
             self._check_given()
             with CustodyHook(self.custody_conn_id) as hook:
@@ -41,11 +41,11 @@ class WhitelistEventTask(CustodyOperator):
         super().__init__(**kwargs)
         if WHITELIST_EVENTS:
             self.outlets = [*self.outlets, WHITELIST_EVENTS]
-        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
+        # Each value also has its own key: plan.output["plan_hash"]. Set here, because a mapped task loses a default.
         self.multiple_outputs = True
 
     def _push(self, context: Context, result: dict[str, Any]) -> None:
-        """Push to XCom what the task would return, before it fails or is skipped."""
+        """Push the task's result to XCom, for a task that is about to fail or be skipped."""
         for key, value in {**result, "return_value": result}.items():
             context["ti"].xcom_push(key=key, value=value)
 
@@ -57,10 +57,10 @@ class WhitelistEventTask(CustodyOperator):
 
 
 class CustodyCreateOperator(CustodyOperator):
-    """The base of the operators that create something at most once for each task instance."""
+    """The base of the operators that create an object at most once per task instance."""
 
     def execute(self, context: Context) -> Any:
-        """Create it, and leave a trace for later tries before anything can fail."""
+        """Create the object, and leave a record for later tries before anything can fail."""
         from airflow_custody.idempotency.store import Store
 
         Store(context).begin()
@@ -76,19 +76,20 @@ class CustodyCreateOperator(CustodyOperator):
 
 def delete_if_exists(what: str, delete: Callable[[], None], log: Any) -> bool:
     """
-    Delete something; that it does not exist is a success, because a repeat after a lost response must succeed.
+    Delete an object. If it does not exist, that is a success, because a retry after a lost response must succeed.
 
     :param what: its name, for the log.
-    :param delete: deletes it; raises :class:`CustodyNotFoundError` only if the service itself does not know it.
+    :param delete: deletes it; raises :class:`CustodyNotFoundError` only if the service itself says that it does not
+        exist.
     :param log: the task's log.
-    :return: whether it was deleted; False if the service does not know it.
+    :return: whether it was deleted; False if it did not exist.
     """
     from airflow_custody.client.errors import CustodyNotFoundError
 
     try:
         delete()
     except CustodyNotFoundError:
-        log.warning("%s does not exist (deleted before): nothing to do.", what)
+        log.warning("%s does not exist (already deleted?): nothing to do.", what)
         return False
     log.info("%s is deleted.", what)
     return True

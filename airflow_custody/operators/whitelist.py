@@ -39,24 +39,24 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the hardware security module, and the
     address must follow the rules of its chain.
 
-    One task instance creates at most one request, however often it is retried, killed or run twice. The service has
-    no idempotency key, so the operator records its intent before it sends (Airflow 3.3: in the task state store;
-    earlier versions have none), and when a response is lost, truncated, a 5xx or a gateway's, or an earlier try left
-    no result, it searches the service for the request before it sends again. That look-up is undocumented. That
-    nothing is found counts only if the service lists other requests of the same user. Where the service does not offer
-    the look-up, or what it finds is unclear, the task fails without retries and says how to go on. Killing the task
-    does not take the request back.
+    One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
+    idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
+    earlier versions have no store). If a response is lost, truncated, a 5xx or a gateway's, or an earlier try left no
+    result, the operator searches the service for the request before it sends again. That look-up is undocumented.
+    Finding nothing counts only if the service lists other requests of the same user. If the service does not offer the
+    look-up, or the result is unclear, the task fails without retries and says how to continue. Killing the task does
+    not withdraw the request.
 
     :param label: label of the address. (templated)
-    :param address: the destination address, taken exactly as it is given. (templated)
-    :param blockchain: symbol of the chain, for example ``ETH``; or name it by ``currency``. (templated)
-    :param currency: the chain by its other name, which some services expect. Only the one that is given is sent; if
-        both are given, they must be equal. (templated)
+    :param address: the destination address, used exactly as given. (templated)
+    :param blockchain: symbol of the chain, for example ``ETH``; or use ``currency``. (templated)
+    :param currency: a deprecated alias of ``blockchain`` that some services expect. Only the given one is sent. If both
+        are given, they must be equal. (templated)
     :param linked_internal_address_ids: only funds from these internal addresses may go there. (templated)
     :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
         other approval thresholds. (templated)
-    :param network: network of the chain. Default: the service's own, which must be the chain's main network, as
-        otherwise a request that exists is not reused or signed. This parameter and the next six are undocumented.
+    :param network: network of the chain. Default: the service's default, which must be the chain's main network, or
+        else an existing request is neither reused nor signed. This parameter and the next six are undocumented.
         (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
@@ -64,35 +64,34 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param customer_id: the customer the address belongs to. (templated)
     :param exchange_account_id: the account at the exchange. (templated)
     :param visibility_group_id: group of users who see the address. (templated)
-    :param if_exists: behaviour when the same was asked for before, by whomever: a request for the same destination
-        (chain, network, address and memo, compared as a plan compares them) with the same content is pending or in
-        effect. ``reuse`` (default): its id is returned, and nothing is sent. ``fail``: the task fails. ``create``:
-        another one is created. With ``reuse`` and ``fail``, the task also fails without retries if a request for the
-        same destination has other content, cannot be read or verified, or was rejected with the same content. One that
-        was rejected with other content does not count. It is a look before the send, not a lock.
-    :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``.
-        (templated)
-    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+    :param if_exists: behaviour if a request with the same content for the same destination (chain, network, address and
+        memo, compared as in a plan) is already pending or in effect, regardless of its creator. ``reuse`` (default):
+        its id is returned, and nothing is sent. ``fail``: the task fails. ``create``: another one is created. With
+        ``reuse`` and ``fail``, the task also fails without retries if a request for the same destination has other
+        content, cannot be read or verified, or was rejected with the same content. Rejected requests with other content
+        are ignored. This is a check before the send, not a lock.
+    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
+        ``approved``. (templated)
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
-    :param accept_fields: keys of a payload, as for signing, that a request that exists may have although this task does
-        not give them, such as ``network``. Default: none. (templated)
-    :param on_clear: behaviour when a person clears the task after it has created its request. ``reuse``
-        (default): the same request is used again if it still exists. ``create``: another one is created, which goes
-        with ``if_exists="create"`` only. If the outcome of the earlier try is unknown, it is determined first in both
-        cases.
-    :param look_before_create: whether to look, before the first send, which requests for the same address exist
-        already: one more call. Without it, a request that is found later can be used only if its date shows that it
-        is new, and is never taken for an old one; it goes with ``if_exists="create"`` only. Default True.
-    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
-    :param check_address: whether to check the address against the rules of its chain before anything is sent, as far as
-        they are known. An address that cannot be one of the chain fails the task; one that cannot be verified does not.
-        Default True.
+    :param accept_fields: keys of a payload, as for signing, that an existing request may have although this task does
+        not set them, such as ``network``. Default: none. (templated)
+    :param on_clear: behaviour if a user clears the task after it has created its request. ``reuse`` (default): the same
+        request is used again if it still exists. ``create``: another one is created; this requires
+        ``if_exists="create"``. If the outcome of the earlier try is unknown, it is determined first in both cases.
+    :param look_before_create: whether to look up, before the first send, which requests for the same address exist.
+        This takes one more call. Without it, a request that is found later is used only if its date proves that it is
+        new. False requires ``if_exists="create"``. Default True.
+    :param lookup_wait: seconds that the service may take to list what it created. Default 30.
+    :param check_address: whether to check the address against the rules of its chain, as far as they are known, before
+        anything is sent. An address that is invalid for the chain fails the task; an address that cannot be checked
+        does not. Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
-        that were given, and ``id``; and under the key ``created`` whether this task created it. If it did not, chain,
-        network and address are spelled as in the request that exists.
-    :raises AirflowFailException: if the request is wrong or refused, if it cannot be known whether it exists, or as
-        ``if_exists`` says.
+    :return: the request's id, a string. The XCom ``request`` contains the requested content: the given fields, and
+        ``id``. The XCom ``created`` tells whether this task created the request. If it did not, chain, network and
+        address are spelled as in the existing request.
+    :raises AirflowFailException: if the request is wrong or refused, if its outcome is unknown, or because of
+        ``if_exists``.
     """
 
     template_fields: Sequence[str] = (
@@ -155,7 +154,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self._check_flags(look_before_create=look_before_create, check_address=check_address)
         if if_exists != "create" and (on_clear == "create" or not look_before_create):
             name = "on_clear='create'" if on_clear == "create" else "look_before_create=False"
-            self._refuse(f"{name} goes with if_exists='create' only, not with {if_exists!r}")
+            self._refuse(f"{name} requires if_exists='create', not {if_exists!r}")
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -190,7 +189,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = WhitelistRequest(**{name: getattr(self, field) for name, field in names.items()})
         if self.check_address:
             _check_address(request)
-        # Without a word for it, nothing counts as in effect.
+        # Without any status word, no request would count as in effect.
         effective = check_names("effective_statuses", self.effective_statuses, may_be_empty=True) or ()
         rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
         words = StatusWords(tuple(effective), tuple(rejected))
@@ -205,7 +204,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)
-        # The request, so that the signing task can compare it with what the service shows.
+        # The signing task compares this content with the request at the service.
         fields = (creation.reused or request).model_dump(exclude_none=True)
         context["ti"].xcom_push(key="request", value={"id": request_id, **fields})
         context["ti"].xcom_push(key="created", value=creation.reused is None)
@@ -216,9 +215,9 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     """
     Delete a whitelisting request.
 
-    Needs the role ``WhitelistedAddressCreator``. It succeeds if the request does not exist, because a repeat after a
-    lost response must succeed; the log and the returned value say so. A response that does not confirm it,
-    a gateway's 404 above all, is no success unless the service itself says that there is no request with this id. The
+    Needs the role ``WhitelistedAddressCreator``. If the request does not exist, the task succeeds, because a retry
+    after a lost response must succeed; log and returned value tell. A response that does not confirm the deletion, such
+    as a gateway's 404, is a success only if the service itself says that there is no request with this id. The
     operation is undocumented.
 
     :param request_id: the request's id. (templated)
@@ -227,7 +226,7 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
     :raises AirflowFailException: if the id or the comment is missing or malformed (nothing is sent), or the deletion
         cannot be confirmed.
-    :raises CustodyResponseError: if the request is still there afterwards; Airflow's retries apply.
+    :raises CustodyResponseError: if the request still exists afterwards; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("request_id", "comment", "custody_conn_id")
@@ -264,15 +263,15 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     """
     Verify the whitelist by signatures, with the connection's pinned keys, and write the evidence to a new file.
 
-    Does what ``custody whitelist verify --evidence`` does. Every request that is not pending or rejected must be signed
-    as the rules ask, each signature of a pending request must be valid, and each id must be listed. Anything else is
-    unverified. The log names it, and the task fails, after the evidence is written. No requests at all is a success,
-    with all counts 0. Without pinned keys, the task fails, and sends nothing. Needs the role ``TPUser``. The listing is
-    undocumented.
+    Does the same as ``custody whitelist verify --evidence``. Every request that is not pending or rejected must be
+    signed according to the rules, each signature of a pending request must be valid, and each id must be listed. All
+    other requests are unverified. The log names them, and the task fails after the evidence is written. If there are no
+    requests, the task succeeds, and all counts are 0. Without pinned keys, the task fails and sends nothing. Needs the
+    role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
-    completely, there is no file. A file appears when it is complete, and never replaces another. So each try needs a
-    path of its own: a try may be killed right after it has written its file.
+    completely, no file is written. A file appears only when it is complete, and never replaces an existing one. So each
+    try needs its own path: a try may be killed right after it has written its file.
 
     :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists; or a URL or
         ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow connection. Default: no
@@ -280,14 +279,14 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     :param ids: ids of the requests to verify. Default: all. (templated)
     :param fail_on_unverified: whether the task fails if anything is unverified. Default True.
     :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
-    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"counts": {state: number}, "path": ..., "sha256": ..., "duplicates": [[id, ...], ...]}``; path and
-        SHA-256 of the file are None without one. The states are ``verified``, ``unverified``, ``pending``,
-        ``rejected`` and ``absent``. XCom has it also if the task fails because something is unverified, and each of
-        the four under its own key (``verify.output["path"]``).
-    :raises AirflowFailException: if something is unverified, no keys are pinned, or the file exists already.
+    :return: ``{"counts": {state: number}, "path": ..., "sha256": ..., "duplicates": [[id, ...], ...]}``. Without a
+        file, ``path`` and ``sha256`` are None. The states are ``verified``, ``unverified``, ``pending``, ``rejected``
+        and ``absent``. The XCom is pushed even if the task fails because of unverified requests, and each of the four
+        values also has its own key (``verify.output["path"]``).
+    :raises AirflowFailException: if a request is unverified, no keys are pinned, or the file exists already.
     :raises AirflowSkipException: with ``skip_if_empty``.
     :raises CustodyError: if the service cannot be read, or the file cannot be written, and trying again may help;
         Airflow's retries apply.
@@ -337,7 +336,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's path on this machine, or its URL; the other one is empty."""
+        """Return the new file's local path and its URL; one of them is empty."""
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:
@@ -370,7 +369,7 @@ def _not_written(error: StorageError) -> CustodyError:
 
     advice = "The folder must exist and be writable."
     if error.exists:
-        advice = "Give each try a path of its own, such as one with {{ run_id }}-{{ ti.try_number }}."
+        advice = "Give each try its own path, for example with {{ run_id }}-{{ ti.try_number }}."
     elif "://" in error.name:
         advice = "Check the URL, and the Airflow connection that it names."
     return CustodyRequestError(
@@ -383,7 +382,7 @@ def _not_written(error: StorageError) -> CustodyError:
 
 
 def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
-    """Return the error that names what is unverified."""
+    """Return the error that names the unverified requests."""
     from airflow_custody.client.errors import CustodyVerificationError
     from airflow_custody.client.text import count, lines, sanitize
     from airflow_custody.client.verification.trust import what_to_do
@@ -391,7 +390,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
 
     rows = found.unproved
     named = "; ".join(map(describe_row, rows[:_MAX_NAMED]))
-    more = f"; and {len(rows) - _MAX_NAMED} more, which the log names" if len(rows) > _MAX_NAMED else ""
+    more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""
     return CustodyVerificationError(
         f"signatures do not prove {len(rows)} of {count(len(found.rows), 'request')}: {named}{more}",
         advice=lines(
@@ -402,7 +401,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
 
 
 def _check_address(request: WhitelistRequest) -> None:
-    """Refuse an address that cannot be one of its chain."""
+    """Refuse an address that is invalid for its chain."""
     from airflow_custody.client.errors import CustodyRequestError
     from airflow_custody.client.text import escape
     from airflow_custody.client.whitelist.files.addresses import check_address

@@ -1,4 +1,4 @@
-"""The operators that plan and apply a whitelist that is kept as a file."""
+"""The operators that plan and apply a whitelist file."""
 
 from __future__ import annotations
 
@@ -29,73 +29,72 @@ _UNVERIFIED: tuple[State, ...] = ("unverified",)
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
     """
-    Plan what must be done so that the service has what a whitelist file says. Changes nothing.
+    Compare a whitelist file with the service, and plan the differences. Changes nothing.
 
-    Reads the file and all that the service lists, checks each payload against its hash, and finds for each row of the
-    file, and for each request that is in no file, one of these states: ``create`` (nobody has asked for it),
-    ``replace`` (it differs, and a new request is created), ``pending`` (asked for, and pending approval: never asked
-    for again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect beside a request that is ``unchanged``,
-    for the same destination), ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its
-    payload is not what its hash says), ``unverified``. The log has the whole plan. If the file has a fault, or one page
-    of the listing cannot be read, nothing is planned.
+    Reads the file and everything that the service lists, and checks each payload against its hash. Each row of the
+    file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
+    ``replace`` (it differs, and a new request is created), ``pending`` (requested and pending approval; never requested
+    again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect, for the same destination as an
+    ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected``, ``unreadable`` (its
+    payload does not match its hash), ``unverified``. The log contains the whole plan. If the file has a fault, or a
+    page of the listing cannot be read, nothing is planned.
 
-    If the connection pins super-administrators' keys, each request is verified: one that is in effect must be signed as
-    the rules ask, and each signature of a pending one must be valid. What does not verify is ``unverified``, and only
-    named: it is neither created again nor deleted.
+    If the connection pins super-administrators' keys, each request is verified: a request in effect must be signed
+    according to the rules, and each signature of a pending request must be valid. Otherwise the request is
+    ``unverified``. It is reported, but neither created again nor deleted.
 
-    The plan's hash covers what applying would do, and where: the creations with what they replace, the deletions, each
-    with whether its request is pending or in effect, which requests are ``unverified``, and ``only``. What else is
-    merely observed does not change it. Needs the role ``TPUser``. The listing is undocumented.
+    The plan's hash covers what applying would do, and where: the creations with the requests that they replace; the
+    deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other observations
+    do not change the hash. Needs the role ``TPUser``. The listing is undocumented.
 
     :param path: the file, in YAML, JSON or CSV: a path, or a URL or ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``)
-        that is read with its Airflow connection. A relative path begins in the folder of the DAG's file, and must not
-        lead out of the DAG's bundle. (templated)
-    :param rows: the whitelist without a file, in place of ``path``: a list of dictionaries, whose keys are those of a
-        file's row, from an upstream task (``rows=upstream.output``) or a template; or such a list as JSON text.
+        that is read with its Airflow connection. A relative path starts at the folder of the DAG file, and must stay
+        within the DAG bundle. (templated)
+    :param rows: the whitelist itself, instead of ``path``: a list of dictionaries with the same keys as the rows of a
+        file, from an upstream task (``rows=upstream.output``) or a template; or the list as JSON text. (templated)
+    :param prune: whether to delete duplicates, and requests that are not in the file. Of several requests in effect for
+        a row's destination, the one that equals the row is kept, or else the one with the lowest id. Default False.
+    :param replace: whether a row gets a new request if the one in effect differs in label, links, kinds or exchange
+        account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
+        deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
         (templated)
-    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Of the requests in
-        effect for a row's destination, one that equals the row is kept, of several the one with the lowest id. Default
+    :param only: the scope of the plan: a value, or a list of values, for one or more of ``blockchain``, ``customer_id``
+        and ``visibility_group_id``. A row of the file outside the scope is a fault. Requests outside the scope are
+        neither reported nor deleted; a row for the same destination as one of them ``differs``. Unreadable and
+        unverified requests are always reported. Default: everything. (templated)
+    :param fail_on_changes: whether the task fails if the service differs from the file. This makes the task a
+        reconciliation: all states except ``pending`` and ``unchanged`` are changes, even without ``prune``. Default
         False.
-    :param replace: whether a row gets a new request if the one in effect differs in its label, links, kinds or
-        exchange account. Applying creates it and deletes nothing; a later plan deletes the old one when the new one
-        is in effect, and verified if keys are pinned. Default False. (templated)
-    :param only: what the plan is about: a value, or a list of them, for some of ``blockchain``, ``customer_id`` and
-        ``visibility_group_id``. A row of the file that is about something else is a fault. Other requests at the
-        service are neither reported nor deleted; a row for their destination ``differs``. What cannot be read or
-        verified is reported all the same. Default: everything. (templated)
-    :param fail_on_changes: whether the task fails if the service does not have what the file says, which makes it a
-        reconciliation: all states but ``pending`` and ``unchanged`` are changes, also without ``prune``. Default False.
-    :param fail_on_pending: whether the task also fails if a row of the file is ``pending``: after all was signed, it
-        should be in effect. Default False.
-    :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
+    :param fail_on_pending: whether the task also fails if a row of the file is ``pending``. Use it when all requests
+        should have been signed. Default False.
+    :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
         nothing. Default False.
-    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does one whose
-        operations are too many, or too long, to be shown whole to the person who approves: the error says how to split
-        it. Default 100; None: no limit, also for the report, which then shows no operation of such a plan and has no
-        hash, so that it cannot be approved.
+    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does a plan
+        whose operations are too many, or too long, to be shown completely to the approver: the error says how to split
+        it. Default 100. None: no limit. Then a report that would be too long shows no operations and no hash, so that
+        the plan cannot be approved.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
-    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service that the plan is
-        about, from ten requests up. Default 30; None: no limit.
+    :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
+        from ten requests up. Default 30; None: no limit.
     :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
-    :param check_address: whether an address that is certainly wrong for its chain is a fault of the file. Default
+    :param check_address: whether an address that is certainly invalid for its chain is a fault of the file. Default
         True.
-    :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``. None:
-        not being listed as pending is enough, which takes a second listing. (templated)
-    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
+        ``approved``. None: every settled request that was not rejected is in effect. (templated)
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
-    :param accept_fields: keys of a payload, as a plan names them, that may have a value although the file says nothing
-        about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
-        request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
-        Default: none. (templated)
-    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
-        chain or network, and which a person has looked at: they stop no row that they may belong to. The plan's hash
-        covers them. Default: none. (templated)
-    :param omit_if_none: names of fields of ``rows`` that are left out of a row that has None for them, instead of being
+    :param accept_fields: keys of a payload, by their names in a plan, that may have a value although the file does not
+        mention them, such as a value that the service fills in; and ``envelope.action``, which accepts an unknown word
+        for the request's action. Without it, a request with any of them ``differs``. Default: none. (templated)
+    :param ignore: ids of inspected requests that must not block a row: requests that cannot be read, or that may be for
+        another destination because of the name of their chain or network. The plan's hash covers them. Default: none.
+        (templated)
+    :param omit_if_none: names of fields of ``rows`` that are left out of a row if their value is None, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
-        approves, and shows every operation whole. XCom has it also if the task fails over its changes or over a limit,
-        or is skipped, and each of the three under its own key (``plan.output["report"]``).
+    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``. The report is Markdown for the approver,
+        and shows every operation completely. The XCom is pushed even if the task is skipped, or fails because of
+        changes or a limit, and each of the three values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
     """
@@ -164,7 +163,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self._push(context, result)
             raise _over_limits(faults, not_shown)
         if not_shown:
-            self.log.warning("This plan can be applied without an approval only: %s.", not_shown)
+            self.log.warning("This plan can only be applied without an approval: %s.", not_shown)
         advice = self._warn(plan, replace=settings.replace)
         is_pending = self.fail_on_pending and plan.counts["pending"]
         if is_pending or (self.fail_on_changes and plan.has_changes):
@@ -172,14 +171,14 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             raise self._has_changes(plan, file.name, advice)
         if self.skip_if_nothing_to_do and not plan.operations:
             self._push(context, result)
-            raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
-        # Unchanged is in effect, and with pinned keys verified.
+            raise AirflowSkipException("nothing to do: applying the plan would change nothing")
+        # Unchanged requests are in effect, and verified if keys are pinned.
         if snapshot.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
             self._emit(context, "verified", {"plan_hash": plan.plan_hash}, plan.counts)
         return result
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """Log what a person should know of a plan that may be applied, and return what to do about it."""
+        """Log warnings about a plan that may be applied, and return the advice."""
         from airflow_custody.client.text import count, lines
         from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
@@ -193,8 +192,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"Signatures do not prove what the service shows: {changes_text(plan, _UNVERIFIED)}.",
-                    "Nothing is done about these rows.",
+                    f"Signatures do not prove these requests: {changes_text(plan, _UNVERIFIED)}.",
+                    "Applying the plan does not change them.",
                     unverified,
                 ),
             )
@@ -204,14 +203,14 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"{rows}: applying asks for none of them again, and does not pass them on for signing.",
-                    "If an earlier run has created them, clear its failed tasks, or sign at the service.",
+                    f"{rows}: applying does not request them again, and does not pass them on for signing.",
+                    "If an earlier run created them, clear its failed tasks, or sign at the service.",
                 ),
             )
         return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
-        """Return the error for a plan that has what must not be there."""
+        """Return the error for a plan with changes that must not exist."""
         from airflow_custody.client.errors import CustodyConflictError
         from airflow_custody.client.text import lines, sanitize
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
@@ -219,52 +218,52 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         changes = CHANGES if self.fail_on_changes else ()
         states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
         return CustodyConflictError(
-            f"the service does not have what {sanitize(name, 200)} says: {changes_text(plan, states)}",
-            advice=lines(advice, "The log has the whole plan."),
+            f"the service differs from {sanitize(name, 200)}: {changes_text(plan, states)}",
+            advice=lines(advice, "See the log for the whole plan."),
             code="plan-has-changes",
         )
 
 
 class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator):
     """
-    Apply a plan that was approved: create what the file has and the service does not, each row at most once.
+    Apply an approved plan: create each missing request at most once.
 
-    The first try plans, and refuses if the hash is not the approved one: the file or the service has changed. It
-    records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or a clear, executes
-    what is left of that record, and checks each operation against what the service lists then. It sends nothing more
-    if the file has changed. Before Airflow 3.3, each try is a first one, and refuses if anything was sent.
+    The first try plans, and refuses if the hash is not the approved one, because the file or the service has changed.
+    It records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or a clear, executes
+    the rest of that record, and checks each operation against the current listing of the service. If the file has
+    changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and refuses if anything was sent.
 
-    Rows are recorded before they are sent, 100 at a time, and after. A refused row stops no other: the task fails at
-    the end, with a table. After a lost response, the service is searched before the row is sent again. If that does
-    not show what became of a row, the log says how a person decides. Nothing keeps two tasks from applying at once:
-    use ``max_active_runs=1``, or a pool of one slot.
+    Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the others: the task
+    fails at the end, with a table. After a lost response, the service is searched before the row is sent again. If the
+    outcome of a row stays unknown, the log explains how to decide. Two tasks can apply at the same time: to prevent
+    this, use ``max_active_runs=1``, or a pool with one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
-    Killing the task does not take requests back. Listing and deleting are undocumented.
+    Killing the task does not withdraw requests. Listing and deleting are undocumented.
 
-    :param path: the file, as for :class:`CustodyPlanWhitelistOperator`. (templated)
-    :param rows: the same rows as for the plan, in place of ``path``. (templated)
-    :param plan_hash: the hash of the plan that was approved. (templated)
-    :param prune: as it was for the plan. Default False.
-    :param replace: as it was for the plan. Default False. (templated)
-    :param only: as it was for the plan. Default: everything. (templated)
+    :param path: the file; see :class:`CustodyPlanWhitelistOperator`. (templated)
+    :param rows: the same rows as for the plan, instead of ``path``. (templated)
+    :param plan_hash: the hash of the approved plan. (templated)
+    :param prune: same value as for the plan. Default False.
+    :param replace: same value as for the plan. Default False. (templated)
+    :param only: same value as for the plan. Default: everything. (templated)
     :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
-    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
-    :param check_address: as for the plan. Default True.
-    :param effective_statuses: as it was for the plan. (templated)
-    :param rejected_statuses: as it was for the plan. (templated)
-    :param accept_fields: as it was for the plan. Default: none. (templated)
-    :param ignore: as it was for the plan. Default: none. (templated)
-    :param omit_if_none: as it was for the plan. Default: none of them.
+    :param check_address: same value as for the plan. Default True.
+    :param effective_statuses: same value as for the plan. (templated)
+    :param rejected_statuses: same value as for the plan. (templated)
+    :param accept_fields: same value as for the plan. Default: none. (templated)
+    :param ignore: same value as for the plan. Default: none. (templated)
+    :param omit_if_none: same value as for the plan. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
-        ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of what was created, and what
-        :class:`CustodyCompleteWhitelistPlanOperator` needs. XCom also gets, under the key
-        ``requests``, what each of them asks for, which signing takes as ``expected``. XCom has all also if the task
-        fails, each under its own key (``apply.output["request_ids"]``).
-    :raises AirflowFailException: if the plan is not the one that was approved, a row was refused, or it cannot be known
-        whether one was created.
+        ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of the created requests, and the input of
+        :class:`CustodyCompleteWhitelistPlanOperator`. The XCom ``requests`` contains their contents, for the parameter
+        ``expected`` of the signing task. The XComs are pushed even if the task fails, each value also under its own key
+        (``apply.output["request_ids"]``).
+    :raises AirflowFailException: if the plan is not the approved one, a row was refused, or the outcome of a row is
+        unknown.
     :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
     """
 
@@ -281,7 +280,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         comment: str = "not what the whitelist file says: {{ dag.dag_id }}, {{ run_id }}",
         **kwargs: Any,
     ) -> None:
-        # The next run must see what an earlier one creates.
+        # The next run must find the requests that this run creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
         super().__init__(**kwargs)
@@ -344,7 +343,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         return result
 
     def on_kill(self) -> None:
-        """Send no row that has not left yet; what was sent is written down."""
+        """Stop sending rows that have not left yet. The record of sent rows is kept."""
         if self._apply is not None:
             self._apply.stop()
 
@@ -355,7 +354,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         outcome: Outcome,
         completion: AppliedPlan | None = None,
     ) -> dict[str, Any]:
-        """Push to XCom what was created, whatever the task ends with."""
+        """Push the outcome to XCom, even if the task fails afterwards."""
         states = ("created", "deleted", "found", "refused", "unknown", "left")
         self._linked_ids = tuple(outcome.created.values())
         result = {
@@ -364,7 +363,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             "request_ids": list(self._linked_ids),
             "completion": None if completion is None else completion.model_dump(),
         }
-        # The requests, so that the signing task can compare them with what the service shows.
+        # The signing task compares these contents with the requests at the service.
         created = [
             {"id": request_id, **requests[key].model_dump(exclude_none=True)}
             for key, request_id in outcome.created.items()
@@ -387,11 +386,11 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     from airflow_custody.client.errors import CustodyRequestError
 
     found = [*faults, *([not_shown] if not_shown else [])]
-    advice = ["The log has the whole plan."]
+    advice = ["See the log for the whole plan."]
     if faults:
-        advice.append("If it is meant, raise the limit in the DAG.")
+        advice.append("If the plan is intended, raise the limit in the DAG.")
     if not_shown:
-        advice.append("With max_creates=None a plan of any size is returned, to be applied without an approval.")
+        advice.append("With max_creates=None, a plan of any size is returned, to be applied without an approval.")
     return CustodyRequestError(
         f"the plan is over its limits, and nothing was sent: {'; '.join(found)}",
         advice=" ".join(advice),

@@ -22,56 +22,56 @@ _CONN_ID = re.compile(r"[\w.-]{1,40}")
 
 class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
-    Sign whitelisting requests: any number, in batches of at most 100 with one signature each.
+    Sign any number of whitelisting requests, with one signature for each batch.
 
-    Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for all of
-    it: each key is known, and its value is what was asked for, empty, a harmless default of the service, or accepted by
-    name. Whatever does not match fails without retries, names the field, and nothing is signed: all requests are
-    reviewed before the first signature. Then, batch after batch, it reads them again, logs all that it signs, signs,
-    and sends the signature. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
-    the response is lost, or does not say that all were signed, the operator looks whether the service has this user's
-    signatures over the current hashes before it says that trying again is safe. They are found by the signer's public
-    key if it gives one, and otherwise by the user's external id. When the service refuses, the operator reads the
-    requests again: an earlier try's signature may have arrived while the key signed.
+    Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for the
+    whole payload: each key must be known, and its value must be requested, empty, a harmless default of the service, or
+    accepted by name. All requests are reviewed before the first signature. If one does not match, the task fails
+    without retries, names the field, and nothing is signed. Then, for each batch of at most 100, it reads the requests
+    again, logs what it signs, signs, and sends the signature. The service accepts a batch whole or not at all. Nothing
+    is signed from XCom alone.
 
-    If the connection pins super-administrators' keys, each request's rules and the signatures that it has already are
-    verified each time that it is read: rules that are not signed as pinned, or one signature that is invalid, fail
-    without retries, and nothing is signed. The log says whose verified signatures are there, and under which rules.
-    Without pins, nothing is verified.
+    If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
+    signatures over the current hashes before it says that a retry is safe. Signatures are recognized by the signer's
+    public key if it has one, or else by the user's external id. If the service refuses, the operator reads the requests
+    again, because an earlier try's signature may have arrived in the meantime.
 
-    The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
-    which, and how many requests are signed. A later try, also after the task was killed or cleared, goes on with the
-    others.
+    If the connection pins super-administrators' keys, the rules of each request and its existing signatures are
+    verified each time it is read. If the rules are not signed by the pinned keys, or a signature is invalid, the task
+    fails without retries, and nothing is signed. The log names the verified signers and the rules. Without pinned keys,
+    nothing is verified.
 
-    A request that is in effect already, or that this user has signed already, in an earlier try or an earlier run, is
-    not signed again: once its payload is what ``expected`` says, and its signatures are verified if keys are pinned, it
-    is left as it is, and the log says so. With ``expected=None``, that counts only in a later try, and only for what
-    this user has signed. What was rejected fails. It takes three calls for each batch, and one more, and up to four
-    more where something needs no signature.
+    The ids are sorted, so that each try has the same batches. If a batch fails after others were signed, the error
+    names the batch and the number of signed requests. A later try, even after the task was killed or cleared, continues
+    with the others.
 
-    Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
-    connection's user. Killing the task does not take a signature back. The operation is undocumented.
+    A request that is already in effect, or that this user has already signed, is not signed again if its payload
+    matches ``expected``, and its signatures are verified if keys are pinned; the log says so. With ``expected=None``,
+    this applies only in a later try, and only to requests that this user has signed. A rejected request fails the task.
+    Signing takes three calls for each batch, plus one, plus up to four if a request needs no signature.
 
-    :param request_ids: one id or several, each once; any number. (templated)
-    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
-        (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
-        needs the key ``id``. ``None`` must be written explicitly, and signs whatever the requests ask for; a template
-        or upstream task without a value is refused, and so is a None in ``expand``. (templated)
+    Needs the role ``WhitelistedAddressApprover``. The service must have the signer's public key registered for the
+    connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
+
+    :param request_ids: one id or several, without repetition. (templated)
+    :param expected: the expected contents: the XCom ``request`` of the create task (``create.output["request"]``), a
+        list of these, or the same fields written by hand. With several requests, each entry needs the key ``id``.
+        ``None`` must be written explicitly, and signs any content. A template or an upstream task without a value is
+        refused, and so is a None in ``expand``. (templated)
     :param signer: the signer: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
-    :param accept_fields: keys of a payload that may be signed although ``expected`` says nothing about them, such as
-        ``["tnParticipantID"]``. A link is compared by its id; a key that links are not known to have is named with the
-        link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what signing
-        does that this package does not know is accepted. Default: none. (templated)
+    :param accept_fields: keys of a payload that may be signed although ``expected`` does not mention them, such as
+        ``["tnParticipantID"]``. Links are compared by id. An unknown key of a link is named together with the link's
+        key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
+        Default: none. (templated)
     :param comment: comment for the requests' history. (templated)
-    :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
-        right before. Default 30.
-    :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.
-        Default False: it fails.
+    :param lookup_wait: seconds that the service may take to show a signature, or to list a new request. Default 30.
+    :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list, for example because nothing
+        was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the number of requests: those that were signed now, and those that needed no signature.
-    :raises AirflowFailException: if something does not match or is not verified, or if it cannot be known whether the
-        signature was taken; it says whether something was signed.
+    :return: the number of requests, including those that needed no signature.
+    :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
+        was accepted; the error says whether anything was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -111,43 +111,41 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.text import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
         from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
-        # None that a person wrote: what the run has None for is refused before.
+        # This None is written in the DAG file: a None from the run is refused before.
         expected = None
         if self.expected is not None:
             expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
         if expected is None:
-            self.log.warning("expected=None: what the requests ask for is compared with nothing.")
+            self.log.warning("expected=None: the content is not checked before signing.")
         request_signer = RequestSigner(hook.get_conn(), self.signer, log=self.log, lookup_wait=self.lookup_wait)  # type: ignore[arg-type]
-        number = request_signer.sign(
+        return request_signer.sign(
             ids,
             expected,
             comment,
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or [],
             earlier_try=context["ti"].try_number > 1,
         )
-        self.log.info("Signed by this user, or in effect: %s.", name_some(ids))
-        return number
 
 
 class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
-    Reject whitelisting requests: any number, in batches of at most 100, each whole or not at all.
+    Reject any number of whitelisting requests, in batches of at most 100.
 
-    Needs the role ``WhitelistedAddressApprover``. If the service refuses, because an earlier try has rejected them,
-    say, or if a gateway refuses, each request is read by its id, and the task succeeds only if the status of each says
-    that it is rejected; the log says so. If a batch fails after others were rejected, the error says which, and how
-    many requests are rejected; a later try goes on with the others. The operation is undocumented.
+    Needs the role ``WhitelistedAddressApprover``. The service rejects a batch whole or not at all. If the service or a
+    gateway refuses, for example because an earlier try has already rejected the requests, each request is read by its
+    id. The task then succeeds only if the status of each request is that of a rejected one; the log says so. If a batch
+    fails after others were rejected, the error names the batch and the number of rejected requests, and a later try
+    continues with the others. The operation is undocumented.
 
-    :param request_ids: one id or several, each once; any number. (templated)
+    :param request_ids: one id or several, without repetition. (templated)
     :param comment: why; not empty. (templated)
-    :param rejected_statuses: status words, compared without case, that say that a request is rejected. Default
-        ``rejected`` and four more, as for plans: the words are not published. (templated)
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
+        ``declined``, ``expired``, ``canceled`` and ``cancelled``: the words are not published. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.

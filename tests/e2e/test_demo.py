@@ -48,7 +48,7 @@ def test_the_main_job_end_to_end() -> None:
         "service   shows as in effect, as request 3762",
         "sign      fails: sign whitelisting requests failed: whitelisting request 3762 is not verified",
         "wait_until_effective fails: whitelisting request 3762 is not verified",
-        "reconcile fails: the service does not have what the file says: 1 unverified: request 3762 unverified",
+        "reconcile fails: the service differs from the file: 1 unverified: request 3762 unverified",
     ]
     steps = [" ".join(step.split()) for step in steps]
     assert [step for step in steps if step not in output] == []

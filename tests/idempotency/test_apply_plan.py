@@ -174,7 +174,7 @@ def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, ta
     error = task.fails()
     assert error.retryable is (AIRFLOW >= (3, 3))
     assert "does not list a request that it reported as created" in str(error)
-    assert "request 99999, which this task has created, is not listed" in str(error)
+    assert "the service does not list request 99999, which this task created" in str(error)
     check_exactly(sandbox, [0, *ROWS])
 
 

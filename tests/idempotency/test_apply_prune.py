@@ -173,7 +173,7 @@ def test_what_is_not_listed_and_exists_is_not_deleted(
     # A replica that lags.
     fault: dict[str, Any] = {**LISTING, "query": {"ids": number}, "status": 200, "body": {"result": []}, "times": None}
     before(monkeypatch, ApplyPlan, "_delete", lambda: sandbox.control.add_fault("status", **fault))
-    assert f"request {number}: not deleted: it is no longer" in str(task.fails())
+    assert f"request {number}: not deleted: it has changed" in str(task.fails())
     assert left(sandbox) == sorted([*addresses(ROWS[:1]), *addresses(ROWS[7:])])
 
 
@@ -267,7 +267,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     error = stored.fails()
     assert (error.code, error.retryable) == ("outcome-unknown", True)
     assert "7 unknown" in str(error)
-    assert "the service lists it as not deleted" in str(error)
+    assert "confirmed to an earlier try of this task that it is deleted, but still lists it" in str(error)
     assert stored.ti.pushed["counts"]["deleted"] == 0
     assert not sandbox.control.request_log(**DELETE)
     monkeypatch.setattr(READ, read_snapshot)

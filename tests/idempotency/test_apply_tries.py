@@ -190,7 +190,7 @@ def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, st
     stored.dies_at(3, before=False)
     stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])))
     error = stored.fails()
-    assert "request 9999, which this task has created, is not listed" in str(error)
+    assert "the service does not list request 9999, which this task created" in str(error)
     assert "9999" not in [each["id"] for each in stored.requests]
     assert address(1) not in [each["address"] for each in sandbox.control.whitelist_requests()]
 

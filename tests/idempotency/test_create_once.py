@@ -87,7 +87,7 @@ def test_a_later_try_returns_the_recorded_id_after_a_look_at_it(
     paths = [call["path"].removeprefix("/api/rest/v1") for call in sandbox.control.request_log()]
     read = ["/whitelists/addresses", "/whitelists/addresses", "/whitelists/addresses/for-approval"]
     assert paths == [*read, "/users/me"]
-    assert "created whitelisting request 3711: using it" in task_log.text
+    assert "created whitelisting request 3711: reusing it" in task_log.text
 
 
 @pytest.mark.parametrize("why", [BrokenPipeError(32, "gone"), RuntimeError("API_SERVER_ERROR 404")])

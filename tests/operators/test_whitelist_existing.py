@@ -103,7 +103,7 @@ def test_three_nights_create_and_sign_once(
     assert night(people) == ids
     log = task_log.text[len(before) :]
     assert log.count("it has the same content and is in effect (status APPROVED") == 3
-    assert log.count("Nothing to sign for") == 2
+    assert log.count("Already signed: ") == 2
     assert "To be signed" not in log
     assert [each["id"] for each in sandbox.control.whitelist_requests()] == sorted(ids)
     assert [call["body"]["ids"] for call in sandbox.control.request_log(**APPROVE)] == [sorted(ids)] * 2
@@ -272,8 +272,8 @@ def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, 
     [
         ({"if_exists": "{{ params.x }}"}, "if_exists must be 'reuse', 'fail' or 'create'"),
         ({"on_clear": "new"}, "on_clear must be"),
-        ({"on_clear": "create"}, "on_clear='create' goes with if_exists='create' only"),
-        ({"look_before_create": False, "if_exists": "fail"}, "look_before_create=False goes with if_exists='create'"),
+        ({"on_clear": "create"}, "on_clear='create' requires if_exists='create'"),
+        ({"look_before_create": False, "if_exists": "fail"}, "look_before_create=False requires if_exists='create'"),
     ],
     ids=str,
 )

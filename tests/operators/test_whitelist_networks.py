@@ -131,7 +131,7 @@ def test_the_main_network_and_an_accepted_one_are_reused(
 
 def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, task_log: TaskLog) -> None:
     number = there(sandbox, network="sepolia")
-    with failing_at_once(rf"request {number} is not what was requested: network \(not asked for.*nothing was signed"):
+    with failing_at_once(rf"request {number} is not what was requested: network \(not requested.*nothing was signed"):
         sign(number)
     with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):
         sign(number, expected={**FIELDS, "network": "mainnet"}, **ACCEPTED)
@@ -156,7 +156,7 @@ def test_a_sensor_compares_it(sandbox: Sandbox) -> None:
     def waited(**arguments: Any) -> Any:
         return wait(CustodyWhitelistRequestSensor, request_id=number, **arguments)
 
-    with failing_at_once(rf"request {number} is not what was requested: network \(not asked for") as caught:
+    with failing_at_once(rf"request {number} is not what was requested: network \(not requested") as caught:
         waited(expected=FIELDS)
     assert isinstance(caught.value.error, CustodyRequestError)
     with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):

@@ -173,7 +173,7 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
     assert all(address(number) in task_log.text for number in range(1, 61))
     # What nobody approves may be of any size.
     assert PlanTask(path, max_creates=None).run() == result
-    assert "This plan can be applied without an approval only: it has 60 operations" in task_log.text
+    assert "This plan can only be applied without an approval: it has 60 operations" in task_log.text
     # As it says, in two parts.
     for numbers in (range(1, 31), range(1, 61)):
         path = write_rows(tmp_path / "rows.yaml", numbers, memo=memo)
@@ -224,7 +224,7 @@ def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: st
     write_rows(Path(path), [1, 3, 4, 99])
     message = str(apply.fails())
     assert "Now it has 3 create: line 3 create; line 5 create; line 6 create" in message
-    assert "start a new run, which plans again and has the new plan approved" in message
+    assert "start a new run, which plans again and waits for a new approval" in message
     check_exactly(sandbox, [3])
 
 

@@ -103,7 +103,7 @@ ODD += [{**FIELDS, "label": "Other"}, {**FIELDS, "signature": "x"}, [PUSHED, PUS
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: Sandbox, odd: Any) -> None:
-    with failing_at_once("expected|is missing|not a field|not what was asked for"):
+    with failing_at_once("expected|is missing|not a field|not what was requested"):
         approve(create()["id"], odd)
     assert sandbox.control.request_log(**APPROVE) == []
 
@@ -153,7 +153,7 @@ def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
         with failing_at_once(r"tnParticipantID \(not requested\)"):
             approve(pushed["id"], pushed, accept_fields=none)
     for bad in ([""], [None], ""):
-        with failing_at_once("accept_fields|not asked for"):
+        with failing_at_once("accept_fields|not requested"):
             approve(pushed["id"], pushed, accept_fields=bad)
     assert sandbox.control.request_log(**APPROVE) == []
     assert approve(pushed["id"], pushed, accept_fields=accepted) == 1

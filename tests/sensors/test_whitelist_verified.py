@@ -171,7 +171,7 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
     assert wait_in_both(signed[0], expected={**EXPECTED, "id": signed[0]})["verified"] is True
     many = [{**FIELDS, "id": each, "customer_id": str(number)} for number, each in enumerate(signed)]
     assert wait_in_both(signed, expected=many)["verified"] == 3
-    with failing_at_once("2 of 3 whitelisting requests are not what was asked for: .* customer_id .*; .* customer_id"):
+    with failing_at_once("2 of 3 whitelisting requests are not what was requested: .* customer_id .*; .* customer_id"):
         wait(signed, expected=[{**each, "customer_id": "1"} for each in many])
     for wrong, name in (
         ({**EXPECTED, "memo": "M"}, r"memo"),

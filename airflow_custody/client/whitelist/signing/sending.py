@@ -85,31 +85,31 @@ class RequestSigner:
         earlier_try: bool = False,
     ) -> int:
         """
-        Read all requests, account for all of their payloads, and then sign batch after batch.
+        Review all requests, and then sign them in batches.
 
-        A batch is read again, signed, and sent. Nothing is signed before all requests have been reviewed. The ids make
-        the same batches in each try.
+        Nothing is signed before all requests have been reviewed. Then each batch is read again, signed, and sent. The
+        same ids make the same batches in each try.
 
-        A request that is in effect, or that this user has signed, needs no signature. It is left as it is, once its
-        content is what is expected, and its signatures are verified if the client has pins.
+        A request that is in effect, or that this user has already signed, needs no signature. Its content must still be
+        as expected, and its signatures verified if the client has pinned keys.
 
-        :param ids: the requests' ids; any number of them.
-        :param expected: the expected content of each, by id; None: whatever it asks for is signed.
+        :param ids: the requests' ids; any number.
+        :param expected: the expected content of each request, by id; None: any content is signed.
         :param comment: comment for the requests' history.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
-            ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
-            the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what signing does
-            that this package does not know is accepted. Default: none.
-        :param earlier_try: whether an earlier try may have sent some of these signatures: then a request that this user
-            has signed already is no failure without ``expected`` either. Default False.
-        :return: the number of requests: those that were signed now, and those that needed no signature.
-        :raises CustodyVerificationError: if the client has pins, and a request's rules are not signed as pinned, or a
-            signature that it has is not valid.
-        :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
-            signed; nothing was sent, unless the service itself refuses. With more than one batch, it says which one
-            failed and how many requests are signed.
-        :raises CustodyOutcomeUnknownError: if its response was lost; retryable if the signature was not taken. So is
-            the error of a gateway that refuses it.
+            ``tnParticipantID``. Links are compared by id. An unknown key of a link is named together with the link's
+            key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
+            Default: none.
+        :param earlier_try: whether an earlier try may have sent some of these signatures. If so, requests that this
+            user has already signed are accepted without ``expected``, too. Default False.
+        :return: the number of requests, including those that needed no signature.
+        :raises CustodyVerificationError: if the client has pinned keys, and the rules of a request are not signed by
+            them, or a signature is invalid.
+        :raises CustodyError: if a request does not match or cannot be read. The error says whether anything was signed.
+            Nothing was sent, unless the service itself refuses. With several batches, it names the failed batch and the
+            number of signed requests.
+        :raises CustodyOutcomeUnknownError: if the response was lost. It is retryable if the signature was not accepted.
+            The same applies to the error of a gateway.
         """
         wanted = check_request_ids(ids, limit=None)
         with _concluding(_NOTHING_SIGNED):
@@ -127,7 +127,7 @@ class RequestSigner:
         self._warn_of_same_texts(reviewed.values())
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
-                # Right before the key is used: what is signed is what was there then.
+                # Read again right before the key is used, so that the current content is signed.
                 with _concluding(_nothing(progress)):
                     pending = self._read([*hashes], hashes)
                 if pending:
@@ -138,7 +138,7 @@ class RequestSigner:
         return progress.done
 
     def _review_all(self, batches: Sequence[list[str]], progress: BatchProgress) -> dict[int, dict[str, str]]:
-        """Review all batches, and return the hashes of what is to be signed, by the number of the batch."""
+        """Review all batches, and return the hashes to sign, by batch number."""
         reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
             with progress.failing_in(number), _concluding(_nothing(progress)):
@@ -152,7 +152,7 @@ class RequestSigner:
     def _warn_of_same_texts(self, reviewed: Iterable[Mapping[str, str]]) -> None:
         for same in same_texts(dict(ChainMap(*map(dict, reviewed)))):
             self._log.warning(
-                "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
+                "Whitelisting requests %s have the same text: one signature covers all of them, and one may not exist.",
                 same,
             )
 
@@ -165,8 +165,8 @@ class RequestSigner:
             self._log.warning(
                 "%s",
                 lines(
-                    "The requests' tenant cannot be compared with this user's, and a signature whose response is lost "
-                    "is found again only by the signer's public key:",
+                    "The requests' tenant cannot be compared with this user's. If a response is lost, the signature "
+                    "can only be recognized by the signer's public key:",
                     str(error),
                 ),
             )
@@ -187,33 +187,39 @@ class RequestSigner:
             )
             if taken != len(ids):
                 raise CustodyOutcomeUnknownError(
-                    f"the service says that it took {count(taken, 'signature')} for {count(len(ids), 'request')}",
+                    f"the service accepted {count(taken, 'signature')} for {count(len(ids), 'request')}",
                     operation=APPROVE_WHITELIST_REQUESTS.name,
                 )
         except CustodyError as error:
-            # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
+            # Only the service's own refusal counts. A gateway may refuse after the service has accepted the signature.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
-                return self._resolve(hashes, error)
-            if self._is_settled(hashes, error):
-                return None
-            if error.status == 400:
-                user, name = self._client.settings.user_text, sanitize(key.name, 120)
-                whose = f"{user[0].lower()}{user[1:]}"
-                error.message = f"the signing key {name!r} may not be that of {whose}: {error.message}"
-                error.advice = "If it is about the signature, sign with the connection and the key of the same user."
-            raise
+                self._resolve(hashes, error)
+            elif self._is_settled(hashes, error):
+                return
+            else:
+                self._explain(error)
+                raise
+        self._log.info("Signed: %s.", ", ".join(ids))
+
+    def _explain(self, refusal: CustodyError) -> None:
+        """Add to a 400 that the key may belong to another user."""
+        if refusal.status == 400:
+            user, name = self._client.settings.user_text, sanitize(self._review.key.name, 120)
+            whose = f"{user[0].lower()}{user[1:]}"
+            refusal.message = f"the signing key {name!r} may not be that of {whose}: {refusal.message}"
+            refusal.advice = "If it is about the signature, sign with the connection and the key of the same user."
 
     def _is_settled(self, hashes: Mapping[str, str], refusal: CustodyError) -> bool:
         """
-        Tell whether the requests need no signature now, although the service has just refused one.
+        Tell whether the requests no longer need the signature that the service has just refused.
 
-        While the key signed, an earlier try's signature may have arrived, or the request may have come into effect.
-        Otherwise, the refusal stands, and its advice says what is known.
+        In the meantime an earlier try's signature may have arrived, or the request may be in effect. Otherwise, the
+        refusal stands, and its advice says what is known.
         """
         if refusal.status not in _ABOUT_STATE:
             return False
-        # What a 409 is about may be listed late.
+        # The cause of a 409 may be listed late.
         wait = self._lookup_wait if refusal.status == 409 else 0.0
         deadline, failure = time.monotonic() + wait, None
         while True:
@@ -237,11 +243,12 @@ class RequestSigner:
 
     def _read(self, ids: list[str], hashes: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
         """
-        Return the hashes of requests, and lines for the log, once all are pending this user's signature and accounted
-        for; without those that need no signature of this user, which are accounted for, too.
+        Review requests, and return hash and log line of those that still need this user's signature.
+
+        Waits until each request either is pending this user's signature, or needs no signature.
 
         :param ids: the requests' ids.
-        :param hashes: the hashes that they had before, which must be the same. Default None: they are read first.
+        :param hashes: the hashes from an earlier reading, which must not have changed. Default None: the first reading.
         """
         found = {}
         for each, row in self._wait_until_pending(ids).items():
@@ -249,8 +256,8 @@ class RequestSigner:
             self._review.check_status(row)
             if not row.action and DEFAULT_WORDS.meaning(row.status) == "effective":
                 raise CustodyConflictError(
-                    f"whitelisting request {each} is shown as in effect (status {status_word(row.status)}) and without "
-                    "an action: what is pending may be its deletion",
+                    f"whitelisting request {each} is listed as in effect (status {status_word(row.status)}) without an "
+                    "action: the signature may approve its deletion",
                     code="request-differs",
                 )
             if hashes is not None and row.hash != hashes[each]:
@@ -261,9 +268,9 @@ class RequestSigner:
 
     def _wait_until_pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         """
-        Return the requests, in their order, once all are pending this user's signature; without those that need none.
+        Wait until all requests are pending this user's signature or need none; return the pending ones, in order.
 
-        Requests that were created right before may not be listed yet, or not everywhere.
+        New requests may not be listed yet, or not in all listings.
         """
         deadline = time.monotonic() + self._lookup_wait
         listed_since: dict[str, float] = {}
@@ -289,7 +296,7 @@ class RequestSigner:
     def _log_done(self, done: Mapping[str, str]) -> None:
         for why in dict.fromkeys(done.values()):
             named = name_some([each for each in done if done[each] == why])
-            self._log.info("Nothing to sign for %s: %s.", named, why)
+            self._log.info("%s: %s.", why, named)
 
     def _check_deadline(self, missing: list[str], seconds_left: float) -> None:
         if seconds_left <= 0:
@@ -316,10 +323,10 @@ class RequestSigner:
 
     def _why_done(self, request: Request) -> str:
         """
-        Return why a request that is not pending this user's signature needs no signature; empty if it does.
+        Return why a request that is not pending this user's signature needs none; empty if it does.
 
         :param request: the request.
-        :raises CustodyError: if it is not what is expected, or does not verify.
+        :raises CustodyError: if its content is not as expected, or it does not verify.
         """
         envelope, expected = request.envelope, self._review.expected
         if envelope is None or request.reported == "rejected" or (expected is None and not self._is_later_try):
@@ -327,15 +334,15 @@ class RequestSigner:
         may_be_signed = request.reported != "unknown" or self._is_later_try
         if may_be_signed and not self._review.why_unsigned(envelope):
             self._check_signed(envelope)
-            return "signed by this user already"
+            return "Already signed"
         if expected is not None and request.reported == "effective":
             self._review.check_status(envelope)
             compare_effective(expected[envelope.id], request, self._review.accepted)
-            return f"it is in effect (status {request.status})"
+            return f"Already in effect (status {request.status})"
         return ""
 
     def _check_signed(self, envelope: WhitelistEnvelope) -> None:
-        """Review what this user has signed already: another task, or a person, may have meant something else."""
+        """Review a request that this user has already signed, possibly in another task or by hand."""
         with _concluding(_SIGNED_ALREADY):
             self._review.check(envelope)
 
@@ -343,18 +350,18 @@ class RequestSigner:
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Find out what became of a signature whose response was lost, or does not confirm that all were taken.
+        Find out whether a signature was accepted whose response was lost or incomplete.
 
-        :raises CustodyError: the same error, whose advice then says what is known.
+        :raises CustodyError: the same error if it was not, with advice that says what is known.
         """
-        self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Asking the service."))
+        self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
         deadline, is_late = time.monotonic() + self._lookup_wait, False
         while not is_late:
             is_late, is_safe = time.monotonic() >= deadline, False
             try:
                 lacking = self._unsigned(hashes)
                 if not lacking:
-                    self._log.info("The service shows the signatures of this user: they were taken.")
+                    self._log.info("The service lists the signatures: they were accepted.")
                     return
                 snapshot = read_snapshot(self._client, ids=hashes, verifier=self._review.verifier)
                 is_safe = all(each.for_approval for each in snapshot)
@@ -362,26 +369,26 @@ class RequestSigner:
                 words = f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
             except CustodyError as failure:
                 is_late = is_late or not failure.retryable
-                words = f"{_MAYBE_SIGNED}; it could not be found out: {failure.message}."
+                words = f"{_MAYBE_SIGNED}; it could not be checked: {failure.message}."
             time.sleep(min(_POLL_INTERVAL, max(0.0, deadline - time.monotonic())))
         if is_safe:
             words = (
-                f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this user's "
+                f"The request had no effect: {self._lookup_wait:g} s later the requests are still pending this user's "
                 "signature. Trying again is safe."
             )
-        # A redirect comes again.
+        # A redirect would come again.
         error.retryable = is_safe and error.status not in range(300, 400)
-        # A gateway's page may be about a role, or a version, all the same; that nobody knows what was done is said.
+        # A gateway's page may still be about a role or a version. The message already says that the outcome is unknown.
         error.advice = lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice)
         raise error
 
     def _unsigned(self, hashes: Mapping[str, str]) -> dict[str, str]:
-        """Return which requests lack this user's signature, and why; if none does, all of them are accounted for."""
+        """Return the requests that lack this user's signature, with the reason for each."""
         listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
         if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
-            # An older text may be signed, too.
+            # The earlier text may also be signed.
             raise CustodyConflictError(
-                f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
+                f"the text has changed since it was signed, for whitelisting request {name_some(others)}",
                 code="request-differs",
             )
         lacking = {each: why for each in hashes if (why := self._review.why_unsigned(listed.get(each)))}
@@ -395,12 +402,12 @@ def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest
         raise CustodyRequestError("the comment is empty")
     lacking = [] if expected is None else [each for each in ids if each not in expected]
     if lacking:
-        raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
+        raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")
 
 
 @contextmanager
 def _concluding(consequence: str) -> Iterator[None]:
-    """Say at the end of an error what came of the signature."""
+    """Add the consequence for the signatures to the end of an error's message."""
     try:
         yield
     except CustodyError as error:

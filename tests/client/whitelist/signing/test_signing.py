@@ -108,7 +108,7 @@ def test_two_ids_that_show_the_same_text_are_named(
     assert approver.approve(*numbers[2:]) == 2
     (warned,) = [each for each in caplog.records if "same text" in each.getMessage()]
     assert warned.levelname == "WARNING"
-    assert f"requests {numbers[2]}, {numbers[3]} show the same text" in warned.getMessage()
+    assert f"requests {numbers[2]}, {numbers[3]} have the same text" in warned.getMessage()
 
 
 @pytest.mark.parametrize("kind", ["status", "html"])
@@ -200,7 +200,7 @@ def test_one_that_does_not_match_stops_all(approver: SignedInApprover) -> None:
     )
     with pytest.raises(CustodyNotFoundError, match="nothing was signed"):
         approver.approve(*numbers[:4], "9999", expected=None)
-    with pytest.raises(CustodyRequestError, match=f"does not say what {numbers[4]} must ask for"):
+    with pytest.raises(CustodyRequestError, match=f"has no content for {numbers[4]}"):
         approver.approve(*numbers, expected={each: approver.expected[each] for each in numbers[:4]})
     assert approver.sent == 0
 

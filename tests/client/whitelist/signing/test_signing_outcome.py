@@ -82,7 +82,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     number = approver.create()
     fault = {**fault, "work": False}
     approver.sandbox.control.add_fault(**APPROVE, **fault)
-    with pytest.raises(CustodyError, match=r"It was not carried out.*Trying again is safe") as one:
+    with pytest.raises(CustodyError, match=r"The request had no effect.*Trying again is safe") as one:
         approver.approve()
     # A redirect is there the next time, too.
     is_redirect = fault["kind"] == "redirect"
@@ -105,7 +105,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     approver.sandbox.control.clear_faults()
     approver.sandbox.control.add_fault(**APPROVE, **fault)
     approver.sandbox.control.add_fault("status", **LISTING, skip=6, times=None, status=404)
-    with pytest.raises(CustodyError, match=r"may have been taken.*could not be found out") as three:
+    with pytest.raises(CustodyError, match=r"may have been taken.*could not be checked") as three:
         approver.approve(number)
     assert not three.value.retryable
 
@@ -279,7 +279,7 @@ def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: Sign
     approver.sandbox.control.add_fault("drop", **APPROVE)
     approver.signer = ChangingSigner(approver, show_the_older_one)
     approver.lookup_wait = 5
-    match = f"another text than the one that was signed is shown now for whitelisting request {number}"
+    match = f"the text has changed since it was signed, for whitelisting request {number}"
     with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
         approver.approve(number, **({} if compared else {"expected": None}))
     assert not caught.value.retryable
@@ -390,7 +390,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
     approver.signer = KeylessSigner(approver)
     approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
     assert approver.approve() == 1
-    assert "found again only by the signer's public key" in caplog.text
+    assert "only be recognized by the signer's public key" in caplog.text
     with pytest.raises(CustodyConflictError, match="does not say under which external id this user signs") as caught:
         approver.approve(earlier_try=True, expected=None)
     assert not caught.value.retryable
@@ -488,8 +488,8 @@ def test_only_what_needs_a_signature_is_signed(
         assert approver.approve(earlier_try=earlier_try) == 3
     sent = [call["body"]["ids"] for call in control.request_log(**APPROVE)]
     assert sent == [[signed], [pending]]
-    assert f"Nothing to sign for {signed}: signed by this user already" in caplog.text
-    assert f"Nothing to sign for {in_effect}: it is in effect (status APPROVED)" in caplog.text
+    assert f"Already signed: {signed}" in caplog.text
+    assert f"Already in effect (status APPROVED): {in_effect}" in caplog.text
     # In the next run there is nothing left.
     approver.signer = NoSigner()
     assert approver.approve() == 3

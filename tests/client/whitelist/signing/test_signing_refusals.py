@@ -119,7 +119,7 @@ REFUSED = [
         )
     ),
     # It is in effect, so what is pending may be its deletion.
-    Case("may be its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
+    Case("may approve its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
     # Links.
     Case(r"linkedWallets.limit \(not requested\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
     # It says what was asked for, in another shape.
@@ -159,7 +159,11 @@ REFUSED = [
     Case("network", created=SEPOLIA, asked=MAINNET, accept=("network",), settings=NOT_HASHED),
     *(Case("visibilityGroupID", envelope={"visibilityGroupID": shown}, created=GROUP) for shown in ("13", None)),
     *(
-        Case(rf"action '{word}' is not a known word.*'envelope\.action' in 'acc", envelope={"action": word}, compared=None)
+        Case(
+            rf"action '{word}' is not a known word.*'envelope\.action' in 'acc",
+            envelope={"action": word},
+            compared=None,
+        )
         for word in BAD_ACTIONS
     ),
     *(
@@ -244,7 +248,7 @@ def test_without_ids_a_comment_or_a_description_nothing_is_signed(approver: Sign
     number = approver.create()
     odd: list[tuple[dict[str, Any], str]] = [
         ({"comment": " "}, "comment"),
-        ({"expected": {}}, f"not say what {number} must"),
+        ({"expected": {}}, f"no content for {number}"),
     ]
     for arguments, match in odd:
         with pytest.raises(CustodyRequestError, match=f"{match}.*; nothing was signed"):

@@ -208,7 +208,7 @@ def test_a_lost_response_is_not_cleared_up_by_what_does_not_verify(approvers: Ap
 
     approvers.ann.signer = ChangingSigner(approvers.ann, lie)
     approvers.sandbox.control.add_fault("drop", **APPROVE, work=True)
-    with pytest.raises(CustodyOutcomeUnknownError, match=r"could not be found out: .*is not verified") as caught:
+    with pytest.raises(CustodyOutcomeUnknownError, match=r"could not be checked: .*is not verified") as caught:
         approvers.ann.approve()
     assert not caught.value.retryable
 
