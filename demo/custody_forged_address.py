@@ -1,8 +1,8 @@
 """
 Detect a forged address: the service lists it as in effect, but it has no signatures.
 
-With pinned keys, each of these tasks fails and names the request. Without pinned keys, ``sign`` would sign it,
-``wait_until_effective`` would succeed, and ``reconcile`` would only report an additional address.
+With pinned keys, each of these tasks fails and names the request. Without pinned keys, ``sign`` would sign the
+request, ``wait_until_effective`` would succeed, and ``reconcile`` would only report an additional address.
 """
 
 from __future__ import annotations

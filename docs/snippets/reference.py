@@ -1,5 +1,5 @@
 """
-Examples for the reference: the first statement that creates or calls a class or function.
+Examples for the reference. For each class or function, it shows the first statement here that uses it.
 
 Tests run each statement by itself, in a DAG and with the sandbox. The reference adds the imports.
 """
