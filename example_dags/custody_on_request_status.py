@@ -12,10 +12,12 @@ When you switch the first DAG on, Airflow also starts its most recent scheduled 
 from which calls are read. The service needs a webhook of the type ``requestStatus.updated``. The connection's user
 needs the role ``Admin`` or ``AdminReadOnly``, and must be able to read whitelisting requests.
 
-**What to replace:** ``request_id_of``, because the format of the payload is not published, and ``state_of``. As a
-sample, ``state_of`` looks up whitelisting requests, but no webhook type is published for these.
-``requestStatus.updated`` is about other requests, whose ids may be the same numbers. Look up the kind of request that
-your webhook reports. Then change the schedule.
+What to replace:
+
+- ``request_id_of``, because the format of the payload is not published.
+- ``state_of``. The sample looks up whitelisting requests, but ``requestStatus.updated`` reports other requests, whose
+  ids may be the same numbers. Look up the kind of request that your webhook reports.
+- The schedule.
 """
 
 from __future__ import annotations

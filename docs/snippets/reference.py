@@ -1,5 +1,5 @@
 """
-Examples for the reference. For each class or function, it shows the first statement here that uses it.
+Examples for the reference, which shows the first statement that uses a class or function.
 
 Tests run each statement by itself, in a DAG and with the sandbox. The reference adds the imports.
 """
