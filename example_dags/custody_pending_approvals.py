@@ -13,8 +13,8 @@ Limits of a deadline alert:
 - It cannot stop the run. It does not cover requests that were created elsewhere: for these, use ``custody status`` or
   the metrics.
 - It is late if the scheduler is down, and is not called in ``dag.test()``.
-- The UI does not show whether it failed. Its log is on the machine that ran it, in ``executor_callbacks`` in the log
-  folder.
+- If ``notify`` fails, the UI does not show this. Its log is on the machine that ran it, in ``executor_callbacks`` in
+  the log folder.
 
 The user who starts a run enters the address; there is no schedule. What to change: the interval, and the body of
 ``notify``. Or use a provider's notifier instead, such as
