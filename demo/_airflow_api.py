@@ -1,4 +1,4 @@
-"""Airflow's REST API, served from a thread of the demo, as people use it to respond to an approval."""
+"""Airflow's REST API, served from a thread of the demo, to respond to an approval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AirflowApi:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def pending_approvals(self) -> list[dict[str, Any]]:
-        """Return what Airflow asks for."""
+        """Return the approvals that Airflow is waiting for."""
         listing = self._call("GET", "/dags/~/dagRuns/~/hitlDetails", params={"response_received": "false"})
         listing.raise_for_status()
         return [each for each in listing.json()["hitl_details"] if each["task_instance"]["state"] == "awaiting_input"]

@@ -1,4 +1,4 @@
-"""What both demos share: a clean environment for Airflow, and the sandbox in a separate process."""
+"""Shared by both demos: a clean environment for Airflow, and the sandbox in a separate process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LOOPBACK = "127.0.0.1,localhost"
 
 
 def require_airflow() -> str:
-    """Return Airflow's version; exit if it is too old to ask a person during a DAG's test run."""
+    """Return Airflow's version; exit if it cannot ask for an approval in a test run."""
     found = version("apache-airflow")
     if tuple(int(part) for part in found.split(".")[:2]) < (3, 3):
-        sys.exit(f"demo: failed: Airflow 3.3 or later is required, because a person approves; found {found}")
+        sys.exit(f"demo: failed: the approval requires Airflow 3.3 or later; found {found}")
     return found
 
 
@@ -40,7 +40,7 @@ def create_home(name: str) -> Path:
 
 
 def relative_path(path: Path) -> str:
-    """Return a path as it is shown: relative to the project folder, if it is in there."""
+    """Return a path for display, relative to the project folder if it is inside."""
     return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
 
 
@@ -95,7 +95,7 @@ class SandboxProcess:
         log = self._home / "sandbox.log"
         command = [sys.executable, "-m", "airflow_custody.sandbox", "--state", str(self._home / "sandbox.db")]
         with log.open("w") as errors:
-            # In a session of its own, so that Ctrl-C reaches only the demo, which then stops the sandbox.
+            # In its own session, so that Ctrl-C reaches only the demo, which then stops the sandbox.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
             )

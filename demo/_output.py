@@ -1,4 +1,4 @@
-"""The demos' output: wrapped at words, as wide as the terminal, in colour only on one that has it."""
+"""The demos' output: wrapped to the terminal's width, and coloured if the terminal supports it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from _environment import relative_path
 
 from airflow_custody.client.text_table import format_table
 
-# Where no terminal says how wide it is, and where one is wider: longer lines are hard to read.
+# The width if there is no terminal, and the maximum, because longer lines are hard to read.
 WIDTH, MAX_WIDTH = 100, 120
-# A terminal as narrow as this has no room for a column with times beside the text.
+# A narrower terminal has no room for a column of times beside the text.
 _NARROW = 90
-# The longest subject is a task's name, wait_until_effective; the time and two gaps are before the text, too.
+# The longest subject is the task wait_until_effective. The time and two gaps come before the text, too.
 _SUBJECT = 20
 _COLUMN = _SUBJECT + 11
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "cyan": "36"}
@@ -31,10 +31,10 @@ class DemoError(Exception):
 
 class Style:
     """
-    How text is shown.
+    Width and colours of the output.
 
     :param width: characters in a line.
-    :param colour: whether there are colours.
+    :param colour: whether to use colours.
     """
 
     def __init__(self, width: int, *, colour: bool) -> None:
@@ -43,7 +43,7 @@ class Style:
 
     @classmethod
     def of(cls, descriptor: int, environment: Mapping[str, str]) -> Style:
-        """Return the style for what a file descriptor leads to, and for what the environment says."""
+        """Return the style for a file descriptor and its environment."""
         terminal = os.isatty(descriptor)
         columns = environment.get("COLUMNS", "")
         if columns.isdecimal() and int(columns) > 0:
@@ -59,10 +59,10 @@ class Style:
 
     def wrap(self, text: str, *, first: str = "", indent: str = "") -> list[str]:
         """
-        Return the lines of a text. A word is never cut, however long it is.
+        Wrap a text into lines. Words are never cut, however long.
 
-        :param first: what the first line begins with.
-        :param indent: what the others begin with.
+        :param first: prefix of the first line.
+        :param indent: prefix of the other lines.
         """
         wrapped = textwrap.wrap(
             text,
@@ -75,7 +75,7 @@ class Style:
         return wrapped or [first.rstrip()]
 
     def step(self, seconds: float, subject: str, *texts: str) -> list[str]:
-        """Return the lines of a step: its time and subject, and its texts beside them, or below where it is narrow."""
+        """Return the lines of a step: time and subject, with the texts beside or below them."""
         is_wide = self.width >= _NARROW
         start = f"{seconds:5.1f} s  {subject:<{_SUBJECT if is_wide else 0}}  "
         indent = " " * (_COLUMN if is_wide else 4)
@@ -87,7 +87,7 @@ class Style:
         return lines
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-        """Return the lines of a table; where it is too wide, those of a list."""
+        """Return the lines of a table, or of a list if the table is too wide."""
         rows = list(rows)
         indent = " " * 4
         lines = [f"{indent}{line}".rstrip() for line in format_table(list(columns), rows).splitlines()]
@@ -100,9 +100,9 @@ class Style:
         return lines
 
     def paragraphs(self, text: str) -> list[str]:
-        """Return the lines of paragraphs and lists, wrapped anew. Lines with four spaces before them are kept."""
+        """Wrap paragraphs and lists. Lines that begin with four spaces are not changed."""
         lines: list[str] = []
-        # The paragraph that is being read, and what its further lines begin with.
+        # The current paragraph, with the prefixes of its first and its other lines.
         words, first, indent = "", "", ""
 
         def finish() -> None:
@@ -139,12 +139,12 @@ class Output:
         self._lock = threading.Lock()
         self.log = relative_path(log)
         with log.open("wb") as file:
-            # At the level of file descriptors, because Airflow keeps the streams that it finds.
+            # Replace the file descriptors, because Airflow keeps references to the streams.
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
 
     def print_lines(self, lines: Iterable[str] = ("",)) -> None:
-        """Print lines as they are; without any, an empty one."""
+        """Print lines without wrapping; by default, one empty line."""
         text = "\n".join(line.rstrip() for line in lines)
         with self._lock:
             print(text, file=self._terminal, flush=True)
@@ -154,11 +154,11 @@ class Output:
         self.print_lines(self.style.wrap(text))
 
     def print_step(self, subject: str, *texts: str, table: Iterable[str] = ()) -> None:
-        """Print one step of the demo, with the time, further texts below it, and a table."""
+        """Print one step of the demo: time, subject, texts and an optional table."""
         self.print_lines([*self.style.step(self.seconds, subject, *texts), *table])
 
     def print_failure(self, reason: str) -> None:
-        """Print why the demo failed, and where to read more."""
+        """Print the reason of a failure, and the log's path."""
         lines = self.style.wrap(f"demo: failed: {reason} (see {self.log})")
         self.print_lines([self.style.paint(line, "red") for line in lines])
 
@@ -169,7 +169,7 @@ class Output:
 
 
 def _terminal_width(descriptor: int) -> int:
-    """Return the columns of a terminal; some do not know theirs."""
+    """Return the width of a terminal, or a default if it is unknown."""
     try:
         return os.get_terminal_size(descriptor).columns or WIDTH
     except OSError:

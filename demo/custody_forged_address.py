@@ -1,8 +1,8 @@
 """
-Meet a service that lies: it shows an address that nobody signed.
+Detect a forged address: the service lists it as in effect, but it has no signatures.
 
-With pinned keys, each of these tasks fails and names the request, whatever the service says of it. Without them, the
-first one would sign, the second one would succeed, and the third one would see nothing but one more address.
+With pinned keys, each of these tasks fails and names the request. Without pinned keys, ``sign`` would sign the
+request, ``wait_until_effective`` would succeed, and ``reconcile`` would only report an additional address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ with DAG(
         custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=FORGED,
-        # Whatever it asks for: what is wrong with it is not what it asks for.
+        # Do not compare the content: the missing signatures are the problem.
         expected=None,
     )
     wait_until_effective = CustodyWhitelistRequestSensor(

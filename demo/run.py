@@ -2,10 +2,11 @@
 Run the main example DAG, end to end, on an Airflow inside this process: a whitelist of 50 addresses, kept as a file.
 
 The DAG runs three times: with a mistyped address in the file, with that address corrected and another one renamed, and
-once more. Then another DAG meets an address that nobody signed. The sandbox stands in for
-the custody service, in a separate process. A person approves the plan through Airflow's REST API, with the same call as
-the button in Airflow's UI.
-Prints each step, then "demo: ok" and what to do next, with exit code 0; or why it failed, with exit code 1.
+once more without changes. Then another DAG reads an address that is not signed. The sandbox, in a separate process,
+stands in for the custody service. The plan is approved through Airflow's REST API, with the same call as the button in
+Airflow's UI.
+
+Prints each step. At the end, prints "demo: ok" and what to do next, with exit code 0; or the error, with exit code 1.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ FORGED_DAG_ID = "custody_forged_address"
 TIMEOUT = 600.0
 APPROVER, STRANGER = "carol", "mallory"
 NEXT = {
-    "make demo-ui": "the same in Airflow's own pages, with the page Custody, and more to try",
-    f"{relative_path(Path(sys.executable).with_name('custody'))} examples --to my-dags": "copy the example DAGs, and "
-    "make them yours",
+    "make demo-ui": "the same in Airflow's UI, with the page Custody, and more to try",
+    f"{relative_path(Path(sys.executable).with_name('custody'))} examples --to my-dags": "copy the example DAGs, to "
+    "adapt them",
     "make docs": "build the documentation: getting started, guides, and the reference",
 }
-# Rows of the plan that are printed, of each state.
+# Rows of the plan that are printed for each state.
 PLAN_ROWS = 3
 COLUMNS = ("State", "Destination", "Label", "Details")
 
-# What is in the file, what was typed at first, and what the service has.
+# The address in the file, and its mistyped form. The label in the file, and its old form at the service.
 ADDRESS, MISTYPED = "bc1qjqy7acnyvuem5vy8uv7cm4jsl5x433rqr2tvs4", "bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4"
 LABEL, LABEL_AT_SERVICE = "Supplier Bremen", "Supplier Bremen Port"
-# What the service makes up at last.
+# The address that the service forges in the last run.
 FORGED = {"label": "Supplier Cadiz", "address": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "blockchain": "ETH"}
-# Rows that the service has when the demo begins: all but the last of them are in effect.
+# Rows that the service already has when the demo begins. All but the last are in effect.
 AT_SERVICE = 13
 
 
@@ -71,7 +72,7 @@ def main() -> int:
     home = create_home("run")
     output = Output(home / "airflow.log")
     output.print_text(
-        f"The DAG {DAG_ID} on Airflow {airflow_version}, three runs, and one of another DAG. Airflow's own log: "
+        f"Three runs of the DAG {DAG_ID} on Airflow {airflow_version}, then one of another DAG. Airflow's log: "
         f"{output.log}"
     )
     output.print_lines()
@@ -139,8 +140,8 @@ class Demo:
         self._output.print_step(
             "service",
             f"the sandbox at {self._sandbox.url}, in place of a real service",
-            f"has {AT_SERVICE} of the {len(rows)} addresses of the file: {AT_SERVICE - 1} in effect, one of these with "
-            "an old label, and 1 pending. Two people must sign each request: first alice, then bob.",
+            f"has {AT_SERVICE} of the {len(rows)} addresses in the file: {AT_SERVICE - 1} in effect, one of them with "
+            "an old label, and 1 pending. Each request needs two signatures: first alice's, then bob's.",
         )
         settings = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags),
@@ -170,21 +171,21 @@ class Demo:
         self._announce("2", f"the address is corrected, and {LABEL_AT_SERVICE!r} is renamed to {LABEL!r}")
         self._write_file(lambda text: text)
         self._sandbox.control.sign_whitelist_requests(self._prepared[-1:])
-        self._output.print_step("service", "the request that was pending before is signed at the service")
+        self._output.print_step("service", "the pending request is signed")
         self._in_background(lambda: self._approve(approver, stranger))
         self._run_once(dag, complete="success", prove="success", wait_until_effective="success")
 
-        self._announce("3", "the file is as it was")
+        self._announce("3", "the file has not changed")
         self._run_once(dag, plan="skipped", approve="skipped", apply="skipped", prove="success")
 
-        self._announce("4", f"the service lies: the DAG {FORGED_DAG_ID} meets an address that nobody signed")
+        self._announce("4", f"the service lies: the DAG {FORGED_DAG_ID} reads a forged address, without signatures")
         self._run_forged(import_module(FORGED_DAG_ID).dag)
 
     def _run_forged(self, dag: Any) -> None:
-        """Have the service show an address as in effect that nobody signed."""
+        """Have the service list an address as in effect that has no signatures."""
         (forged,) = self._sandbox.control.add_whitelist_requests([FORGED])
         self._prepared.append(forged)
-        self._output.print_step("service", f"shows as in effect, as request {forged}: {FORGED['address']}")
+        self._output.print_step("service", f"lists request {forged} as in effect: {FORGED['address']}")
         failing = {
             "sign": f"request {forged} is not verified",
             "wait_until_effective": f"request {forged} is not verified",
@@ -204,11 +205,11 @@ class Demo:
         self, dag: Any, failing: Mapping[str, str] | None = None, conf: Mapping[str, Any] | None = None, **states: str
     ) -> None:
         """
-        Run the DAG, and compare how some of its tasks ended.
+        Run the DAG, and compare the states of some tasks.
 
         :param conf: the run's parameters.
-        :param failing: the tasks that are to fail, and what each error is to say.
-        :param states: the states of others.
+        :param failing: the tasks that must fail, with a part of each error.
+        :param states: the expected states of other tasks.
         """
         self._failing = failing or {}
         run = dag.test(run_conf=conf and dict(conf))
@@ -226,11 +227,11 @@ class Demo:
         self._output.print_step("service", "hsm-1 is working again")
 
     def _approve(self, approver: AirflowApi, stranger: AirflowApi) -> None:
-        """Respond as two people: one who may approve plans, and one who may not."""
+        """Respond as two users: one who may approve plans, and one who may not."""
         question = approver.pending_approval()
         names = " or ".join(user["name"] for user in question["assigned_users"])
         self._output.print_step("approve", f"Airflow asks {names}: {question['subject']}")
-        # A person would need a moment too, and so does dag.test() to notice that the task is waiting.
+        # Wait until dag.test() has noticed that the task is waiting.
         time.sleep(2)
         refused = stranger.respond(question, "Approve")
         self._output.print_step("approve", f"{STRANGER} tries to approve it: refused, HTTP status {refused}")
@@ -258,7 +259,7 @@ class Demo:
             @hookimpl
             def on_task_instance_skipped(self, previous_state: Any, task_instance: Any) -> None:
                 if task_instance.task_id == "plan":
-                    demo._output.print_step("plan", "nothing to do: nobody is asked, nothing is changed")
+                    demo._output.print_step("plan", "nothing to do: no approval needed, nothing sent")
 
             @hookimpl
             def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
@@ -278,19 +279,19 @@ class Demo:
                 step(task_id, f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
             case "sign_first" | "sign_second":
                 name = {"sign_first": "alice", "sign_second": "bob"}[task_id]
-                step(task_id, f"all are what was planned; {name}'s key has signed {value} with one signature")
+                step(task_id, f"all requests match the plan; {name}'s key signed {value} with one signature")
             case "wait_until_effective":
-                step(task_id, f"all {value['count']} have taken effect, {value['verified']} verified by signatures")
+                step(task_id, f"all {value['count']} are in effect, {value['verified']} verified by signatures")
             case "complete":
-                step(task_id, f"what was replaced: {_counts(value['counts'])}")
+                step(task_id, f"replaced requests: {_counts(value['counts'])}")
             case "prove":
-                step(task_id, f"the service has what the file says: {_counts(value['counts'])}")
+                step(task_id, f"the service matches the file: {_counts(value['counts'])}")
 
     def _print_failure(self, task_id: str, error: str) -> None:
         first, *more = error.replace(str(self._file), "the file").partition(" (not retried)")[0].splitlines()
         self._output.print_step(task_id, f"fails: {first}", *more)
         if self._failing.get(task_id, error + "!") not in error:
-            # Airflow would try it again after a minute.
+            # Otherwise Airflow would retry the task after a minute.
             self._abort(f"{task_id} failed")
 
     def print_calls(self) -> None:
@@ -300,7 +301,7 @@ class Demo:
             name = f"{call['method']:<5} {call['path']}"
             calls[name] = calls.get(name, 0) + 1
         self._output.print_lines()
-        self._output.print_text("Calls that the service received in all four runs:")
+        self._output.print_text("Calls to the service, in all four runs:")
         for name, number in sorted(calls.items(), key=lambda item: -item[1]):
             self._output.print_lines([f"{number:7}  {name}"])
         self._output.print_lines()
@@ -325,7 +326,7 @@ class Demo:
             f"{APPROVER} approved": self._values["approve"]["responded_by_user"]["name"] == APPROVER,
         }
         if unmet := [expectation for expectation, met in expectations.items() if not met]:
-            raise DemoError(f"this was expected, but did not happen: {'; '.join(unmet)}")
+            raise DemoError(f"expected, but not true: {'; '.join(unmet)}")
 
     # --- background work -----------------------------------------------------------------------------------
 
@@ -341,9 +342,9 @@ class Demo:
         threading.Thread(target=run, daemon=True).start()
 
     def abort_on_signal_or_timeout(self) -> None:
-        """Abort the demo on Ctrl-C, on SIGTERM, or when it takes too long, whatever Airflow is doing."""
-        # A signal handler would not do: Airflow installs its own, and takes an exception for a failure of the running
-        # task. So a thread waits for the signals.
+        """Abort the demo on Ctrl-C, on SIGTERM, or after the time limit, even if Airflow is busy."""
+        # Wait for the signals in a thread. A signal handler would not work: Airflow installs its own, and treats an
+        # exception as a failure of the running task.
         signals = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 
@@ -386,7 +387,7 @@ def _plan_rows(report: str) -> list[tuple[str, ...]]:
 
 
 def _shorten(text: str, column: str) -> str:
-    """Return a destination with its address in one piece, or without its middle; other texts as whole words."""
+    """Shorten a cell: the middle of a long address, or the end of any other text."""
     if column != "Destination":
         return textwrap.shorten(text, 60, placeholder=" …")
     chain, _, rest = text.partition(" ")

@@ -1,4 +1,4 @@
-"""SQLite settings for processes of Airflow that share one database file: in the demo's UI and the fault suite."""
+"""SQLite settings for Airflow processes that share a database file: for the demo's UI and the fault tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 Run Airflow with its UI, the sandbox and the example DAGs, until Ctrl-C.
 
-All files are in ``.demo/ui``, which is emptied at each start. The UI and the sandbox listen on this machine only and
-need no login. Airflow's log servers listen on all interfaces, as they always do, and accept signed requests only.
+All files are in ``.demo/ui``, which is emptied at each start. The UI and the sandbox listen on this machine only, and
+need no login. Airflow's log servers listen on all interfaces, as always, but accept only signed requests.
 """
 
 from __future__ import annotations
@@ -40,22 +40,23 @@ STOP_TIMEOUT = 10.0
 WATCHER_DAG_ID = "custody_unhealthy_watcher"
 
 _INSTRUCTIONS = """
-Things to try. The DAGs that create requests have no schedule. (The first time you switch on another one, Airflow also
-starts its most recent scheduled run.) Where a DAG asks for an address, you may give
-0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain ETH and any label.
+Things to try. DAGs that create requests have no schedule. When you switch on a DAG with a schedule, Airflow also starts
+its most recent scheduled run. If a DAG needs an address, use 0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain
+ETH and any label.
 
-- Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
-  waits for your decision under "Required Actions". If you approve, it applies the plan, alice and bob sign, and when
-  all has taken effect it plans again and finds nothing. Trigger it again: there is nothing to do. Then trigger
-  custody_whitelist_reconciliation, which only compares. Do this first: what other DAGs create is not in the file.
+- Trigger custody_whitelist_as_code. It compares the file custody_whitelist.yaml with the service, and waits for your
+  decision under "Required Actions". If you approve, it applies the plan, alice and bob sign, and when all requests are
+  in effect, it plans again and finds no changes. Trigger it again: there is nothing to do. Then trigger
+  custody_whitelist_reconciliation, which only compares. Start with this, because requests of the other DAGs are not in
+  the file.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
-  approve, alice and bob sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
-  rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
-- Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook below if you pass its
-  id as webhook_id.
-- Trigger custody_pending_approvals, and leave it: it tells somebody if nobody has signed within four hours.
-- Trigger custody_first_dag. It creates a request and signs it without a question: whoever starts it has decided.
-- Trigger custody_whitelist_mapping, and once more: the second run creates and signs nothing.
+  approve, alice and bob sign, and the DAG waits until the address is in effect. If you reject, the request is rejected
+  at the service. The request is not in the file, so the reconciliation reports it and fails.
+- Trigger custody_whitelist_approval. It is meant for your own signer, and enables the webhook below if you pass its id
+  as webhook_id.
+- Trigger custody_pending_approvals, and leave it: it sends a notification if there is no signature within four hours.
+- Trigger custody_first_dag. It creates a request and signs it without asking for a decision.
+- Trigger custody_whitelist_mapping twice: the second run creates and signs nothing.
 - Trigger custody_whitelist_from_rows, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
@@ -63,30 +64,29 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
       -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "status": "failure"}}'
   To make it healthy again, send the same with "success".
-- Have the service say that a request changed. Switch on custody_read_webhook_calls and custody_on_request_status, and
-  wait until the first run of the former is green: from then on it reads the calls to the webhook each minute. The
-  latter then looks the request up at the service. Take the id of a request that a DAG has created.
+- Have the service report a changed request. Switch on custody_read_webhook_calls and custody_on_request_status, and
+  wait until the first run of custody_read_webhook_calls is green. From then on, it reads the calls to the webhook each
+  minute, and custody_on_request_status looks the request up. Use the id of a request that a DAG has created.
     curl {sandbox}/sandbox/send_event \\
       -H 'Content-Type: application/json' \\
       -d '{{"webhook_type": "requestStatus.updated",
            "payload": {{"requestId": "3711"}}}}'
-- Have the service say that money arrived. Switch on custody_watch_webhook_calls, and wait for half a minute: a watcher
-  polls from then on, and starts the DAG within 10 seconds.
+- Have the service report an incoming transaction. Switch on custody_watch_webhook_calls, and wait for half a minute.
+  From then on, a watcher polls, and starts the DAG within 10 seconds.
     curl {sandbox}/sandbox/send_event \\
       -H 'Content-Type: application/json' \\
       -d '{{"webhook_type": "transactionExternal.received",
            "payload": {{"id": "1"}}}}'
-- Have the service lie about an address. What it shows is verified by signatures: custody_whitelist_reconciliation names
-  the address, and says what is wrong.
+- Have the service show a false address. custody_whitelist_reconciliation verifies the signatures, so it fails and names
+  the request.
     curl {sandbox}/sandbox/configure \\
       -H 'Content-Type: application/json' \\
       -d '{{"forged": ["3711"]}}'
-  Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To end it, send the same with an empty
-  list.
+  Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To undo this, send an empty list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
-  Port: the number at its end; API token, with nothing before or after it: {token}
+  Port: the number at its end; API token, without spaces: {token}
   Then press Test Connection in its row.
-- See which requests the service has received.
+- List the calls that the service has received.
     curl {sandbox}/sandbox/request_log \\
       -H 'Content-Type: application/json' -d '{{}}'
 
@@ -94,11 +94,11 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
     Sandbox:  {sandbox}
     Webhook:  {webhook}
 
-The sandbox stands in for the custody service. The page Custody shows two services. custody_default is well, and the
-DAGs use it; its signers, alice and bob, have connections of their own. Something is wrong with custody_treasury: the
-page says what.
+The sandbox stands in for the custody service. The page Custody shows two services. custody_default is healthy, and the
+DAGs use it. Its signers, alice and bob, have their own connections. custody_treasury has problems, which the page
+lists.
 """
-# What must still be on the screen when all the rest has been printed.
+# Printed last, so that it stays on the screen.
 _LAST = """Open this:  {airflow}/plugin/custody
 Ctrl-C stops everything."""
 
@@ -136,7 +136,7 @@ def main() -> int:
 
 
 def _print_instructions(**values: str) -> None:
-    """Say what there is to try, and last where to begin."""
+    """Print the instructions, then the page to open."""
     style = Style.of(sys.stdout.fileno(), os.environ)
     lines = style.paragraphs(_INSTRUCTIONS.format(**values))
     lines += ["", *(style.paint(line, "bold") for line in _LAST.format(**values).splitlines())]
@@ -144,7 +144,7 @@ def _print_instructions(**values: str) -> None:
 
 
 def _make_trouble(control: SandboxControl) -> None:
-    """Prepare a service with something to see: a failing check, requests that wait, an address that nobody signed."""
+    """Prepare a service with problems: a failing check, pending requests, an unsigned address."""
     control.update_health(check="vault", status="failure")
     groups = [
         {"externalGroupID": "operations", "minimumSignatures": 2},
@@ -180,7 +180,7 @@ def _environment(
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
-        # The button that tests a connection.
+        # Shows the button *Test Connection*.
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "sqlite_settings.CONNECT_ARGS",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(DEMO), os.environ.get("PYTHONPATH")])),
@@ -195,7 +195,7 @@ def _environment(
 def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``airflow standalone``, and stop all its processes at the end."""
     with log.open("wb") as output:
-        # In a session of its own, so that Ctrl-C reaches only the demo, which then stops Airflow.
+        # In its own session, so that Ctrl-C reaches only the demo, which then stops Airflow.
         airflow = subprocess.Popen(
             ["airflow", "standalone"],
             env=environment,
@@ -213,7 +213,7 @@ def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.P
 
 
 def _stop(airflow: subprocess.Popen[bytes]) -> None:
-    """Interrupt Airflow, which then stops its components, and kill those that are still running after a while."""
+    """Interrupt Airflow, then kill the components that are still running after a while."""
     with suppress(psutil.NoSuchProcess):
         processes = psutil.Process(airflow.pid).children(recursive=True)
         # Not SIGTERM: it would stop only the parent process and leave the components running.

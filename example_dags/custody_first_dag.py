@@ -1,13 +1,12 @@
 """
 Whitelist one destination address, from the request until it is in effect.
 
-A sensor waits until the service is healthy. The next task creates the request, once, however often it is tried. Two
-signers sign it, each with their own user and key, and only if the service shows exactly what was asked for. The last
-task waits until the address may be used.
+A sensor waits until the service is healthy. The next task creates the request, once, however often the task is tried.
+Two signers sign it, each with their own user and key, and only if the request has exactly the requested content. The
+last task waits until the address may be used.
 
-Each run is started with an address. If that address is already requested with the same content, the run uses that
-request. Anyone who can start this DAG decides what is signed: the example ``custody_whitelist_complete`` asks a person
-first.
+Each run is started with an address. If a request with the same content already exists, the run reuses it. Anyone who
+can start this DAG decides what is signed: the example ``custody_whitelist_complete`` asks for a decision first.
 
 Connections to create: ``custody_default``, the signers' users (``custody_first_signer``, ``custody_second_signer``),
 and for each signer's P-256 key a connection of any type with the extra ``private_key`` (``custody_first_key``,
@@ -53,7 +52,7 @@ with DAG(
             custody_conn_id=f"custody_{name}_signer",
             signer=ConnectionSigner(f"custody_{name}_key"),
             request_ids=create_request.output,
-            # What was asked for: a request that differs from it is not signed.
+            # Sign only if the request has exactly this content.
             expected=create_request.output["request"],
         )
         for name in ("first", "second")

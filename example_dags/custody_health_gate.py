@@ -1,13 +1,13 @@
 """
-Gate scheduled work on the health of the custody service.
+Start scheduled work only if the custody service is healthy.
 
-First, a sensor waits until the whole service is healthy; it takes no worker slot meanwhile. Then, right before the
-work, an operator checks exactly what the work needs. If either of them fails, the work does not start.
+First, a sensor waits until the whole service is healthy, without occupying a worker slot. Then, right before the work,
+an operator checks what the work depends on. If either of them fails, the work does not start.
 
-It runs on working days. When you switch the DAG on, Airflow also starts its most recent scheduled run.
+The DAG runs on working days. When you switch the DAG on, Airflow also starts its most recent scheduled run.
 
 What to change: the connection (``custody_conn_id``, by default ``custody_default``), the schedule, the filters of
-``check``, and the task ``work``, which stands for your own.
+``check``, and the task ``work``, which is a placeholder for your own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ with DAG(
     check = CustodyHealthCheckOperator(
         task_id="check",
         groups=["hsm", "blockchain"],
-        # At least one check must report each of these currencies, and all that do must report it as healthy.
+        # Each currency must be reported, and be healthy wherever it is reported.
         require_results=["ETH", "BTC"],
     )
 

@@ -1,21 +1,23 @@
 """
-Start a DAG when the custody service says that a request changed, and check the fact instead of believing the message.
+Start a DAG when a webhook call reports a changed request, and look the request up at the service.
 
-The first DAG reads the service's journal of webhook calls each minute. It needs no webhook receiver, and loses nothing
-while Airflow is down. The second DAG runs when there are new calls. It looks up each request at the service: a message
-says that something changed, the service says what is true now. So it does no harm that a call may come twice.
+The first DAG reads the service's journal of webhook calls each minute. It needs no webhook receiver, and misses no
+calls while Airflow is down. The second DAG runs when there are new calls. It looks up each request at the service,
+because a call is not signed and may arrive twice.
 
-The second DAG does not count on one run for each event: a run may get several, and a paused DAG gets none. It
-keeps its place in an event of an asset of its own, which Airflow stores together with the task's success.
+Airflow may put several events into one run of the second DAG, and starts no runs while the DAG is paused. So this DAG
+stores its position in an event of its own asset. Airflow saves that event together with the task's success.
 
-When you switch the first DAG on, Airflow also starts its most recent scheduled run. That run only stores the place from
-which calls are read. The service needs a webhook of the type ``requestStatus.updated``; the connection's user needs the
-role ``Admin`` or ``AdminReadOnly``, and may read whitelisting requests.
+When you switch the first DAG on, Airflow also starts its most recent scheduled run. That run only stores the position
+from which calls are read. The service needs a webhook of the type ``requestStatus.updated``. The connection's user
+needs the role ``Admin`` or ``AdminReadOnly``, and must be able to read whitelisting requests.
 
-**What to replace:** ``request_id_of``, because the form of a message is not published; and ``state_of``. It looks up
-whitelisting requests, as those are the requests that this package can look up. But no type of webhook is published for
-whitelisting: ``requestStatus.updated`` is about other requests, whose ids may be the same numbers. Let ``state_of``
-look up what your messages are about. Then change the schedule.
+What to replace:
+
+- ``request_id_of``, because the format of the payload is not published.
+- ``state_of``. The sample looks up whitelisting requests, but ``requestStatus.updated`` reports other requests, whose
+  ids may be the same numbers. Look up the kind of request that your webhook reports.
+- The schedule.
 """
 
 from __future__ import annotations
@@ -45,24 +47,24 @@ with DAG(
 
 
 def request_id_of(call: dict) -> str | None:
-    """Return the id of the request that a call is about; None: it names none."""
+    """Return the id of the request that a call is about, or None if the call has no id."""
     payload = call.get("payload")
     found = payload.get("requestId") if isinstance(payload, dict) else None
     return None if found is None else str(found)
 
 
 def state_of(request_id: str, client) -> str:
-    """Return what is true of a request now, as the service itself says."""
+    """Return the current state of a request at the service."""
     try:
         return client.get_whitelist_request(request_id).status or "without a status"
     except CustodyNotFoundError as error:
-        if not error.from_service:  # a gateway's page says nothing of the request
+        if not error.from_service:  # a gateway's 404 does not mean that the request is missing
             raise
         return "not found"
     except CustodyRequestError as error:
-        if error.status is not None:  # it was sent, so it is not the id that was refused here
+        if error.status is not None:  # the service rejected the call
             raise
-        return "it cannot be the id of a request"
+        return "not a valid request id"
 
 
 handled = Asset(uri="custody://custody_default/webhook-calls/requests-checked")
@@ -80,7 +82,7 @@ with DAG(
 
     @task(inlets=[webhook_calls, handled], outlets=[handled])
     def check(inlet_events=None, outlet_events=None) -> list[str]:
-        """Return the state of each request that was named, as the service says it is now."""
+        """Return the current state of each request in the new calls."""
         events = UnhandledEvents(inlet_events, webhook_calls, handled)
         before, states = events.place, {}
         with CustodyHook("custody_default") as hook:
@@ -91,14 +93,14 @@ with DAG(
                 for call in calls_of(event, client):
                     request_id = request_id_of(call)
                     if "payload" not in call:
-                        states[f"call {call['id']}"] = "the service no longer lists it, check at the service"
+                        states[f"call {call['id']}"] = "no longer listed, check at the service"
                     elif request_id is None:
-                        states[f"call {call['id']}"] = "it names no request, check at the service"
+                        states[f"call {call['id']}"] = "without a request id, check at the service"
                     elif request_id not in states:
                         states[request_id] = state_of(request_id, client)
         if events.place == before:
-            raise AirflowSkipException("no event is new")
-        # As text: Airflow refuses some words as keys of an XCom, and the names are other people's.
+            raise AirflowSkipException("no new events")
+        # As a list of texts, because Airflow does not allow some words as keys in an XCom.
         checked = [f"{name!r}: {state}" for name, state in states.items()]
         print(*checked, sep="\n")
         outlet_events[handled].extra = events.place

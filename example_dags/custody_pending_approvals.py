@@ -1,21 +1,26 @@
 """
-Request an address, and tell somebody if it is not signed within four hours.
+Request an address, and send a notification if it is not signed within four hours.
 
-The run creates a whitelisting request and waits for up to a week until people have signed it at the service. A
-deadline alert of Airflow's watches the run meanwhile: four hours after it was queued, ``tell_somebody`` is called if it
-has not succeeded by then. The run goes on.
+The run creates a whitelisting request and waits for up to a week until it is signed at the service. Meanwhile, one of
+Airflow's deadline alerts watches the run: if the run has not succeeded four hours after it was queued, Airflow calls
+``notify``. The run continues.
 
-What a deadline alert cannot do: it watches a whole run, not a task, a request or a mapped task, so give each request
-that has a deadline of its own a run of its own. It is called once, and also if the run has failed by then, as it does
-when the request is rejected. It cannot stop the run, and knows nothing of requests that no run is for; ``custody
-status`` and the metrics show these. It comes late if the scheduler is down, and not at all in ``dag.test()``. Nobody
-sees in the UI that it failed: its log is on the machine that ran it, below ``executor_callbacks`` in the log folder.
+Limits of a deadline alert:
 
-Whoever starts a run gives the address; there is no schedule. What to change: the interval, and what ``tell_somebody``
-does; or take a notifier of a provider in its place, such as
+- It watches a whole run, not a task, a request or a mapped task. Start one run for each request that has its own
+  deadline.
+- It is called once. It is also called if the run has failed by then, for instance because the request was rejected.
+- It cannot stop the run. It does not cover requests that were created elsewhere: for these, use ``custody status`` or
+  the metrics.
+- It is late if the scheduler is down, and is not called in ``dag.test()``.
+- If ``notify`` fails, the UI does not show this. Its log is on the machine that ran it, in ``executor_callbacks`` in
+  the log folder.
+
+The user who starts a run enters the address; there is no schedule. What to change: the interval, and the body of
+``notify``. Or use a provider's notifier instead, such as
 ``SyncCallback("airflow.providers.slack.notifications.slack.SlackNotifier", kwargs={...})``.
 
-Requires Airflow 3.3. This file defines no DAG where there are no such alerts.
+Requires Airflow 3.3. On earlier versions, this file defines no DAG.
 """
 
 from __future__ import annotations
@@ -33,19 +38,19 @@ except ImportError:
     DeadlineAlert = None
 
 
-def tell_somebody(context: dict) -> list[str]:
-    """Say that it is late, and print what is pending; replace this with a message to the people who sign."""
+def notify(context: dict) -> list[str]:
+    """Print the deadline and the pending requests. Replace this with a message to the signers."""
     from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
     from airflow_custody.overview import for_people, read_overview
 
     run = context["dag_run"]
     lines = [f"{run['dag_id']}, run {run['dag_run_id']}: not signed by {context['deadline']['deadline_time']}"]
-    # Before anything that may fail: the service may be away.
+    # Print this first, because the service may be down.
     print(lines[0], flush=True)
     with CustodyHook("custody_default") as hook:
         usual = hook.get_conn()
-        # Nobody waits for the retries of a service that hangs.
+        # Use short time-outs, without retries.
         with CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
             overview = read_overview(client)
     requests = overview.requests.value
@@ -54,7 +59,7 @@ def tell_somebody(context: dict) -> list[str]:
     else:
         pending = requests.pending
         lines += [f"pending: request {row.id} since {row.created_at}" for row in pending.rows]
-        lines.append(f"pending in all: {pending.total}; {len(pending.rows)} shown")
+        lines.append(f"{pending.total} pending, {len(pending.rows)} listed")
     for line in lines[1:]:
         print(line)
     return lines
@@ -65,11 +70,11 @@ if DeadlineAlert is not None:
         dag_id="custody_pending_approvals",
         schedule=None,
         deadline=DeadlineAlert(
-            # A run that somebody starts may have no logical date.
+            # A manually started run may have no logical date.
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=timedelta(hours=4),
-            # Runs in the executor. An AsyncCallback runs in the triggerer, which cannot import what is in this file.
-            callback=SyncCallback(tell_somebody),
+            # This runs in the executor. An AsyncCallback would run in the triggerer, which cannot import this file.
+            callback=SyncCallback(notify),
         ),
         default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
         # No param has a default, so a run with a misspelled param name does not start.
@@ -84,7 +89,7 @@ if DeadlineAlert is not None:
                 type="string",
                 minLength=1,
                 title="Address",
-                description="The destination address, taken exactly as it is given",
+                description="The destination address, used exactly as entered",
             ),
             "blockchain": Param(type="string", minLength=1, title="Chain", description="Symbol of the address's chain"),
         },

@@ -1,12 +1,12 @@
 """
 Start a DAG when the custody service turns unhealthy.
 
-An asset watcher polls the service for as long as the DAG is switched on. It starts one run each time the service turns
+An asset watcher polls the service as long as the DAG is switched on. It starts one run each time the service turns
 from healthy to unhealthy, not one for each poll. A service that does not respond counts as unhealthy.
 
-What to change: the checks to watch (the trigger's filters), the interval, and what ``alert`` does with the reason.
+What to change: the checks to watch (the trigger's filters), the interval, and the task ``alert``.
 
-Requires Airflow 3. Airflow 2 has no asset watchers, and this file defines no DAG there.
+Requires Airflow 3. On Airflow 2, which has no asset watchers, this file defines no DAG.
 """
 
 from __future__ import annotations

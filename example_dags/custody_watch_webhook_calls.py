@@ -1,14 +1,14 @@
 """
-Start a DAG as soon as the custody service says that a transaction arrived.
+Start a DAG as soon as a webhook call reports an incoming transaction.
 
-An asset watcher reads the service's journal of webhook calls for as long as the DAG is switched on: one poll in the
-triggerer for all watchers of a connection, and no task while nothing happens. Its cursor moves only when Airflow has
-stored the event, so no call is lost while Airflow is down, and one may come twice.
+An asset watcher reads the service's journal of webhook calls as long as the DAG is switched on. All watchers of a
+connection share one poll in the triggerer, and no task runs until there is a new call. The cursor moves only when
+Airflow has stored the event, so no call is lost while Airflow is down, and a call may arrive twice.
 
-What to change: the webhooks' types, the interval, and what ``tell`` does with the calls. What a call says is a message,
-not a fact: check at the service what matters, as the example ``custody_on_request_status`` does.
+What to change: the webhook types, the interval, and the task ``handle``. Calls are not signed: before you act on one,
+check its facts at the service, as the example ``custody_on_request_status`` does.
 
-Requires Airflow 3.3. This file defines no DAG on Airflow 2, which has no asset watchers.
+Requires Airflow 3.3. On Airflow 2, which has no asset watchers, this file defines no DAG.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if AssetWatcher is not None:
     ) as dag:
 
         @task
-        def tell(triggering_asset_events=None) -> list[str]:
+        def handle(triggering_asset_events=None) -> list[str]:
             """Print the ids of the calls; replace this with your own work."""
             ids: list[str] = []
             for event in triggering_asset_events[transactions_received]:
-                found = event.extra.get("payload", {})  # one that somebody has emitted by hand has none
+                found = event.extra.get("payload", {})  # a manually created event has no payload
                 if gap := found.get("gap"):
                     print(f"calls may be lost: {gap}")
-                # A call above 64 KiB comes as its id alone: airflow_custody.assets.calls_of reads it.
+                # A call above 64 KiB arrives as an id only: airflow_custody.assets.calls_of reads the call.
                 ids += found.get("call_ids") or [call["id"] for call in found.get("calls", [])]
             print(f"calls: {', '.join(ids)}")
             return ids
 
-        tell()
+        handle()

@@ -1,16 +1,16 @@
 """
-Disable a webhook during maintenance, and enable it again afterwards, also if the work fails.
+Disable a webhook during maintenance, and enable it afterwards, even if the work fails.
 
-The two tasks are setup and teardown, so the webhook is enabled again even if the work fails. The run fails if the work
-fails, and also if the webhook cannot be enabled again, because nobody would notice a webhook that stays disabled.
+The two tasks are setup and teardown. The run fails if the work fails, and also if the webhook cannot be enabled again:
+otherwise, a webhook that stays disabled would go unnoticed.
 
 The webhook's UUID comes from the Airflow Variable ``custody_webhook_id``. At the end the webhook is enabled, even if it
 was disabled before the run.
 
-It runs on Sundays. **When you switch the DAG on, Airflow also starts its most recent scheduled run**: the webhook is
-disabled at once, for as long as the work takes.
+The DAG runs on Sundays. **When you switch the DAG on, Airflow also starts its most recent scheduled run**: the webhook
+is disabled at once, for as long as the work takes.
 
-What to change: the schedule, and the task ``maintain``, which stands for your own work.
+What to change: the schedule, and the task ``maintain``, which is a placeholder for your own work.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ with DAG(
 
     @task
     def done() -> str:
-        """Fail if the work fails: the teardown succeeds even then, and a run's state is that of its last tasks."""
+        """Fail the run if the work fails. With the teardown alone as its last task, the run would succeed."""
         return "maintenance done"
 
     maintain(disable.output) >> [enable, done()]

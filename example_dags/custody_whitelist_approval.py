@@ -1,19 +1,18 @@
 """
-Whitelist a destination address: create the request, have a person approve it, sign it, enable a webhook.
+Whitelist a destination address: create the request, ask for approval, sign it, enable a webhook.
 
-The request has no effect until it is signed, and it is signed only after a person has approved it in the Airflow UI
-(*Required Actions*). If the person rejects it, the remaining tasks are skipped. If nobody responds in time, the
-approval fails. Nothing is signed in either case.
+The request has no effect until it is signed, and it is signed only after it was approved in the Airflow UI (*Required
+Actions*). If it is rejected, the remaining tasks are skipped. Without a response in time, the approval fails. In both
+cases, nothing is signed.
 
-Whoever starts a run gives the address; there is no schedule. If the address is already requested with
-the same content, the run uses that request.
+The user who starts a run enters the address; there is no schedule. If a request with the same content already exists,
+the run reuses it.
 
-What to change: who may approve, and **the body of** ``sign``, **which is a placeholder for your own signer**. Without
-``webhook_id``, no webhook is enabled.
+What to change: the users who may approve, and **the body of** ``sign``, **which is a placeholder for your own
+signer**. Without ``webhook_id``, no webhook is enabled.
 
-Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run cannot
-ask anybody: a person approves in advance, by starting the run with ``{"approved_by": "<name>"}``. All other runs fail
-before anything is created.
+Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Otherwise, approve in
+advance: start the run with ``{"approved_by": "<name>"}``. All other runs fail before anything is created.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ params = {
         type="string",
         minLength=1,
         title="Address",
-        description="The destination address, taken exactly as it is given",
+        description="The destination address, used exactly as entered",
     ),
     "blockchain": Param(
         type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
@@ -95,7 +94,7 @@ with DAG(
                 "Sign request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label | tojson }} on {{ params.blockchain | tojson }}?"
             ),
-            # Whoever starts a run writes these texts. tojson keeps each on its line, and shows what cannot be seen.
+            # These texts are user input. tojson keeps each on one line, and escapes hidden characters.
             body=(
                 "```text\n"
                 "Request  {{ ti.xcom_pull(task_ids='create_request') | tojson }}\n"
@@ -104,8 +103,8 @@ with DAG(
                 "Label    {{ params.label | tojson }}\n"
                 "```\n"
             ),
-            # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "carol"}].
-            # Whoever may edit its task instances (Airflow's role User) can still mark this task as successful.
+            # Any user who may edit the DAG may respond. To limit this: assigned_users=[{"id": "1", "name": "carol"}].
+            # Users who may edit its task instances (Airflow's role User) can still mark this task as successful.
             response_timeout=timedelta(hours=8),
         )
         approval = approve.output
@@ -114,7 +113,7 @@ with DAG(
 
         @task(retries=0)
         def approve(params: dict | None = None) -> dict:
-            """Fail unless a person approved the address when starting the run."""
+            """Fail unless the user who started the run approved the address."""
             if not params["approved_by"]:
                 raise AirflowFailException('Not approved: start the run with {"approved_by": "<name>"}.')
             return {"responded_by_user": {"name": params["approved_by"]}}

@@ -1,17 +1,20 @@
 """
-Keep a whitelist as a file: plan, have a person approve that very plan, apply it, sign, wait for the effect, prove it.
+Keep a whitelist as a file: plan, approve that plan, apply it, sign, wait until it is in effect, prove the result.
 
-``custody_whitelist.yaml`` beside this file says which destination addresses should be at the service. Keep both where
-changes are reviewed, in a DAG bundle from Git, say. A run plans first: what the file has and the service does not. A
-person reads the plan in the Airflow UI (*Required Actions*) and approves or rejects it; no response in time is a
-rejection. Only the plan that was approved is applied: if the file or the service has changed since, nothing is sent.
-Each row is requested at most once, also if the task is killed, retried or cleared. Then two signers sign, each with
-their own user and key, and only what was applied. When all of it has taken effect, what it replaces is deleted: a row
-with a new label gets a new request, and the address is in effect throughout. The last task plans again, and fails
-unless the service has what the file says.
+``custody_whitelist.yaml`` beside this file lists the destination addresses that the service should have. Keep both
+files where changes are reviewed, such as a DAG bundle from Git.
 
-Start a run when the file has changed. If there is nothing to do, only the proof runs. If the plan is rejected, the run
-ends there. To go on after a failure, clear the tasks that failed.
+- ``plan`` compares the file with the service.
+- ``approve`` shows the plan in the Airflow UI (*Required Actions*). Without a response in time, the plan is rejected.
+- ``apply`` applies the approved plan, and sends nothing if the file or the service has changed since. It requests each
+  row at most once, even if the task is killed, retried or cleared.
+- Two signers sign the created requests, each with their own user and key.
+- ``complete`` deletes the replaced requests once the new ones are in effect. If a label changes, the row gets a new
+  request, and the address stays in effect throughout.
+- ``prove`` plans again, and fails if the service differs from the file.
+
+Start a run when the file has changed. If there is nothing to do, only ``prove`` runs. If the plan is rejected, the run
+ends there. To continue after a failure, clear the failed tasks.
 
 What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
@@ -48,12 +51,13 @@ try:
 except AirflowOptionalProviderFeatureException:
     CustodyApproveWhitelistPlanOperator = None
 
-#: The file, in the folder of this one.
+#: The whitelist file, beside this file.
 FILE = "custody_whitelist.yaml"
-#: The users who may approve a plan: put yours here. With Airflow's simple auth manager an id is a user name (a fresh
-#: ``airflow standalone`` has one user, admin), with that of the FAB provider a number. To anybody else Airflow says
-#: "Access Denied". A task that waits already keeps the names that it began with. This covers the question only: whoever
-#: may edit the DAG's task instances (Airflow's role User) can write XCom, mark the task as successful, and so approve.
+#: The users who may approve a plan: replace them with yours. With Airflow's simple auth manager, an id is a user name
+#: (a fresh ``airflow standalone`` has one user, admin); with the FAB provider's, it is a number. All other users see
+#: "Access Denied". A task that is already waiting keeps the old names. This list only restricts who can respond. Users
+#: who may edit the DAG's task instances (Airflow's role User) can write XCom and mark the task as successful, which
+#: approves the plan as well.
 MAY_APPROVE = [{"id": "carol", "name": "carol"}, {"id": "dave", "name": "dave"}]
 
 params = {}
@@ -81,7 +85,7 @@ with DAG(
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,
-        # A plan that creates more than this, or more than the question can show, fails before anybody is asked.
+        # A plan that creates more requests, or does not fit into the question, fails before the approval.
         max_creates=100,
         # A row whose label, links or types have changed gets a new request in place of the old one.
         replace=True,
@@ -94,25 +98,25 @@ with DAG(
             plan_hash=plan.output["plan_hash"],
             body=plan.output["report"],
             assigned_users=MAY_APPROVE,
-            # No response in time is a rejection, which skips all that follows, the proof as well.
+            # Without a response in time, the plan is rejected, and all tasks after this one are skipped.
             response_timeout=timedelta(hours=8),
         )
-        # The hash of the plan that was shown, whatever is planned later.
+        # The hash of the approved plan, even if another plan is made later.
         approved_hash = approve.output["plan_hash"]
     else:
 
         @task.short_circuit(task_id="approve", retries=0)
         def approve_in_advance(plan_hash: str, params: dict | None = None) -> str | None:
-            """Go on only if whoever started the run has approved this very plan, and return its hash."""
+            """Return the plan's hash if the user who started the run approved this plan; otherwise skip the rest."""
             approved: str | None = params["approved_plan"]
             if approved not in (None, plan_hash):
-                raise AirflowFailException(f"The approved plan is another one. The plan is now {plan_hash}.")
+                raise AirflowFailException(f"The plan has changed since it was approved. The plan is now {plan_hash}.")
             return approved
 
         approve = approved_hash = approve_in_advance(plan.output["plan_hash"])
 
     apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash, replace=True)
-    # Without this, nothing waits for the decision.
+    # Without this line, the tasks would not wait for the decision.
     plan >> approve >> apply
 
     signatures = [
@@ -121,9 +125,9 @@ with DAG(
             custody_conn_id=f"custody_{name}_signer",
             signer=ConnectionSigner(f"custody_{name}_key"),
             request_ids=apply.output["request_ids"],
-            # What was applied: a request that differs from it is not signed.
+            # Sign only if each request has exactly this content.
             expected=apply.output["requests"],
-            # A plan may only delete.
+            # A plan may consist of deletions only.
             skip_if_empty=True,
         )
         for name in ("first", "second")
@@ -133,7 +137,7 @@ with DAG(
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=apply.output["request_ids"],
-        # What was applied: with pinned keys, these very addresses must be signed.
+        # With pinned keys, the signatures must be for exactly this content.
         expected=apply.output["requests"],
         skip_if_empty=True,
         deferrable=True,
@@ -141,17 +145,17 @@ with DAG(
         timeout=24 * 60 * 60,
     )
 
-    # Deletes what was replaced. It deletes nothing unless all that was created is in effect.
+    # Delete the replaced requests, but only if all created requests are in effect.
     complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=apply.output, plan_hash=approved_hash)
 
     prove = CustodyPlanWhitelistOperator(
         task_id="prove",
         path=FILE,
-        # Also fails if rows differ, or the service has requests that are not in the file.
+        # Fail if rows differ, or the service has requests that are not in the file.
         fail_on_changes=True,
-        # And if requests of an earlier run are still pending: clear the failed tasks of that run.
+        # Fail if an earlier run's requests are still pending. Then clear that run's failed tasks.
         fail_on_pending=True,
-        # If there was nothing to do, what is in between is skipped, and this runs.
+        # Run even if the tasks before it were skipped because there was nothing to do.
         trigger_rule="none_failed",
     )
     signatures[1] >> wait_until_effective >> complete >> prove

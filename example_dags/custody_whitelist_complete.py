@@ -1,23 +1,23 @@
 """
-Whitelist a destination address, from the request until it has taken effect, with a decision and two signatures.
+Whitelist a destination address, from the request until it is in effect, with a decision and two signatures.
 
-A health gate waits until the service is healthy. Then the request is created, once, and a person decides in the Airflow
-UI (*Required Actions*). If the person approves, two signers sign one after the other, each with their own user and
-key, and the DAG waits until the whitelisting has taken effect. If the person rejects, or nobody responds in time, the
-request is rejected at the service. Either way, a notification is sent at the end.
+A sensor waits until the service is healthy. Then the request is created, once, and a user decides in the Airflow UI
+(*Required Actions*). If the request is approved, two signers sign one after the other, each with their own user and
+key, and the DAG waits until the address is in effect. If it is rejected, or there is no response in time, the request
+is rejected at the service. In both cases, a notification is sent at the end.
 
-Only what the create task asked for is signed: before signing, each signer fetches the request from the service,
-verifies it and compares it with what was asked for.
+Before signing, each signer fetches the request from the service, verifies it, and compares it with the content that the
+create task requested. A request with any other content is not signed.
 
-Whoever starts a run gives the address; there is no schedule. If the address is already requested with
-the same content, the run uses that request.
+The user who starts a run enters the address; there is no schedule. If a request with the same content already exists,
+the run reuses it.
 
-What to change: who may decide, and the body of ``tell``. Connections to create: the two signers' users
+What to change: the users who may decide, and the body of ``notify``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
 with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
-Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
-the run decides in advance, with ``{"decision": "Approve"}``. All other runs reject their request.
+Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Otherwise, decide in
+advance: start the run with ``{"decision": "Approve"}``. All other runs reject their request.
 
 Signing and rejecting are undocumented operations of the service.
 """
@@ -54,7 +54,7 @@ params = {
         type="string",
         minLength=1,
         title="Address",
-        description="The destination address, taken exactly as it is given",
+        description="The destination address, used exactly as entered",
     ),
     "blockchain": Param(
         type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
@@ -95,7 +95,7 @@ with DAG(
                 "Request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label | tojson }} on {{ params.blockchain | tojson }}?"
             ),
-            # Whoever starts a run writes these texts. tojson keeps each on its line, and shows what cannot be seen.
+            # These texts are user input. tojson keeps each on one line, and escapes hidden characters.
             body=(
                 "```text\n"
                 "Request  {{ ti.xcom_pull(task_ids='create_request') | tojson }}\n"
@@ -105,7 +105,7 @@ with DAG(
                 "```\n"
             ),
             options=["Approve", "Reject"],
-            # No response in time is a rejection.
+            # Without a response in time, the request is rejected.
             defaults=["Reject"],
             response_timeout=timedelta(hours=8),
         )
@@ -115,25 +115,25 @@ with DAG(
 
         @task
         def decide(params: dict | None = None) -> dict:
-            """Return the decision of the person who started the run."""
-            return {"chosen_options": [params["decision"]], "responded_by_user": {"name": "whoever started the run"}}
+            """Return the decision of the user who started the run."""
+            return {"chosen_options": [params["decision"]], "responded_by_user": {"name": "the run's starter"}}
 
         decision = decide()
         create_request >> decision
 
     @task.branch
-    def what_was_decided(decision: dict) -> str:
+    def choose_branch(decision: dict) -> str:
         """Continue with signing, or with rejecting."""
         return "sign_first" if decision["chosen_options"] == ["Approve"] else "reject"
 
-    branch = what_was_decided(decision)
+    branch = choose_branch(decision)
 
     sign_first = CustodySignWhitelistRequestsOperator(
         task_id="sign_first",
         custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=create_request.output,
-        # What the create task asked for: a request that differs from it is not signed.
+        # Sign only if the request has exactly this content.
         expected=create_request.output["request"],
     )
     sign_second = CustodySignWhitelistRequestsOperator(
@@ -143,13 +143,13 @@ with DAG(
         request_ids=create_request.output,
         expected=create_request.output["request"],
     )
-    # Without this, nothing waits for the decision.
+    # Without this line, the tasks would not wait for the decision.
     branch >> sign_first >> sign_second
 
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=create_request.output,
-        # With pinned keys: the very address that was asked for must be signed.
+        # With pinned keys, the signatures must be for exactly this content.
         expected=create_request.output["request"],
         deferrable=True,
         poke_interval=5,
@@ -166,13 +166,13 @@ with DAG(
     branch >> reject
 
     @task(trigger_rule="none_failed_min_one_success")
-    def tell(request_id: str, decision: dict) -> str:
+    def notify(request_id: str, decision: dict) -> str:
         """Report the outcome. REPLACE THIS WITH YOUR OWN NOTIFICATION."""
-        outcome = "has taken effect" if decision["chosen_options"] == ["Approve"] else "was rejected"
+        outcome = "is in effect" if decision["chosen_options"] == ["Approve"] else "was rejected"
         name = (decision.get("responded_by_user") or {}).get("name")
-        message = f"Request {request_id} {outcome}; {f'decided by {name}' if name else 'nobody decided in time'}."
+        message = f"Request {request_id} {outcome}; {f'decided by {name}' if name else 'no decision in time'}."
         print(message)
         return message
 
     wait_until_healthy >> create_request
-    [wait_until_effective, reject] >> tell(create_request.output, decision)
+    [wait_until_effective, reject] >> notify(create_request.output, decision)

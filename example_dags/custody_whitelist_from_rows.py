@@ -1,16 +1,16 @@
 """
-Keep the whitelist as another system has it: plan from its rows, apply, and prove the result.
+Keep the whitelist in step with another system: plan from its rows, apply, and prove the result.
 
-``addresses`` returns all addresses that should be whitelisted. The plan finds what the service lacks, and fails if that
-is more than a few rows: so a faulty query asks for nothing. Applying requests each row once. The people who sign do so
-at the service. The last task compares again, and fails the run if a row differs, or if the service has an address that
-the source no longer has: nothing is deleted here.
+``addresses`` returns all addresses that should be whitelisted. ``plan`` finds the addresses that the service lacks. It
+fails if there are more than a few, so that a faulty query requests nothing. ``apply`` requests each row once. The
+requests are signed at the service. ``prove`` compares again. It fails if a row differs, or if the service has an
+address that the source does not have. This DAG never deletes.
 
-There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
-``"0 2 * * *"``: rows that are pending or in effect are not asked for again.
+There is no schedule, because the addresses are samples from public specifications. With your own, set one, such as
+``"0 2 * * *"``. Rows that are pending or in effect are not requested again.
 
-What to change: read the addresses from your own source in ``addresses``, and the limit. For a decision in Airflow
-between planning and applying, see ``custody_whitelist_as_code``.
+What to change: read the addresses from your own source in ``addresses``, and set the limit. To have plans approved in
+Airflow before they are applied, see ``custody_whitelist_as_code``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ with DAG(
                 "label": "Supplier, Bitcoin",
                 "blockchain": "BTC",
                 "address": "bc1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qccfmv3",
-                # A column of the source that may be empty: see omit_if_none.
+                # This column may be empty in the source: see omit_if_none.
                 "customer_id": None,
             },
         ]
@@ -54,7 +54,7 @@ with DAG(
         task_id="plan",
         rows=rows,
         omit_if_none=("customer_id",),
-        # More than this in one night is a mistake in the source.
+        # More new addresses in one night are probably a mistake in the source.
         max_creates=5,
         skip_if_nothing_to_do=True,
     )
@@ -78,9 +78,9 @@ with DAG(
         task_id="prove",
         rows=rows,
         omit_if_none=("customer_id",),
-        # Fails over rows that differ, and requests that the source does not have: a person decides about these.
+        # Fail if rows differ, or the service has requests that the source does not have.
         fail_on_changes=True,
-        # If there was nothing to apply, what is in between is skipped, and this runs.
+        # Run even if the tasks before it were skipped because there was nothing to do.
         trigger_rule="none_failed",
     )
 

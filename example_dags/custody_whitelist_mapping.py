@@ -1,15 +1,16 @@
 """
 Whitelist a list of addresses that is known only when the DAG runs, each night if you like.
 
-Each address is a mapped task instance, with its own log, its own retries and its own id. An address that is pending or
-in effect already with the same content is not asked for again: its request is used, whoever asked for it, and what is
-signed is not signed twice. So the same list, run again, creates nothing. If one is refused, the others are still
-created, and nothing is signed.
+Each address is a mapped task instance with its own log, retries and request id. If a request with the same content is
+already pending or in effect, it is reused, whichever user created it. So running the same list again creates nothing
+and signs nothing twice. If the service rejects one address, the other requests are still created, but nothing is
+signed.
 
-There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
-``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds what it no longer has.
+There is no schedule, because the addresses are samples from public specifications. With your own, set one, such as
+``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds addresses that are no longer
+in it.
 
-What to change: read the addresses from your own source in ``addresses``. Their text is sent as it is. Do not map
+What to change: read the addresses from your own source in ``addresses``. Their text is sent unchanged. Do not map
 another package's operators over such rows with ``expand_kwargs``: Airflow would render them as templates.
 
 Connections to create: the two signers' users (``custody_first_signer``, ``custody_second_signer``), and for each
@@ -75,7 +76,7 @@ with DAG(
             custody_conn_id=f"custody_{name}_signer",
             signer=ConnectionSigner(f"custody_{name}_key"),
             request_ids=create_requests.output,
-            # What was asked for: a request that differs from it is not signed.
+            # Sign only if the request has exactly this content.
             expected=create_requests.output["request"],
         )
         for name in ("first", "second")

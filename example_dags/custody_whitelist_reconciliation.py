@@ -1,16 +1,17 @@
 """
 Compare the service with the whitelist file every morning, and fail if they differ.
 
-A plan that changes nothing: every request that the service lists is compared with the file. A row that is missing,
-differs or was rejected, a request that the file does not have, or one that cannot be read fails the task; requests that
-are pending do not. The log has the whole plan, and XCom a report of it. If the connection pins super-administrators'
-keys, the signatures are verified, too, and whatever they do not prove is named and fails the task: an address that the
-service shows as whitelisted and that nobody signed.
+The task plans, but changes nothing: it compares every request that the service lists with the file. It fails if a row
+is missing, differs or was rejected, or if the service has a request that is unreadable or not in the file. Pending
+requests do not fail it. The log has the whole plan, and XCom a report of it.
+
+If the connection pins super-administrators' keys, the task also verifies the signatures. It fails on every request that
+they do not prove, such as an unsigned address that the service lists as whitelisted.
 
 The DAG only reads. When you switch it on, Airflow also starts its most recent scheduled run. Listing is an undocumented
 operation of the service.
 
-What to change: the file, which is the one of ``custody_whitelist_as_code``, the schedule, and whom a failure tells.
+What to change: the schedule, the file (now that of ``custody_whitelist_as_code``), and a notification on failure.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# Before Airflow is imported, and in each process of pytest-xdist.
+# Set these before Airflow is imported, in each process of pytest-xdist.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp()
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(Path(__file__).parent / "dags")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"

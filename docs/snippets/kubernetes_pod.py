@@ -1,4 +1,4 @@
-"""A task whose pod alone has the signer's key. Tests make the pod; no cluster was used."""
+"""Only the pod of this task has the signer's key. Tests create the pod object; no cluster was used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = "/etc/custody"
 WITH_KEY = {
     "pod_override": k8s.V1Pod(
         spec=k8s.V1PodSpec(
-            # Airflow's container; its other settings come from the pod template.
+            # Airflow's container. Its other settings come from the pod template.
             containers=[
                 k8s.V1Container(
                     name="base",

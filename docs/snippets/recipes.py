@@ -1,4 +1,4 @@
-"""Short recipes of the guides, each a DAG. Tests run them."""
+"""Short recipes for the guides, each a DAG. Tests run them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ with DAG(dag_id="custody_sign_mapped", schedule=None) as sign_mapped:
         task_id="sign_first",
         custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
-        # All ids, and what each was asked for: one signature covers up to a hundred requests.
+        # All ids, and the content of each. One signature covers up to a hundred requests.
         request_ids=create.output,
         expected=create.output["request"],
     )
 
 with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
 
-    def tell_somebody(context: dict) -> None:
-        """Say what failed, and why; replace this with a message to people."""
+    def notify(context: dict) -> None:
+        """Print the failed task and its error. Replace this with your own notification."""
         print(f"{context['ti'].task_id} failed: {context['exception']}")
 
     create_request = CustodyCreateWhitelistRequestOperator(
@@ -39,7 +39,7 @@ with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
         label="Supplier Bremen",
         address="0xde709f2102306220921060314715629080e2fb77",
         blockchain="ETH",
-        on_failure_callback=tell_somebody,
+        on_failure_callback=notify,
     )
     sign = CustodySignWhitelistRequestsOperator(
         task_id="sign_first",
@@ -47,19 +47,19 @@ with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
         signer=ConnectionSigner("custody_first_key"),
         request_ids=create_request.output,
         expected=create_request.output["request"],
-        on_failure_callback=tell_somebody,
+        on_failure_callback=notify,
     )
     reject = CustodyRejectWhitelistRequestsOperator(
         task_id="reject",
         custody_conn_id="custody_first_signer",
         request_ids=create_request.output,
-        comment="nobody could sign it, {{ run_id }}",
+        comment="signing failed, {{ run_id }}",
         trigger_rule="one_failed",
     )
 
     @task(trigger_rule="one_failed", retries=0)
     def watcher() -> None:
-        """Fail the run: its state is that of its last tasks."""
+        """Fail the run, because its last tasks decide its state."""
         raise AirflowFailException("a task of this run failed")
 
     sign >> reject
@@ -68,9 +68,9 @@ with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
 with DAG(dag_id="custody_whitelist_changed", schedule=[whitelist_asset("custody_default")]) as whitelist_changed:
 
     @task(inlets=[whitelist_asset("custody_default")])
-    def tell(*, inlet_events=None) -> None:
-        """Say what was done; replace this with a message to people."""
+    def print_changes(*, inlet_events=None) -> None:
+        """Print the latest change. Replace this with your own notification."""
         for event in latest_events(inlet_events, whitelist_asset("custody_default"), 1):
             print(event.extra["event"], event.extra["plan_hash"], event.extra.get("created"))
 
-    tell()
+    print_changes()

@@ -1,7 +1,7 @@
 """
-The examples of the reference: for each class or function, the first statement that makes or calls it.
+Examples for the reference, which shows the first statement that uses a class or function.
 
-Tests run each one by itself, in a DAG and beside the sandbox. The reference adds the imports.
+Tests run each statement by itself, in a DAG and with the sandbox. The reference adds the imports.
 """
 
 from __future__ import annotations
@@ -180,20 +180,20 @@ received = Asset(
 
 
 def count_calls(inlet_events, handled):
-    """In a task with both assets as inlets, and ``handled`` as its outlet."""
+    """Use this in a task with both assets as inlets, and ``handled`` as its outlet."""
     events = UnhandledEvents(inlet_events, webhook_calls_asset("custody_default"), handled)
     with CustodyHook("custody_default") as hook:
         return sum(len(calls_of(event, hook.get_conn())) for event in events)
 
 
 def print_changes(inlet_events):
-    """In a task with the asset as its inlet."""
+    """Use this in a task with the asset as its inlet."""
     for event in latest_events(inlet_events, whitelist_asset("custody_default"), 10):
         print(event.extra["event"], event.extra["plan_hash"])
 
 
 def find_gap(inlet_events):
-    """In a task with the asset as its inlet."""
+    """Use this in a task with the asset as its inlet."""
     return last_event(inlet_events, webhook_calls_asset("custody_default"), ["gap"])
 
 
@@ -214,31 +214,31 @@ policy = CustodyRetryPolicy(max_delay=timedelta(minutes=10))
 
 
 def sign(client, request_id, expected):
-    """Sign a request, if it asks for what is expected."""
+    """Sign a request if it has the expected content."""
     signer = RequestSigner(client, PemSigner.from_file("first-signer.pem"), log=getLogger("custody"))
     signer.sign([request_id], {request_id: expected}, "checked by the treasury")
 
 
 def sign_in_kms(kms, message):
-    """The method ``sign`` of a signer, with a client of boto3."""
+    """Implement a signer's method ``sign`` with a boto3 client."""
     made = kms.sign(KeyId="alias/first-signer", Message=message, SigningAlgorithm="ECDSA_SHA_256")
     return raw_signature(made["Signature"])
 
 
 def verify(superadmin_keys, envelope):
-    """Return the address that an envelope proves."""
+    """Return the address in an envelope, if its signatures are valid."""
     pins = VerificationPins(superadmin_keys=superadmin_keys, superadmin_minimum=2)
     return verify_envelope(envelope, pins).fields["address"]
 
 
 def verify_all(pins, envelopes):
-    """Verify each signature of the rules once."""
+    """Verify envelopes; each signature of the rules is verified only once."""
     verifier = Verifier(pins)
     return [verifier.verify(envelope) for envelope in envelopes]
 
 
 def receive(headers, body):
-    """In your receiver, with the body as it came."""
+    """Verify a delivery in your receiver. Pass the unchanged body."""
     return verify_delivery(headers, body, secret="<the webhook's secret>")
 
 

@@ -12,7 +12,7 @@ from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
 
 def sign(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> None:
-    """Sign a request, if it asks for what is expected."""
+    """Sign a request if it has the expected content."""
     signer = Pkcs11Signer(
         module=os.environ["CUSTODY_PKCS11_MODULE"],
         token="treasury",

@@ -1,4 +1,4 @@
-"""A request that three signers sign: with a key in a file, in a connection, and in an HSM. Tests run this DAG."""
+"""A DAG with three signers, whose keys are in a file, a connection and an HSM. Tests run it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with DAG(
         custody_conn_id="custody_first_signer",
         signer=PemSigner.from_file(os.environ.get("CUSTODY_KEY_FILE", "/etc/custody/first-signer.pem")),
         request_ids=create_request.output,
-        # What the create task asked for: a request that differs from it is not signed.
+        # Sign only if the request has exactly this content.
         expected=create_request.output["request"],
     )
 

@@ -68,7 +68,7 @@ def put(file: Path, line: str, code: str) -> None:
 
 
 def copy_package(folder: Path) -> None:
-    for each in ("airflow_custody", "tests"):
+    for each in ("airflow_custody", "tests", "tools"):
         shutil.copytree(ROOT / each, folder / each, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
 

@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.usefixtures("connection"), pytest.mark.filterwarnings(
 def test_somebody_is_told_what_is_pending(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
     (number,) = sandbox.control.add_whitelist_requests([row], status="pending")
-    first, second, third = lines = load(EXAMPLE).tell_somebody(CONTEXT)
+    first, second, third = lines = load(EXAMPLE).notify(CONTEXT)
     assert [line for line in capsys.readouterr().out.splitlines() if line in lines] == lines
     assert first == "dag, run run: not signed by noon"
     assert second.startswith(f"pending: request {number} since 20")
-    assert third == "pending in all: 1; 1 shown"
+    assert third == "1 pending, 1 listed"
 
 
 def test_it_is_said_before_the_service_is_asked(
@@ -32,7 +32,7 @@ def test_it_is_said_before_the_service_is_asked(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", "{}")
     with pytest.raises(CustodyError):
-        load(EXAMPLE).tell_somebody(CONTEXT)
+        load(EXAMPLE).notify(CONTEXT)
     assert "dag, run run: not signed by noon" in capsys.readouterr().out
 
 
@@ -40,7 +40,7 @@ def test_it_is_said_before_the_service_is_asked(
 def test_it_is_called_four_hours_after_the_run_was_queued() -> None:
     (alert,) = load(EXAMPLE).dag.deadline
     assert alert.interval == timedelta(hours=4)
-    assert alert.callback.path.endswith("custody_pending_approvals.tell_somebody")
+    assert alert.callback.path.endswith("custody_pending_approvals.notify")
 
 
 @pytest.mark.skipif(AIRFLOW >= (3, 0), reason="Airflow 2 has no deadlines")

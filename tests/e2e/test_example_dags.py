@@ -184,7 +184,7 @@ def test_first_dag(sandbox: Sandbox, example: Example) -> None:
 @pytest.mark.parametrize(
     ("decision", "status", "skipped", "told"),
     [
-        ({"decision": "Approve"}, EFFECTIVE, ["reject"], "has taken effect"),
+        ({"decision": "Approve"}, EFFECTIVE, ["reject"], "is in effect"),
         ({}, "rejected", ["sign_first", "wait_until_effective"], "was rejected"),
     ],
     ids=["approved", "rejected"],
@@ -204,7 +204,7 @@ def test_complete_whitelisting(
     assert run.state == "success", run.states
     assert [each["status"] for each in sandbox.control.whitelist_requests()] == [status]
     assert {run.state_of(task_id) for task_id in skipped} == {"skipped"}
-    assert told in run.xcom("tell")
+    assert told in run.xcom("notify")
     assert bool(sandbox.control.request_log(path="/whitelists/addresses/approve")) is (status == EFFECTIVE)
 
 
@@ -241,7 +241,7 @@ def test_evidence_each_night(
     assert sorted(files) == sorted(map(str, tmp_path.iterdir()))
     assert all(re.fullmatch(r".*/manual__[^/]*-1\.json", each) for each in files)
     log = capsys.readouterr().out
-    assert f"The whitelist is not proved: signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED" in log
+    assert f"Verification failed: signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED" in log
     assert f"Evidence: {files[1]}\n" in log
     assert f"Evidence: {files[0]}\n" not in log
 
@@ -283,10 +283,10 @@ def test_each_request_that_a_call_names_is_looked_up_once(sandbox: Sandbox, exam
         [
             f"'{first}': pending",
             f"'{second}': pending",
-            f"'{'9' * 30}': it cannot be the id of a request",
+            f"'{'9' * 30}': not a valid request id",
             "'987654': not found",
-            "'call 9': it names no request, check at the service",
-            "'__classname__': it cannot be the id of a request",
+            "'call 9': without a request id, check at the service",
+            "'__classname__': not a valid request id",
         ]
     )
     assert run_dag(module.dag).state_of("check") == "skipped"
@@ -329,5 +329,5 @@ def test_what_a_watcher_of_webhook_calls_starts(example: Example) -> None:
     module = example("custody_watch_webhook_calls")
     events = [{"calls": [{"id": "1"}], "gap": ""}, {"call_ids": ["2", "3"], "gap": "some"}]
     triggering = [*(SimpleNamespace(extra={"payload": each}) for each in events), SimpleNamespace(extra={})]
-    tell = module.dag.get_task("tell").python_callable
-    assert tell({module.transactions_received: triggering}) == ["1", "2", "3"]
+    handle = module.dag.get_task("handle").python_callable
+    assert handle({module.transactions_received: triggering}) == ["1", "2", "3"]
