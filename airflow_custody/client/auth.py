@@ -213,6 +213,11 @@ class PasswordSignIn(Authentication):
         # The error of the service's refusal.
         self._refusal: dict[str, Any] | None = None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the password, which this object therefore does not send again."""
+        return self._refusal is not None
+
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
         Add the ``Authorization`` header to a request, and sign in first if needed.
@@ -264,7 +269,6 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-                self.is_refused = True
         # A new error each time: one that several threads raise would collect the traceback of each.
         raise CustodyError.from_json(self._refusal)
 
