@@ -38,6 +38,7 @@ from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
@@ -57,7 +58,7 @@ from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPl
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
-from airflow_custody.idempotency.search import Report, Search, lookups, seconds_under_way
+from airflow_custody.idempotency.search import Report, Search, seconds_under_way
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_requests import WhitelistCreation, why_not_trusted
@@ -437,7 +438,7 @@ class ApplyPlan:
         listed: dict[str, Request] = {}
         missing = [*ids]
         failure: CustodyError | None = None
-        for _ in lookups(self.lookup_wait):
+        for _ in tries_within(self.lookup_wait):
             try:
                 found = read_snapshot(self.client, self.words, missing)
                 listed |= {each.id: each for each in found if each.state != "missing"}

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from textwrap import indent
 from typing import TYPE_CHECKING, Literal
 
+from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -17,7 +18,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import lines, name_some
 from airflow_custody.idempotency.records import Row, State, digest
-from airflow_custody.idempotency.search import Candidate, Creation, Report, Search, lookups
+from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 
@@ -352,7 +353,7 @@ class CreateOnce:
     def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
         """Return what has an id, and if there is nothing, why that proves nothing; empty if it does."""
         # The service has some time to show it.
-        for _ in lookups(self.lookup_wait):
+        for _ in tries_within(self.lookup_wait):
             if found := self.creation.get(ONE, identifier):
                 return found, ""
         return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""

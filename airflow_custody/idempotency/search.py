@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Literal, Protocol
 
+from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
@@ -19,8 +20,6 @@ from airflow_custody.idempotency.store import Store
 FENCE = 5.0
 # How far the service's clock may be behind Airflow's for a date to count as after the send.
 _PRECISION = timedelta(seconds=1)
-_FIRST_LOOKUP_INTERVAL = 1.0
-_MAX_LOOKUP_INTERVAL = 5.0
 
 
 #: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
@@ -126,23 +125,6 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     return True
 
 
-def lookup_intervals() -> Iterator[float]:
-    """Yield the seconds between two searches, which become rarer."""
-    interval = _FIRST_LOOKUP_INTERVAL
-    while True:
-        yield interval
-        interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
-
-
-def lookups(seconds: float) -> Iterator[None]:
-    """Yield for each look at the service: at once, and after pauses, for the last time when the seconds are over."""
-    deadline, intervals = time.monotonic() + seconds, lookup_intervals()
-    yield
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(next(intervals), left))
-        yield
-
-
 def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     """
     Return the seconds for which a request may be on its way, or not be listed yet.
@@ -187,7 +169,7 @@ class Search:
         :param keys: the rows' keys.
         :param searched_at: when all of them were searched for before; None (default): not yet.
         """
-        began, intervals = time.monotonic(), lookup_intervals()
+        began, delays = time.monotonic(), growing_delays(first=1.0, maximum=5.0)
         sure_after = None if searched_at is None else searched_at + self.under_way
         # Most of these were never sent, so it is the time that counts.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
@@ -201,7 +183,7 @@ class Search:
                 sure_after = None
             if self.failure is not None:
                 return
-            delay = next(intervals)
+            delay = next(delays)
             if sure_after is not None:
                 delay = max(0.05, min(delay, sure_after - time.monotonic()))
 

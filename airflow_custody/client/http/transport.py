@@ -22,6 +22,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
+from airflow_custody.client.delays import growing_delay
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.failures import (
@@ -52,6 +53,8 @@ _RETRIED_STATUSES = (429, 502, 503, 504)
 #: Maximum number of seconds between recording or signing a request, and sending it.
 FENCE = 5.0
 _MAX_LATE = 3
+# In seconds.
+_MAX_BACKOFF = 20.0
 
 
 @dataclass(frozen=True)
@@ -512,5 +515,7 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
 
 def _backoff(retries: int) -> float:
     """Return no delay before the first retry, then twice as long each time."""
+    if not retries:
+        return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
-    return min(20.0, 0.5 * 2.0**retries + spread) if retries else 0.0
+    return min(_MAX_BACKOFF, growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread)

@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 log = logging.getLogger(__name__)
-
-# Seconds before a listing that changed while it was read is read again.
-_PAUSES = (0.5, 1.0, 2.0, 4.0)
 
 Envelopes = dict[str, "WhitelistEnvelope"]
 
@@ -94,17 +93,16 @@ def read_snapshot(
 
 
 def _read_everything(client: CustodyClient) -> list[Listed]:
-    pauses = iter(_PAUSES)
-    while True:
+    # On a busy service, requests appear and disappear between two pages.
+    for delay in islice(growing_delays(first=0.5, maximum=4.0), 4):
         try:
             return _read(client, None)
         except CustodyResponseError as error:
-            # On a busy service, requests appear and disappear between two pages.
-            seconds = next(pauses, None)
-            if seconds is None or not error.retryable:
+            if not error.retryable:
                 raise
-            log.info("%s; reading it again in %g s", error.message, seconds)
-            time.sleep(seconds)
+            log.info("%s; reading it again in %g s", error.message, delay)
+        time.sleep(delay)
+    return _read(client, None)
 
 
 def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[Listed]:
