@@ -12,12 +12,11 @@ from typing import Literal, Protocol
 
 from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
-#: Maximum number of seconds between recording a row and its last byte's departure.
-FENCE = 5.0
 # How far the service's clock may be behind Airflow's for a date to count as after the send.
 _PRECISION = timedelta(seconds=1)
 

@@ -21,10 +21,11 @@ from airflow_custody.client.errors import (
     CustodyRateLimitError,
     CustodyRequestError,
 )
+from airflow_custody.client.http.fence import Moment, is_too_old
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import FENCE, Report
+from airflow_custody.idempotency.search import Report
 from airflow_custody.idempotency.store import Store
 
 #: Number of rows that are recorded and looked up together.
@@ -66,8 +67,8 @@ class Fence:
         self._record = record
         self._is_stopped = is_stopped
         self._lock = threading.Lock()
-        #: When the batch was recorded last, by two clocks; None: never.
-        self.recorded: tuple[float, float] | None = None
+        #: When the batch was recorded last; None: never.
+        self.recorded: Moment | None = None
 
     def check(self) -> None:
         """
@@ -76,12 +77,11 @@ class Fence:
         :raises CustodyError: if sending has been stopped.
         """
         with self._lock:
-            # The first does not count while the machine sleeps; the second may be set, in either direction.
-            clocks = time.monotonic(), time.time()
-            is_fresh = self.recorded and all(abs(a - b) < FENCE for a, b in zip(clocks, self.recorded, strict=True))
+            now = time.monotonic(), time.time()
+            is_fresh = self.recorded is not None and not is_too_old(self.recorded, now)
             if not self._is_stopped() and not is_fresh:
                 self._record()
-                self.recorded = clocks
+                self.recorded = now
         if self._is_stopped():
             raise CustodyError(
                 "the task was stopped, or another try of it has taken over; nothing was sent",
