@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -450,7 +450,7 @@ class ApplyPlan:
                 break
         if missing:
             why = str(failure) if failure else None
-            self.log.warning("%s", lines(f"The service does not list yet: {_names(missing)}.", why))
+            self.log.warning("%s", lines(f"The service does not list yet: {name_some(missing, 60)}.", why))
         return listed, failure
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
@@ -460,7 +460,7 @@ class ApplyPlan:
             return None
         self.log.info(
             "Once what this plan has created is in effect, the task that completes it, or the next plan, deletes %s.",
-            _names(waiting),
+            name_some(waiting, 60),
         )
         ids = {**outcome.created, **outcome.found}
         creations = [
@@ -509,7 +509,3 @@ class ApplyPlan:
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
     return digest(create_operation(request))[:20]
-
-
-def _names(ids: Iterable[str]) -> str:
-    return name_some([sanitize(each, 60) for each in ids])

@@ -293,7 +293,7 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
 
 def describe_verified(facts: Mapping[str, Any]) -> str:
     """Describe what :func:`verified_facts` returned: who signed, under which rules."""
-    signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
+    signed_by = name_some(facts["signed_by"], 60)
     date = facts["rules_date"].replace("T", " ").replace("Z", " UTC")
     rules = f"rules of {date}" if date else "rules without a date"
     return f"signed by {signed_by} under {rules}"

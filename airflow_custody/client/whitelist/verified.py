@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin, name_texts
+from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.text import count, sanitize, sentences
+from airflow_custody.client.text import count, name_some, sanitize, sentences
 from airflow_custody.client.verification.evidence import (
     MAX_EVIDENCE_BYTES,
     TOO_LARGE,
@@ -151,7 +151,7 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 def _signers(user_ids: Sequence[str]) -> str:
     """Return the users with valid signatures, in words."""
-    return f"validly signed by {name_texts(user_ids)}" if user_ids else "no valid signature"
+    return f"validly signed by {name_some(user_ids, 80)}" if user_ids else "no valid signature"
 
 
 def verify_service(

@@ -96,7 +96,7 @@ class WhitelistFile:
         """A notice about the addresses that could not be checked; empty if there are none."""
         if not self.unchecked:
             return ""
-        chains = name_some([sanitize(each, 40) for each in self.unchecked_chains])
+        chains = name_some(self.unchecked_chains, 40)
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({chains})"
 
 
