@@ -43,7 +43,7 @@ from airflow_custody.client.errors import CustodyConflictError, CustodyError, Cu
 from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
-    State,
+    RowState,
     WhitelistPlan,
     advice_on_differences,
     changes_text,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
-_NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
+_NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
 _PLAN_AGAIN = (
     "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status words).",
     "If they have them, the file or the service has changed: start a new run, which plans again and has the new plan "

@@ -17,7 +17,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.client.text import lines, name_some
-from airflow_custody.idempotency.records import Row, State, digest
+from airflow_custody.idempotency.records import RecordState, Row, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
@@ -133,10 +133,10 @@ class CreateRows:
     def _is_ended(self) -> bool:
         return self.sender.stopped is not None or self.search.failure is not None
 
-    def _in_state(self, keys: Sequence[str], *states: State) -> list[str]:
+    def _in_state(self, keys: Sequence[str], *states: RecordState) -> list[str]:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
-    def _state(self, key: str) -> State:
+    def _state(self, key: str) -> RecordState:
         """Return a row's state: ``void`` also for one that another plan is done with, or no plan."""
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: State of a verified request, in the order of a summary.
 VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent"]
-STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
+VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 # Whatever the status of a settled request: it is verified as one in effect.
@@ -66,7 +66,7 @@ class VerifiedWhitelist:
     def counts(self) -> dict[str, int]:
         """The number of requests in each state."""
         found = Counter(each["state"] for each in self.rows)
-        return {state: found[state] for state in STATES}
+        return {state: found[state] for state in VERIFIED_STATES}
 
     @cached_property
     def duplicates(self) -> list[tuple[str, ...]]:
