@@ -280,7 +280,7 @@ class WhitelistRequest(BaseModel):
 LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 
 
-def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+def request_from_fields(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
     """
     Build a request, or say field by field what is wrong with it.
 

@@ -23,10 +23,10 @@ from airflow_custody.client.verification.trust import (
     ReportedState,
     Trust,
     decide_trust,
-    has_status,
+    is_one_of,
 )
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
-from airflow_custody.client.whitelist.models import WhitelistRequest, read_request
+from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ class StatusWords:
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
         """Return what a status says, wherever the request is listed."""
-        if has_status(status, self.rejected):
+        if is_one_of(status, self.rejected):
             return "rejected"
         effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
-        return "effective" if has_status(status, effective) else "unknown"
+        return "effective" if is_one_of(status, effective) else "unknown"
 
 
 #: The default words.
@@ -84,7 +84,7 @@ DEFAULT_WORDS = StatusWords()
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedRequest:
     """
     Where the service lists a request.
 
@@ -179,7 +179,9 @@ class Request:
         return "" if self.envelope is None else status_word(self.envelope.status)
 
 
-def make_request(listed: Listed, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None) -> Request:
+def make_request(
+    listed: ListedRequest, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None
+) -> Request:
     """
     Return a request with all that is known about it.
 
@@ -254,7 +256,7 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
         fields.setdefault("network", envelope.network)
     if envelope is not None and envelope.visibility_group_id:
         fields["visibility_group_id"] = envelope.visibility_group_id
-    found, faults = read_request(fields)
+    found, faults = request_from_fields(fields)
     if found is None:
         raise RefusalError(f"it cannot be written in a file: {'; '.join(map(str, faults))}")
     return found

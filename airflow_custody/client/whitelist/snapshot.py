@@ -15,7 +15,7 @@ from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.whitelist.models import cut_into_batches
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, Request, StatusWords, make_request
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -92,7 +92,7 @@ def read_snapshot(
     return Snapshot({each.id: make_request(each, words, verifier) for each in found}, words, verifier)
 
 
-def _read_everything(client: CustodyClient) -> list[Listed]:
+def _read_everything(client: CustodyClient) -> list[ListedRequest]:
     # On a busy service, requests appear and disappear between two pages.
     for delay in islice(growing_delays(first=0.5, maximum=4.0), 4):
         try:
@@ -105,11 +105,11 @@ def _read_everything(client: CustodyClient) -> list[Listed]:
     return _read(client, None)
 
 
-def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[Listed]:
+def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[ListedRequest]:
     return [each for batch in cut_into_batches(ids) for each in _read(client, batch)]
 
 
-def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
+def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
     """Read the three listings: of all requests, or of up to a hundred."""
     find = partial(client.find_whitelist_requests, ids=ids)
     settled = {each.id: each for each in find(include_pending=False)}
@@ -120,7 +120,7 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
         # In the service's order.
         ids = list(dict.fromkeys([*everything, *listed]))
     return [
-        Listed(
+        ListedRequest(
             each,
             listed.get(each),
             is_settled=each in settled,

@@ -20,7 +20,7 @@ from airflow_custody.client.verification.evidence import (
     TOO_LARGE,
     Evidence,
     EvidenceFile,
-    Listed,
+    ListingState,
     evidence_to_json,
 )
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState, describe_legacy
@@ -40,7 +40,7 @@ VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 # Whatever the status of a settled request: it is verified as one in effect.
-_REPORTED: dict[Listed, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
+_REPORTED: dict[ListingState, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from airflow_custody.client.whitelist.models import (
     FieldFault,
     WhitelistRequest,
     fetch_items,
-    read_request,
+    request_from_fields,
 )
 from airflow_custody.client.whitelist.plans.plan import FileRow
 
@@ -407,7 +407,7 @@ def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, l
     every = (fault for name, value in values.items() for fault in _field_faults(name, value))
     faults = list(islice(every, MAX_FAULTS))
     reported = {each.name for each in faults}
-    request, others = read_request(values)
+    request, others = request_from_fields(values)
     for name, text in others:
         if name not in reported and (name or reported.isdisjoint(_CHAIN)):
             faults.append(FieldFault(name, text.removesuffix(TEMPLATE_HINT)))
