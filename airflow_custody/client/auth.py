@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # A token is replaced this long before it ends.
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only for now.
-_NOT_NOW = (408, 429)
+_TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
 # A second token does no harm.
 SIGN_IN = Operation(
@@ -290,7 +290,7 @@ class PasswordSignIn(Authentication):
 def _is_refusal(error: CustodyError) -> bool:
     """Tell whether the service itself has refused the credentials, and not only for now."""
     status = error.status or 0
-    return error.from_service and 400 <= status < 500 and status not in _NOT_NOW
+    return error.from_service and 400 <= status < 500 and status not in _TEMPORARY_STATUSES
 
 
 def _missing(setting: str, why: str) -> CustodyConfigurationError:

@@ -34,8 +34,8 @@ MAX_BATCH = 100
 MAX_LOST = 10
 # So many refusals in a row that are not about the row mean that the next ones would come to the same.
 _MAX_REFUSALS = 3
-# How often a row is sent again that was refused for now.
-_MAX_PAUSES = 20
+# Stop sending if the service rejects a row for its rate this often.
+_MAX_RATE_LIMITED = 20
 _SECONDS_BETWEEN_LOGS = 5.0
 
 
@@ -215,7 +215,7 @@ class Sender:
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
         """Send one row, and return it as it is then: ``sent`` if nobody knows, ``void`` if it was not sent."""
-        for _ in range(_MAX_PAUSES):
+        for _ in range(_MAX_RATE_LIMITED):
             while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
                 time.sleep(min(left, 0.5))
             if self._is_over:
@@ -226,7 +226,7 @@ class Sender:
         return row.become("void")
 
     def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
-        """Send one row once; None: the service has no time for it now."""
+        """Send one row once; None: rate limited; try again later."""
         may_have_left = False
 
         def before_send() -> None:

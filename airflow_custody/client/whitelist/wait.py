@@ -121,7 +121,7 @@ class RequestWait:
 
         :param found: the result of :func:`look_up`.
         :raises CustodyError: if a request could not be looked up; with several of these, the one that ends the wait, or
-            asks for the longest pause.
+            asks for the longest delay.
         """
         requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
         errors = self._errors(requests.values())
@@ -251,7 +251,7 @@ class RequestWait:
 
 
 def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
-    """Raise the error that ends a wait, or asks for the longest pause, if there is one."""
+    """Raise the error that ends a wait, or asks for the longest delay, if there is one."""
     errors = [each for each in failures if isinstance(each, CustodyError)]
     if errors:
         raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))
@@ -280,7 +280,7 @@ def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Re
     """
     Look up the requests of some waits, each once; in a thread that may take long.
 
-    What is reported as in effect and does not verify is looked up once more, after a pause: a listing may lag.
+    What is reported as in effect and does not verify is looked up once more after a delay, because a listing may lag.
 
     :param client: the client.
     :param waits: the waits. All of them have the same status words.
