@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # A token is replaced this long before it ends.
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only for now.
-_NOT_NOW = (408, 429)
+_TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
 # A second token does no harm.
 SIGN_IN = Operation(
@@ -213,6 +213,11 @@ class PasswordSignIn(Authentication):
         # The error of the service's refusal.
         self._refusal: dict[str, Any] | None = None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the password, which this object therefore does not send again."""
+        return self._refusal is not None
+
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
         Add the ``Authorization`` header to a request, and sign in first if needed.
@@ -264,7 +269,6 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-                self.is_refused = True
         # A new error each time: one that several threads raise would collect the traceback of each.
         raise CustodyError.from_json(self._refusal)
 
@@ -286,7 +290,7 @@ class PasswordSignIn(Authentication):
 def _is_refusal(error: CustodyError) -> bool:
     """Tell whether the service itself has refused the credentials, and not only for now."""
     status = error.status or 0
-    return error.from_service and 400 <= status < 500 and status not in _NOT_NOW
+    return error.from_service and 400 <= status < 500 and status not in _TEMPORARY_STATUSES
 
 
 def _missing(setting: str, why: str) -> CustodyConfigurationError:

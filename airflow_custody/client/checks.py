@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-State = Literal["ok", "failed", "unknown", "not checked"]
+CheckState = Literal["ok", "failed", "unknown", "not checked"]
 
 #: The role that every read needs.
 DEFAULT_ROLE = "TPUser"
@@ -64,7 +64,7 @@ class Check:
     :param error: the reason why it is not ok. Default None.
     """
 
-    state: State = "not checked"
+    state: CheckState = "not checked"
     detail: str = ""
     advice: str = ""
     error: CustodyError | None = None
@@ -119,7 +119,7 @@ class _Facts:
         has_listing = self.listing is not None and not self.listing.is_blank
         return has_listing or self.user is not None or self.verified is not None
 
-    def not_ok(self, error: CustodyError, state: State = "failed", detail: str = "", advice: str = "") -> Check:
+    def not_ok(self, error: CustodyError, state: CheckState = "failed", detail: str = "", advice: str = "") -> Check:
         """Return the result of a check that is not ok, with the error's own texts unless others are given."""
         return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
@@ -353,7 +353,7 @@ _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "sig
 # --- helpers -------------------------------------------------------------------------------------------------
 
 
-def _state_of(error: CustodyError) -> State:
+def _state_of(error: CustodyError) -> CheckState:
     """Return the state of an operation that the service need not offer."""
     return "unknown" if error.not_offered and error.from_service else "failed"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import count, name_some, sanitize
+from airflow_custody.client.text import count, name_some
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.trust import NOT_PINNED
 
@@ -32,15 +31,10 @@ def how_to_pin(source: str | None) -> str:
     return f"{how}. Get the keys from the people who hold them, not from the service."
 
 
-def name_texts(texts: Iterable[str], limit: int = 80) -> str:
-    """Return a list of names in words: each shortened, and at most ten of them."""
-    return name_some([sanitize(each, limit) for each in texts])
-
-
 def describe_pins(pins: VerificationPins) -> str:
     """Return pins in words."""
-    keys = name_texts(pins.fingerprints)
-    networks = "any network" if pins.networks is None else f"networks {name_texts(sorted(pins.networks), 40)}"
+    keys = name_some(pins.fingerprints)
+    networks = "any network" if pins.networks is None else f"networks {name_some(sorted(pins.networks), 40)}"
     legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
     oldest = pins.rules_not_before
     floor = "rules of any age" if oldest is None else f"rules from {format_unix_time(oldest)} on"
@@ -60,10 +54,10 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     signers = _signers(pins, rules)
     text = (
         f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
-        f"signed by {name_texts(signers)}; SHA-256 {verified.sha256}"
+        f"signed by {name_some(signers, 80)}; SHA-256 {verified.sha256}"
     )
     others = [each for each in pins.fingerprints if each not in signers]
-    return f"{text}; did not sign them: {name_texts(others)}" if others else text
+    return f"{text}; did not sign them: {name_some(others, 80)}" if others else text
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:

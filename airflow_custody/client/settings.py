@@ -25,7 +25,7 @@ from airflow_custody.client.files import read_file
 from airflow_custody.client.http.operation import API_ROOT
 from airflow_custody.client.text import is_pem, pem_text, sanitize
 from airflow_custody.client.verification.keys import MAX_KEYS, KeyTextError, is_bare_base64, read_public_keys
-from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins
+from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins, wrong_setting
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
@@ -37,10 +37,6 @@ _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
 _MIN_KEY = 40
 # The first one that is set counts, as in the standard library.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
-
-
-def _wrong(setting: str, why: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
 
 
 def _os_text(exception: Exception) -> str:
@@ -96,10 +92,10 @@ def _check_verify(value: object) -> bool | str:
     if isinstance(value, bool):
         return value
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise _wrong("verify", "must be true, false or the path of a CA bundle")
+        raise wrong_setting("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
     if is_pem(path):
-        raise _wrong("verify", "must be the path of a CA bundle, and not the bundle itself")
+        raise wrong_setting("verify", "must be the path of a CA bundle, and not the bundle itself")
     try:
         # OpenSSL would read any file, to its end.
         read_file(path)
@@ -107,7 +103,7 @@ def _check_verify(value: object) -> bool | str:
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise _wrong("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
+    raise wrong_setting("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
@@ -123,17 +119,17 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise _wrong("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
+    raise wrong_setting("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
 
 
 def _certificate_paths(value: object) -> list[str]:
     parts: Any = os.fspath(value).split(",") if isinstance(value, (str, os.PathLike)) else value
     is_right = isinstance(parts, (list, tuple)) and len(parts) in (1, 2)
     if not is_right or not all(isinstance(part, (str, os.PathLike)) and str(part).strip() for part in parts):
-        raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
+        raise wrong_setting("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part).strip() for part in parts]
     if any(map(is_pem, paths)):
-        raise _wrong("client_cert", "must be a path, and not the certificate or the key itself")
+        raise wrong_setting("client_cert", "must be a path, and not the certificate or the key itself")
     return paths
 
 
@@ -213,9 +209,9 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
         return None
     texts = [value] if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(each, (str, os.PathLike)) for each in texts):
-        raise _wrong("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
+        raise wrong_setting("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
     if len(texts) > MAX_KEYS:
-        raise _wrong("superadmin_keys", f"has {len(texts)} entries, and must have at most {MAX_KEYS}")
+        raise wrong_setting("superadmin_keys", f"has {len(texts)} entries, and must have at most {MAX_KEYS}")
     return tuple(_read_key(os.fspath(each)) for each in texts)
 
 
@@ -233,7 +229,9 @@ def _read_key(text: str) -> str:
         why = str(error)
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise _wrong("superadmin_keys", f"is neither a public key in PEM nor a file of such that can be read: {shown}{why}")
+    raise wrong_setting(
+        "superadmin_keys", f"is neither a public key in PEM nor a file of such that can be read: {shown}{why}"
+    )
 
 
 def _split_names(value: Any) -> Any:
@@ -345,7 +343,7 @@ class ClientSettings:
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
         # The value of what is no setting may be a secret.
         shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
-        raise _wrong(str(first["loc"][0]), f"{why}{shown}")
+        raise wrong_setting(str(first["loc"][0]), f"{why}{shown}")
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
@@ -404,7 +402,7 @@ class ClientSettings:
     def _check_together(self) -> None:
         """Refuse a user agent that cannot be sent, a token that others could read, and incomplete pins."""
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
-            raise _wrong("user_agent", "must be printable ASCII, to be sent in a header")
+            raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
             self._check_plain_http()
         self._check_pins()
@@ -422,7 +420,7 @@ class ClientSettings:
                 setting="base_url",
             )
         if self.proxy:
-            raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
+            raise wrong_setting("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
 
     def _check_pins(self) -> None:
         """Refuse incomplete pins: setting any of them implies verification."""
@@ -432,7 +430,9 @@ class ClientSettings:
         if not given:
             return
         if self.superadmin_keys is None:
-            raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")
+            raise wrong_setting(given[0], "needs 'superadmin_keys': without these, nothing is verified")
         if self.superadmin_minimum is None:
-            raise _wrong("superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules")
+            raise wrong_setting(
+                "superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules"
+            )
         self.pins  # noqa: B018 - it raises if they cannot be used

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -169,10 +169,19 @@ def _code_points(text: str) -> str:
 MAX_NAMED = 10
 
 
-def name_some(names: Sequence[str]) -> str:
-    """Return names in words: at most ten of them, and how many more there are."""
-    named = ", ".join(names[:MAX_NAMED])
-    return f"{named} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else named
+def name_some(names: Iterable[str], limit: int | None = None) -> str:
+    """
+    Return names in words: at most ten of them, and how many more there are.
+
+    :param names: the names.
+    :param limit: maximum length of each name, which is then sanitized. Default None: all are sanitized already.
+    """
+    names = list(names)
+    shown = names[:MAX_NAMED]
+    if limit is not None:
+        shown = [sanitize(each, limit) for each in shown]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(shown) + more
 
 
 def sentences(*texts: str | None) -> str:

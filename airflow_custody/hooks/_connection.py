@@ -130,8 +130,8 @@ class ConnectionReader:
         if password is None:
             raise self._wrong(_NOT_TEXT, "password", "credentials-missing")
         names = {
-            "password": self._text(self._connection.login, "username"),
-            "api_key": self._text(self._extras.get("api_key_id"), "api_key_id"),
+            "password": self._read_text(self._connection.login, "username"),
+            "api_key": self._read_text(self._extras.get("api_key_id"), "api_key_id"),
         }
         given = [method for method, name in names.items() if name]
         if len(given) > 1:
@@ -139,7 +139,7 @@ class ConnectionReader:
                 "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
             )
         filled_in = given[0] if given else "bearer"
-        auth = self._text(self._extras.get("auth"), "auth") or filled_in
+        auth = self._read_text(self._extras.get("auth"), "auth") or filled_in
         if auth not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
             raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
@@ -151,8 +151,8 @@ class ConnectionReader:
         return auth, names.get(auth, ""), password
 
     def _read_base_url(self) -> str:
-        host = _with_brackets(self._text(self._connection.host, "base_url"))
-        schema = self._text(self._connection.schema, "Schema").lower()
+        host = _with_brackets(self._read_text(self._connection.host, "base_url"))
+        schema = self._read_text(self._connection.schema, "Schema").lower()
         port = self._read_port()
         if not host:
             raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
@@ -189,7 +189,7 @@ class ConnectionReader:
             raise self._wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
         return port or None
 
-    def _text(self, value: object, setting: str) -> str:
+    def _read_text(self, value: object, setting: str) -> str:
         """Return a field's text without white space around it; empty if the field is not set."""
         if value is None:
             return ""

@@ -73,7 +73,7 @@ def read_object(url: str, size: int) -> bytes:
     return data
 
 
-def write_new(path: str, url: str, data: bytes) -> None:
+def write_location(path: str, url: str, data: bytes) -> None:
     """
     Write a new file, complete or not at all, and never over an existing file.
 

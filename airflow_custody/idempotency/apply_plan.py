@@ -35,16 +35,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
-    State,
+    RowState,
     WhitelistPlan,
     advice_on_differences,
     changes_text,
@@ -59,7 +60,7 @@ from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPl
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
-from airflow_custody.idempotency.search import Report, Search, lookups, seconds_under_way
+from airflow_custody.idempotency.search import Report, Search, seconds_under_way
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_requests import WhitelistCreation, why_not_trusted
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
-_NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
+_NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
 _PLAN_AGAIN = (
     "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status words).",
     "If the arguments are the same, the file or the service has changed: start a new run, which plans again and waits "
@@ -442,7 +443,7 @@ class ApplyPlan:
         listed: dict[str, Request] = {}
         missing = [*ids]
         failure: CustodyError | None = None
-        for _ in lookups(self.lookup_wait):
+        for _ in tries_within(self.lookup_wait):
             try:
                 found = read_snapshot(self.client, self.words, missing)
                 listed |= {each.id: each for each in found if each.state != "missing"}
@@ -454,7 +455,7 @@ class ApplyPlan:
                 break
         if missing:
             why = str(failure) if failure else None
-            self.log.warning("%s", lines(f"Not yet listed by the service: {_names(missing)}.", why))
+            self.log.warning("%s", lines(f"Not yet listed by the service: {name_some(missing, 60)}.", why))
         return listed, failure
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
@@ -464,7 +465,7 @@ class ApplyPlan:
             return None
         self.log.info(
             "Once the requests of this plan are in effect, the task that completes it, or the next plan, deletes %s.",
-            _names(waiting),
+            name_some(waiting, 60),
         )
         ids = {**outcome.created, **outcome.found}
         creations = [
@@ -513,7 +514,3 @@ class ApplyPlan:
 def row_key(request: WhitelistRequest) -> str:
     """Return the key of a row in the record: the same for the same request."""
     return digest(create_operation(request))[:20]
-
-
-def _names(ids: Iterable[str]) -> str:
-    return name_some([sanitize(each, 60) for each in ids])

@@ -148,7 +148,7 @@ class CompletePlan:
         self._check_hash()
         missing = [each.request.get("address", "") for each in self.applied.creations if not each.id]
         if missing:
-            named = name_some([sanitize(each, 60) for each in missing])
+            named = name_some(missing, 60)
             raise self._incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
         if len(self._requests) != len(self.applied.creations):
             raise self._incomplete("two creations name the same request, so nothing is deleted", retryable=False)

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from textwrap import indent
 from typing import TYPE_CHECKING, Literal
 
+from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -16,8 +17,8 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.client.text import lines, name_some
-from airflow_custody.idempotency.records import Row, State, digest
-from airflow_custody.idempotency.search import Candidate, Creation, Report, Search, lookups
+from airflow_custody.idempotency.records import RecordState, Row, digest
+from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
 
@@ -132,10 +133,10 @@ class CreateRows:
     def _is_ended(self) -> bool:
         return self.sender.stopped is not None or self.search.failure is not None
 
-    def _in_state(self, keys: Sequence[str], *states: State) -> list[str]:
+    def _in_state(self, keys: Sequence[str], *states: RecordState) -> list[str]:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
-    def _state(self, key: str) -> State:
+    def _state(self, key: str) -> RecordState:
         """Return a row's state; ``void`` if it is not recorded, or only under another plan that is done with it."""
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
@@ -352,7 +353,7 @@ class CreateOnce:
     def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
         """Return the object with an id; or else None, and why that does not prove absence (empty if it does)."""
         # The service may take some time to list it.
-        for _ in lookups(self.lookup_wait):
+        for _ in tries_within(self.lookup_wait):
             if found := self.creation.get(ONE, identifier):
                 return found, ""
         return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""

@@ -21,7 +21,7 @@ _Record = TypeVar("_Record", bound=BaseModel)
 
 #: ``sent``: about to be sent, outcome unknown. ``void``: no effect. ``found``: another client has created a request
 #: with the same content.
-State = Literal["sent", "created", "deleted", "found", "refused", "void"]
+RecordState = Literal["sent", "created", "deleted", "found", "refused", "void"]
 
 
 class Row(BaseModel):
@@ -38,14 +38,14 @@ class Row(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    state: State
+    state: RecordState
     detail: str = ""
     known_ids: list[str] | None = None
     content: dict[str, str] = {}
     replaces: list[str] = []
     max_tries: int = 0
 
-    def become(self, state: State, detail: str = "") -> Row:
+    def become(self, state: RecordState, detail: str = "") -> Row:
         """Return the record with another state."""
         return self.model_copy(update={"state": state, "detail": detail})
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Literal, Protocol
 
+from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
-#: Maximum number of seconds between recording a row and sending its last byte.
-FENCE = 5.0
 # How far the service's clock may lag behind Airflow's clock. A later creation time is after the send.
 _PRECISION = timedelta(seconds=1)
-_FIRST_LOOKUP_INTERVAL = 1.0
-_MAX_LOOKUP_INTERVAL = 5.0
 
 
 #: The outcome of a create. ``sent``: it was sent, with any result. ``found``: its response was lost, and a search found
@@ -127,23 +125,6 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     return True
 
 
-def lookup_intervals() -> Iterator[float]:
-    """Yield increasing pauses, in seconds, between searches."""
-    interval = _FIRST_LOOKUP_INTERVAL
-    while True:
-        yield interval
-        interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
-
-
-def lookups(seconds: float) -> Iterator[None]:
-    """Yield once at the start, then after each pause, and a last time when the seconds have passed."""
-    deadline, intervals = time.monotonic() + seconds, lookup_intervals()
-    yield
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(next(intervals), left))
-        yield
-
-
 def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     """
     Return how long, in seconds, a request may be in transit or not yet listed.
@@ -188,7 +169,7 @@ class Search:
         :param keys: the rows' keys.
         :param searched_at: time of an earlier search for all of these rows; None (default): there was none.
         """
-        began, intervals = time.monotonic(), lookup_intervals()
+        began, delays = time.monotonic(), growing_delays(first=1.0, maximum=5.0)
         sure_after = None if searched_at is None else searched_at + self.under_way
         # After an earlier search most open rows were never sent, so searching again before the wait is over is useless.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
@@ -202,7 +183,7 @@ class Search:
                 sure_after = None
             if self.failure is not None:
                 return
-            delay = next(intervals)
+            delay = next(delays)
             if sure_after is not None:
                 delay = max(0.05, min(delay, sure_after - time.monotonic()))
 

@@ -21,10 +21,11 @@ from airflow_custody.client.errors import (
     CustodyRateLimitError,
     CustodyRequestError,
 )
+from airflow_custody.client.http.fence import Moment, is_too_old
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import FENCE, Report
+from airflow_custody.idempotency.search import Report
 from airflow_custody.idempotency.store import Store
 
 #: Number of rows that are recorded and looked up together.
@@ -33,8 +34,8 @@ MAX_BATCH = 100
 MAX_LOST = 10
 # Stop after this many refusals in a row that are not about the row itself.
 _MAX_REFUSALS = 3
-# How often a rate-limited row is sent again.
-_MAX_PAUSES = 20
+# Stop sending if the service rejects a row for its rate this often.
+_MAX_RATE_LIMITED = 20
 _SECONDS_BETWEEN_LOGS = 5.0
 
 
@@ -66,8 +67,8 @@ class Fence:
         self._record = record
         self._is_stopped = is_stopped
         self._lock = threading.Lock()
-        #: When the batch was recorded last, by two clocks; None: never.
-        self.recorded: tuple[float, float] | None = None
+        #: When the batch was recorded last; None: never.
+        self.recorded: Moment | None = None
 
     def check(self) -> None:
         """
@@ -76,12 +77,11 @@ class Fence:
         :raises CustodyError: if sending has been stopped.
         """
         with self._lock:
-            # The monotonic clock stops while the machine sleeps. The wall clock may be set in either direction.
-            clocks = time.monotonic(), time.time()
-            is_fresh = self.recorded and all(abs(a - b) < FENCE for a, b in zip(clocks, self.recorded, strict=True))
+            now = time.monotonic(), time.time()
+            is_fresh = self.recorded is not None and not is_too_old(self.recorded, now)
             if not self._is_stopped() and not is_fresh:
                 self._record()
-                self.recorded = clocks
+                self.recorded = now
         if self._is_stopped():
             raise CustodyError(
                 "the task was stopped, or another try of it has taken over; nothing was sent",
@@ -215,7 +215,7 @@ class Sender:
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
         """Send one row and return its record: ``sent`` if the outcome is unknown, ``void`` if it was not sent."""
-        for _ in range(_MAX_PAUSES):
+        for _ in range(_MAX_RATE_LIMITED):
             while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
                 time.sleep(min(left, 0.5))
             if self._is_over:
@@ -226,7 +226,7 @@ class Sender:
         return row.become("void")
 
     def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
-        """Send one row once; None: rate limited, try again later."""
+        """Send one row once; None: rate limited; try again later."""
         may_have_left = False
 
         def before_send() -> None:

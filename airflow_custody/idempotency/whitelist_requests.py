@@ -19,7 +19,7 @@ from airflow_custody.client.whitelist.models import check_request_id
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, Request, StatusWords, make_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import ONE
@@ -228,7 +228,7 @@ class WhitelistCreation:
         # It is not listed, so only its status shows whether it is settled.
         is_settled = self.words.meaning(envelope.status) == "effective"
         return make_request(
-            Listed(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
+            ListedRequest(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
         )
 
     def compare(self, key: str, request: Request) -> Candidate:

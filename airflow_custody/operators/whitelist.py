@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
-from airflow_custody.hooks._storage import StorageError, split_location, write_new
+from airflow_custody.hooks._storage import StorageError, split_location, write_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import (
     CustodyCreateOperator,
@@ -355,7 +355,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         """Write the evidence, and return the file's place and SHA-256."""
         data = found.to_file()
         try:
-            write_new(path, url, data)
+            write_location(path, url, data)
         except StorageError as error:
             raise _not_written(error) from None
         place, sha256 = path or url, hashlib.sha256(data).hexdigest()

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
-    from airflow_custody.client.whitelist.plans.plan import State, WhitelistPlan
+    from airflow_custody.client.whitelist.plans.plan import RowState, WhitelistPlan
     from airflow_custody.idempotency.apply_plan import ApplyPlan
     from airflow_custody.idempotency.complete_plan import AppliedPlan
     from airflow_custody.idempotency.create import Outcome
 
-_UNVERIFIED: tuple[State, ...] = ("unverified",)
+_UNVERIFIED: tuple[RowState, ...] = ("unverified",)
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -216,7 +216,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
-        states: tuple[State, ...] = (*changes, "pending") if self.fail_on_pending else changes
+        states: tuple[RowState, ...] = (*changes, "pending") if self.fail_on_pending else changes
         return CustodyConflictError(
             f"the service differs from {sanitize(name, 200)}: {changes_text(plan, states)}",
             advice=lines(advice, "See the log for the whole plan."),

@@ -46,7 +46,7 @@ class UserView:
 
 
 @dataclass(frozen=True)
-class GroupSignatures:
+class SignatureCounts:
     """
     The number of a group's signatures, and the number that is needed.
 
@@ -93,7 +93,7 @@ class RequestRow:
     label: str = ""
     created_at: datetime | None = None
     changed_at: datetime | None = None
-    paths: tuple[tuple[GroupSignatures, ...], ...] = ()
+    paths: tuple[tuple[SignatureCounts, ...], ...] = ()
     trust: TrustState = "not checked"
     problem: str = ""
     state: ReportedState = "unknown"

@@ -27,7 +27,7 @@ from airflow_custody.overview.models import (
     UserView,
     WebhookRow,
 )
-from airflow_custody.overview.request import bound, make_row, paths_of
+from airflow_custody.overview.request import bound, make_row, signing_paths
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
@@ -150,7 +150,7 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(
-            replace(row, paths=paths_of(each, verifier)) if state == "pending" and row.address else row
+            replace(row, paths=signing_paths(each, verifier)) if state == "pending" and row.address else row
             for row, each in rows[: _MAX_ROWS[state]]
         ),
         total=len(rows),

@@ -20,10 +20,10 @@ from airflow_custody.client.whitelist.request import Request, describe_verified,
 from airflow_custody.client.whitelist.review import is_creation
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (
-    GroupSignatures,
     RequestRow,
     RequestsView,
     RequestView,
+    SignatureCounts,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
     return ""
 
 
-def paths_of(request: Request, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
+def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[SignatureCounts, ...], ...]:
     """
     Return the ways to sign a request by the signed rules, with how many valid signatures of each group there are.
 
@@ -112,7 +112,7 @@ def paths_of(request: Request, verifier: Verifier | None) -> tuple[tuple[GroupSi
     except CustodyError:
         return ()
     return tuple(
-        tuple(GroupSignatures(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
+        tuple(SignatureCounts(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
         for path in paths
     )
 
@@ -203,7 +203,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
 
 def _row(request: Request, verifier: Verifier | None) -> RequestRow:
     row = make_row(request, verifier)
-    return replace(row, paths=paths_of(request, verifier)) if row.address else row
+    return replace(row, paths=signing_paths(request, verifier)) if row.address else row
 
 
 def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[dict[str, Any]]:

@@ -143,21 +143,15 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
         try:
-            _write_new(path, text)
+            with open(path, "x", opener=_open_for_owner) as file:
+                file.write(text)
         except FileExistsError:
             if path.read_bytes() != text.encode():
                 raise
 
 
-def _write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet; a write that fails, as on a full disk, leaves no file."""
-    file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - closed below
-    try:
-        with file:
-            file.write(text.encode())
-    except BaseException:
-        path.unlink()
-        raise
+def _open_for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _comment(text: str) -> str:

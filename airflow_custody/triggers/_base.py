@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_custody.client.arguments import check_seconds, check_text, check_time
+from airflow_custody.client.delays import growing_delay
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.wait_state import PollHistory
@@ -282,7 +283,7 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     if failures > 1:
         # Credentials that are refused again and again may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
-        seconds = max(seconds, min(seconds * 2.0 ** min(failures - 1, 30), limit))
+        seconds = max(interval, growing_delay(failures - 1, first=interval, maximum=limit))
     return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))
 
 

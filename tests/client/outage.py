@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
-from airflow_custody.client.http import transport
+from airflow_custody.client.http import fence
 
 TIMEOUT = 2.0
 REQUEST = WhitelistRequest(label="a", address="0x" + "ab" * 20, blockchain="ETH")
@@ -36,7 +36,7 @@ def wait() -> None:
 
 def send(url: str) -> None:
     # The outage lasts longer.
-    transport.FENCE = 600.0
+    fence.FENCE = 600.0
     with suppress(CustodyError):
         CustodyClient(url, "t0ken", timeout=TIMEOUT).create_whitelist_request(REQUEST, before_send=wait)
     # Alive, so that nothing but giving up ends the connection.

@@ -14,6 +14,7 @@ from airflow_custody.client.text import (
     escaped,
     has_unprintable,
     hidden_difference,
+    name_some,
     sanitize,
     sentences,
     without_emoji_style,
@@ -46,6 +47,25 @@ def test_sanitize_returns_one_printable_line_of_that_length(text: str, limit: in
 def test_where_texts_differ_that_look_the_same(first: str, second: str, difference: str) -> None:
     found = hidden_difference(first, second, 10)
     assert found.startswith(difference) if difference else found == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param(["a"], "a", id="one"),
+        pytest.param([*"abcdefghij"], "a, b, c, d, e, f, g, h, i, j", id="ten"),
+        pytest.param([*"abcdefghijkl"], "a, b, c, d, e, f, g, h, i, j and 2 more", id="twelve"),
+    ],
+)
+def test_at_most_ten_are_named(names: list[str], expected: str) -> None:
+    assert name_some(names) == expected
+    assert name_some(iter(names), 10) == expected
+
+
+def test_names_are_sanitized_and_shortened_if_there_is_a_limit() -> None:
+    assert name_some(["a\nb", "c" * 20], 10) == f"a b, {'c' * 9}…"
+    assert name_some(["a  b"]) == "a  b"
 
 
 def test_sentences_have_one_mark_each() -> None:

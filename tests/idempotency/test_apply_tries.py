@@ -18,8 +18,8 @@ from support.clocks import SkippingTime
 
 from airflow_custody.client import CustodyClient, CustodyConflictError
 from airflow_custody.client.http import transport
+from airflow_custody.client.http.fence import FENCE
 from airflow_custody.idempotency import send
-from airflow_custody.idempotency.search import FENCE
 from airflow_custody.idempotency.send import Fence
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox

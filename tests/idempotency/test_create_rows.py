@@ -18,7 +18,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.idempotency.create import CreateRows, Outcome
-from airflow_custody.idempotency.records import Row, State
+from airflow_custody.idempotency.records import RecordState, Row
 from airflow_custody.idempotency.search import Candidate, Found
 from airflow_custody.idempotency.store import Store
 
@@ -237,7 +237,7 @@ def test_an_earlier_search_counts_for_what_was_sent_before_it(
         (None, "plan", "left"),
     ],
 )
-def test_an_outcome_is_what_is_recorded_under_the_plan(state: State | None, plan: str, field: str) -> None:
+def test_an_outcome_is_what_is_recorded_under_the_plan(state: RecordState | None, plan: str, field: str) -> None:
     store, outcome = store_of(), Outcome()
     if state is not None:
         store.open(store.new_batch({"a": Row(state=state, detail="x")}, plan))
@@ -258,5 +258,7 @@ def test_an_outcome_is_what_is_recorded_under_the_plan(state: State | None, plan
         ("void", None, logging.DEBUG, ""),
     ],
 )
-def test_the_log_says_what_became_of_a_row(state: State, error: CustodyError | None, level: int, text: str) -> None:
+def test_the_log_says_what_became_of_a_row(
+    state: RecordState, error: CustodyError | None, level: int, text: str
+) -> None:
     assert rows_of(Things()).describe("a", Row(state=state, detail="x"), error) == (level, text)

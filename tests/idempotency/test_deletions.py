@@ -20,7 +20,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import DEFAULT_WORDS
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion, Row, State
+from airflow_custody.idempotency.records import PlannedDeletion, RecordState, Row
 
 KEY, KEPT = deletion_key("7"), "8"
 
@@ -132,7 +132,7 @@ FORBIDDEN = Service(by_id=CustodyPermissionError("no", status=403, from_service=
     ],
 )
 def test_a_deletion_of_an_earlier_try(
-    state: State | None, envelopes: list[WhitelistEnvelope], service: Service, outcome: str, is_stopped: bool
+    state: RecordState | None, envelopes: list[WhitelistEnvelope], service: Service, outcome: str, is_stopped: bool
 ) -> None:
     done = {} if state is None else {KEY: Row(state=state, detail=OPERATION)}
     found, left = deletions(service).earlier(done, snapshot_of(envelopes))
@@ -212,5 +212,5 @@ def test_another_failure_is_not_taken_for_a_deletion() -> None:
         ("sent", logging.WARNING, "Whether whitelisting request 7 was deleted is unknown."),
     ],
 )
-def test_the_log_says_what_became_of_it(state: State, level: int, text: str) -> None:
+def test_the_log_says_what_became_of_it(state: RecordState, level: int, text: str) -> None:
     assert deletions(Service()).describe(KEY, Row(state=state, detail="why"), None) == (level, text)

@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.idempotency.records import Batch, Row
-from airflow_custody.idempotency.search import Candidate, Found, Search, is_new, lookups
+from airflow_custody.idempotency.search import Candidate, Found, Search, is_new
 from airflow_custody.idempotency.store import Store
 
 RECORDED = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)
@@ -180,18 +180,6 @@ def test_nothing_is_the_own_of_two_rows() -> None:
 
 
 # --- when ---------------------------------------------------------------------------------------------------
-
-
-def test_the_service_is_looked_at_at_once_and_when_the_time_is_over(waits: SkippingTime) -> None:
-    for seconds, expected in (
-        (0.0, [0]),
-        (0.3, [0, 0.3]),
-        (1, [0, 1]),
-        (9, [0, 1, 3, 7, 9]),
-        (15, [0, 1, 3, 7, 12, 15]),
-    ):
-        began = waits.monotonic()
-        assert [waits.monotonic() - began for _ in lookups(seconds)] == pytest.approx(expected)
 
 
 def searches(waits: SkippingTime, find: Callable[[float], str | None], **given: float) -> tuple[list[float], Search]:

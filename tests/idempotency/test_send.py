@@ -25,10 +25,10 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
+from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import FENCE
 from airflow_custody.idempotency.send import MAX_BATCH, MAX_LOST, Fence, Sender
 from airflow_custody.idempotency.store import Store
 

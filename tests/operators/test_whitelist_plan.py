@@ -17,12 +17,12 @@ from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
-from airflow_custody.client.whitelist.plans.plan import STATES
+from airflow_custody.client.whitelist.plans.plan import ROW_STATES
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 5)
-NOTHING = dict.fromkeys(STATES, 0)
+NOTHING = dict.fromkeys(ROW_STATES, 0)
 
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 

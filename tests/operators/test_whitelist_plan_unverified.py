@@ -12,7 +12,7 @@ from support.airflow.apply_tries import ApplyTask, address, check_exactly, effec
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, somebody_creates
 
-from airflow_custody.client.whitelist.plans.plan import STATES
+from airflow_custody.client.whitelist.plans.plan import ROW_STATES
 from airflow_custody.sandbox import Sandbox
 
 
@@ -41,20 +41,20 @@ def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, p
         plan(path, ti=ti, fail_on_changes=True)
     assert f"line 4 (request {forged}) unverified; request {elsewhere} unverified" in str(caught.value)
     assert "before somebody has found out who put them there; `custody whitelist verify" in str(caught.value.error)
-    assert ti.pushed["return_value"]["counts"] == {**dict.fromkeys(STATES, 0), "unchanged": 1, "unverified": 2}
+    assert ti.pushed["return_value"]["counts"] == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 1, "unverified": 2}
     assert f"request {forged} (APPROVED)" in task_log.text
     assert "note: not verified: no signature covers its text" in task_log.text
     assert "2 rows are not verified" in ti.pushed["return_value"]["report"]
     for each in (forged, elsewhere):
         sandbox.control.sign_whitelist_requests([each])
-    assert plan(path)["counts"] == {**dict.fromkeys(STATES, 0), "unchanged": 2, "undeclared": 1}
+    assert plan(path)["counts"] == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 2, "undeclared": 1}
 
 
 def test_applying_goes_on_beside_what_was_seen_and_refuses_what_is_new(sandbox: Sandbox, path: str) -> None:
     effective(sandbox, 77)
     effective(sandbox, 2)
     approved = plan(path, prune=True)
-    assert approved["counts"] == {**dict.fromkeys(STATES, 0), "create": 1, "unverified": 2}
+    assert approved["counts"] == {**dict.fromkeys(ROW_STATES, 0), "create": 1, "unverified": 2}
 
     task = ApplyTask(path, approved["plan_hash"], RowsStore(), prune=True)
     # It changes nothing that applying would do; but whoever approved has not seen it.

@@ -14,7 +14,7 @@ from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.overview import read_overview, read_request
-from airflow_custody.overview.models import GroupSignatures, Overview, RequestRow, RequestsView
+from airflow_custody.overview.models import Overview, RequestRow, RequestsView, SignatureCounts
 from airflow_custody.overview.verdict import judge_overview
 from airflow_custody.sandbox import Sandbox
 
@@ -279,7 +279,7 @@ def test_signatures_are_counted_by_group_where_that_is_known(
     shown = read_request(pinning, identifier)
     for row in (one(read_overview(pinning)), shown.row):
         assert (row.state, row.trust, row.signatures) == ("pending", "verified", 1)
-        assert row.paths == ((GroupSignatures(ann["group"], 1, 1), GroupSignatures(bob["group"], 0, 1)),)
+        assert row.paths == ((SignatureCounts(ann["group"], 1, 1), SignatureCounts(bob["group"], 0, 1)),)
     assert shown.verification.startswith("Each signature that it has is valid, ")
     # Without rules, nobody says who is in which group.
     assert (one(read_overview(client)).signatures, one(read_overview(client)).paths) == (1, ())

@@ -105,6 +105,8 @@ def _modules_that_wait() -> list[ModuleType]:
     # Imported only now: Airflow reads its settings with it.
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
-    names += [f"airflow_custody.client.whitelist.{each}" for each in ("snapshot", "signing.sending")]
+    names += [
+        f"airflow_custody.client.{each}" for each in ("delays", "whitelist.snapshot", "whitelist.signing.sending")
+    ]
     found = map(importlib.import_module, names)
     return [each for each in found if hasattr(each, "time")]

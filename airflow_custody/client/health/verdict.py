@@ -312,7 +312,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     for check in selected:
         group = groups[check.listed_under]
         group.total += 1
-        if reasons := _faults(check, criteria, now, is_healthy):
+        if reasons := _check_faults(check, criteria, now, is_healthy):
             group.unhealthy += 1
             problems.append(Problem("; ".join(reasons), check))
     # Problems of the listing as a whole explain the rest: they come first.
@@ -332,7 +332,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     )
 
 
-def _faults(
+def _check_faults(
     check: HealthCheck, criteria: HealthCriteria, now: datetime, is_healthy: Callable[[str], bool]
 ) -> list[str]:
     """

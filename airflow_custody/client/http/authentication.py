@@ -26,14 +26,17 @@ class Authentication(ABC):
     advice = ""
     #: Whether the credentials of a request are only good for a moment, because they sign the time.
     signs_time = False
-    #: Whether the service has refused the credentials, which this object therefore does not send again.
-    is_refused = False
 
     def __init__(self, *, source: str) -> None:
         self.source = source
         # Replaced, never changed: another thread may be redacting.
         self._secrets: frozenset[str] = frozenset()
         self._tokens: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the credentials, which this object therefore does not send again."""
+        return False
 
     def hide(self, secret: str) -> None:
         """Take a secret out of all text that :meth:`redact` returns."""

@@ -22,6 +22,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
+from airflow_custody.client.delays import growing_delay
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.failures import (
@@ -31,6 +32,7 @@ from airflow_custody.client.http.failures import (
     is_proxy_refusal,
     is_timeout,
 )
+from airflow_custody.client.http.fence import FENCE, Moment, is_too_old
 from airflow_custody.client.http.operation import API_ROOT, Operation
 from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_date, parse_retry_after
 from airflow_custody.client.settings import ClientSettings
@@ -49,9 +51,9 @@ _PIECE = 16 * 1024
 _MAX_CONNECTIONS = 32
 # Statuses after which what is safe to repeat is repeated.
 _RETRIED_STATUSES = (429, 502, 503, 504)
-#: Maximum number of seconds between recording or signing a request, and sending it.
-FENCE = 5.0
 _MAX_LATE = 3
+# In seconds.
+_MAX_BACKOFF = 20.0
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,7 @@ class _Body:
     :param signed_at: time of the signature in the headers, by :func:`_clocks`; None: there is none.
     """
 
-    def __init__(
-        self, data: bytes, before_send: Callable[[], None] | None, signed_at: tuple[float, float] | None
-    ) -> None:
+    def __init__(self, data: bytes, before_send: Callable[[], None] | None, signed_at: Moment | None) -> None:
         self._data = BytesIO(data)
         self._before_send = before_send
         self._signed_at = signed_at
@@ -117,20 +117,14 @@ class _Body:
             raised = exception
         if raised is not None:
             raise _NotSentError(raised)
-        if _seconds_since(started) > FENCE:
+        if is_too_old(started, _clocks()):
             raise _NotSentError(None, f"recording the request took longer than {FENCE:g} s")
-        if self._signed_at is not None and _seconds_since(self._signed_at) > FENCE:
+        if self._signed_at is not None and is_too_old(self._signed_at, _clocks()):
             raise _NotSentError(None, f"the request could not leave within {FENCE:g} s after it was signed")
 
 
-def _clocks() -> tuple[float, float]:
-    """Return the time by two clocks: one stands still while a machine sleeps, the other may be set back."""
+def _clocks() -> Moment:
     return time.monotonic(), time.time()
-
-
-def _seconds_since(then: tuple[float, float]) -> float:
-    """Return the seconds since a time, by the clock that shows more."""
-    return max(after - before for before, after in zip(then, _clocks(), strict=True))
 
 
 class _Adapter(HTTPAdapter):
@@ -512,5 +506,7 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
 
 def _backoff(retries: int) -> float:
     """Return no delay before the first retry, then twice as long each time."""
+    if not retries:
+        return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
-    return min(20.0, 0.5 * 2.0**retries + spread) if retries else 0.0
+    return min(_MAX_BACKOFF, growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread)

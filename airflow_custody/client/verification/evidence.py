@@ -18,7 +18,7 @@ from airflow_custody.client.verification.signed_text import decode_strictly
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
 TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
 #: Where the service lists a request: with those that are not pending, with those that are, as rejected; or nowhere.
-Listed = Literal["settled", "pending", "rejected", "absent"]
+ListingState = Literal["settled", "pending", "rejected", "absent"]
 
 _RULES = ("rulesContainer", "rulesSignatures")
 
@@ -36,7 +36,7 @@ class Evidence(BaseModel):
     model_config = ConfigDict(strict=True)
 
     id: str
-    listed: Listed
+    listed: ListingState
     envelope: dict[str, Any] = {}
     rules: int | None = None
 

@@ -42,7 +42,7 @@ class VerificationPins:
         keys = _read_keys(self.superadmin_keys)
         object.__setattr__(self, "superadmin_keys", tuple(key.pem for key in keys))
         if not _is_whole(self.superadmin_minimum) or not 1 <= self.superadmin_minimum <= len(keys):
-            raise _wrong(
+            raise wrong_setting(
                 "superadmin_minimum",
                 f"must be a whole number from 1 to {len(keys)}, the number of 'superadmin_keys', not "
                 f"{sanitize(repr(self.superadmin_minimum), 40)}",
@@ -50,10 +50,10 @@ class VerificationPins:
         if self.networks is not None:
             object.__setattr__(self, "networks", _read_names(self.networks))
         if not isinstance(self.allow_legacy_signatures, bool):
-            raise _wrong("allow_legacy_signatures", "must be true or false")
+            raise wrong_setting("allow_legacy_signatures", "must be true or false")
         since = self.rules_not_before
         if since is not None and not (_is_whole(since) and _EARLIEST <= since <= _LATEST):
-            raise _wrong(
+            raise wrong_setting(
                 "rules_not_before",
                 "must be a date from 2009 on, like 2026-01-31, or a Unix time in whole seconds, not "
                 f"{sanitize(repr(since), 40)}",
@@ -96,14 +96,14 @@ def _read_keys(given: Any) -> tuple[PublicKey, ...]:
     texts = list(given) if isinstance(given, Iterable) else []
     are_texts = all(isinstance(text, str) and text.strip() for text in texts)
     if not texts or not are_texts:
-        raise _wrong("superadmin_keys", "must be public keys in PEM")
+        raise wrong_setting("superadmin_keys", "must be public keys in PEM")
     try:
         keys = tuple(read_public_keys(pem_text("\n".join(texts))))
     except KeyTextError as error:
-        raise _wrong("superadmin_keys", f"cannot be used: {error}") from None
+        raise wrong_setting("superadmin_keys", f"cannot be used: {error}") from None
     for number, key in enumerate(keys, 1):
         if (first := keys.index(key) + 1) != number:
-            raise _wrong("superadmin_keys", f"has the same key twice: key {first} and key {number}")
+            raise wrong_setting("superadmin_keys", f"has the same key twice: key {first} and key {number}")
     return keys
 
 
@@ -114,7 +114,7 @@ def _read_names(given: Any) -> tuple[str, ...]:
     elif isinstance(given, (list, tuple, set, frozenset)):
         names = given
     if not names or not all(map(_is_name, names)):
-        raise _wrong(
+        raise wrong_setting(
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
@@ -126,5 +126,6 @@ def _is_name(text: object) -> bool:
     return isinstance(text, str) and text != "" and text == text.strip()
 
 
-def _wrong(setting: str, why: str) -> CustodyConfigurationError:
+def wrong_setting(setting: str, why: str) -> CustodyConfigurationError:
+    """Return the error for a setting, whose name begins the message."""
     return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

@@ -33,7 +33,7 @@ _MISSING = (
 _NOT_NAMED = (
     "They belong beside its rows, in 'rulesContainers'. If they are missing again, ask those who run the service."
 )
-NOT_PINNED = (
+COMPARE_PINS = (
     "Compare the pins with 'custody check'. If keys have been replaced, ask super-administrators for theirs, and never "
     "the service; a request keeps the rules that it was signed under, and these the older keys."
 )

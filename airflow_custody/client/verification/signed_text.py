@@ -100,7 +100,7 @@ class SignedText:
         return path
 
 
-def read_object(text: str, hash_: str) -> dict[str, Any]:
+def read_json_object(text: str, hash_: str) -> dict[str, Any]:
     """
     Return the JSON object of a text, verified against its hash.
 
@@ -118,7 +118,7 @@ def read_object(text: str, hash_: str) -> dict[str, Any]:
 
 def decode_strictly(text: str) -> Any:
     """
-    Return the value of a JSON text, in which no key is there twice, in another case or not: see :func:`read_object`.
+    Return the value of a JSON text without repeated keys, in any case: see :func:`read_json_object`.
 
     :param text: the text.
     :raises RefusalError: if it cannot be read in one way only.
@@ -131,14 +131,16 @@ def decode_strictly(text: str) -> Any:
 
 def read_signed_text(text: str, hash_: str) -> SignedText:
     """
-    Read the text of a whitelisted address: as :func:`read_object`, and with all the keys that every such text has, of
-    known types. Users also sign hashes of other kinds of things.
+    Read the text of a whitelisted address.
+
+    As :func:`read_json_object`, and it must have all the keys that every such text has, of known types. Users also
+    sign hashes of other kinds of things.
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
-    :raises RefusalError: as :func:`read_object`, and if it is the text of something else.
+    :raises RefusalError: as :func:`read_json_object`, and if it is the text of something else.
     """
-    return SignedText(hash_, _check_shape(read_object(text, hash_)))
+    return SignedText(hash_, _check_shape(read_json_object(text, hash_)))
 
 
 def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:

@@ -87,7 +87,7 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
         raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
 
 
-def has_status(status: str | None, words: Iterable[str]) -> bool:
+def is_one_of(status: str | None, words: Iterable[str]) -> bool:
     """
     Tell whether a status is one of these words.
 

@@ -29,7 +29,7 @@ from airflow_custody.client.verification.rule_choice import choose_rules, networ
 from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold
 from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries, why_invalid
 from airflow_custody.client.verification.signed_rules import (
-    NOT_PINNED,
+    COMPARE_PINS,
     SignedRules,
     enclosed_rules,
     listed_rules,
@@ -176,7 +176,7 @@ class Verifier:
         try:
             return self._signed_rules(*found)
         except RefusalError as error:
-            raise RefusalError(str(error), error.advice or NOT_PINNED) from None
+            raise RefusalError(str(error), error.advice or COMPARE_PINS) from None
 
     def _rules_in_force(self) -> SignedRules | None:
         if self.rules_in_force is None:
@@ -185,7 +185,7 @@ class Verifier:
             return self._signed_rules(*listed_rules(self.rules_in_force))
         except RefusalError as error:
             raise RefusalError(
-                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or NOT_PINNED
+                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or COMPARE_PINS
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:

@@ -18,6 +18,7 @@ from airflow_custody.client.webhooks.models import WebhookCall
 
 #: How late a call may appear, behind one that was created later, and still be found.
 OVERLAP = timedelta(minutes=5)
+# An operator and watchers may read the calls of one asset. Each has a cursor of its own in the asset's state store.
 #: The key of the operator's cursor in an asset's state store.
 OPERATOR_CURSOR_KEY = "custody_read_webhook_calls"
 #: The beginning of the keys of watchers' cursors in the same store.

@@ -93,11 +93,11 @@ class WebhookCall:
         """
         return cls(
             id=call_id,
-            webhook_id=_text(row.get("webhookId")),
-            event_id=_text(row.get("eventId")),
+            webhook_id=_storable_text(row.get("webhookId")),
+            event_id=_storable_text(row.get("eventId")),
             payload_text=_payload_text(row.get("payload")),
-            status=_text(row.get("status")),
-            status_message=_text(row.get("statusMessage")),
+            status=_storable_text(row.get("status")),
+            status_message=_storable_text(row.get("statusMessage")),
             attempts=_number(row.get("attempts")),
             created_at=_time(row.get("createdAt")),
             updated_at=_time(row.get("updatedAt")),
@@ -228,7 +228,7 @@ def _clean(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def _text(value: object) -> str:
+def _storable_text(value: object) -> str:
     return _clean(as_name(value) or "")
 
 

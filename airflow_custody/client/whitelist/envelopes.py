@@ -14,7 +14,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signature_count import Entry, read_entries
-from airflow_custody.client.verification.signed_text import read_object
+from airflow_custody.client.verification.signed_text import read_json_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 # A request cannot be older than any blockchain: such a date is the zero value of some program.
@@ -219,7 +219,7 @@ class WhitelistEnvelope:
         try:
             if not self.text or not self.hash:
                 raise RefusalError("or its hash is missing")
-            return read_object(self.text, self.hash)
+            return read_json_object(self.text, self.hash)
         except RefusalError as error:
             raise RefusalError(f"its payload {error}") from None
 

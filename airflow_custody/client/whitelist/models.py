@@ -107,14 +107,14 @@ def cut_into_batches(ids: Sequence[str]) -> list[list[str]]:
 # --- the requested content ---------------------------------------------------------------------------------
 
 
-def _text(value: object) -> object:
+def _as_text(value: object) -> object:
     """Accept only text: a value of another type no longer shows how it was written."""
     if fault := text_fault(value):
         raise ValueError(fault)
     return value
 
 
-def _identifier(value: object) -> object:
+def _as_identifier(value: object) -> object:
     """Accept text or a whole number, which has only one spelling."""
     if fault := identifier_fault(value):
         raise ValueError(fault)
@@ -168,15 +168,15 @@ _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
 _SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 
-_Label = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_label), _TEXT_SCHEMA]
-_FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text), _TEXT_SCHEMA]
-_Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
+_Label = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_label), _TEXT_SCHEMA]
+_FreeText = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_free_text), _TEXT_SCHEMA]
+_Symbol = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
 _ADDRESS_SCHEMA = Field(json_schema_extra={"pattern": r"^\S+$"})
-_Address = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_address), _ADDRESS_SCHEMA]
+_Address = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_address), _ADDRESS_SCHEMA]
 _Identifier = Annotated[
     str,
     Strict(),
-    BeforeValidator(_identifier, json_schema_input_type=Annotated[str, _SYMBOL_SCHEMA] | _WholeNumber),
+    BeforeValidator(_as_identifier, json_schema_input_type=Annotated[str, _SYMBOL_SCHEMA] | _WholeNumber),
     AfterValidator(_symbol),
 ]
 _Identifiers = Annotated[
@@ -252,7 +252,7 @@ class WhitelistRequest(BaseModel):
             request = handler(data)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            faults = [*map(_fault, errors), *_chain_faults(data.get("blockchain"), data.get("currency"))]
+            faults = [*map(_to_field_fault, errors), *_chain_faults(data.get("blockchain"), data.get("currency"))]
             if any(isinstance(each["input"], (int, float, list, dict)) for each in errors):
                 hint = NATIVE_RENDERING
         else:
@@ -280,7 +280,7 @@ class WhitelistRequest(BaseModel):
 LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 
 
-def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+def request_from_fields(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
     """
     Build a request, or find all faults of its fields.
 
@@ -303,7 +303,7 @@ def _chain_faults(blockchain: object, currency: object) -> list[FieldFault]:
     return []
 
 
-def _fault(error: Mapping[str, Any]) -> FieldFault:
+def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
     """Describe the fault of a field, by the name the caller gave it."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]

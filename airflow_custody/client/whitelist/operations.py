@@ -19,7 +19,7 @@ from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, is_one_of
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -267,7 +267,7 @@ class WhitelistOperations(ServiceOperations):
                 status = status_if_shown(self, number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
-                if not has_status(status, words):
+                if not is_one_of(status, words):
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 

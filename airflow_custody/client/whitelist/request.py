@@ -23,10 +23,10 @@ from airflow_custody.client.verification.trust import (
     ReportedState,
     Trust,
     decide_trust,
-    has_status,
+    is_one_of,
 )
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
-from airflow_custody.client.whitelist.models import WhitelistRequest, read_request
+from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ class StatusWords:
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
         """Return the meaning of a status word alone, without regard to the listings."""
-        if has_status(status, self.rejected):
+        if is_one_of(status, self.rejected):
             return "rejected"
         effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
-        return "effective" if has_status(status, effective) else "unknown"
+        return "effective" if is_one_of(status, effective) else "unknown"
 
 
 #: The default words.
@@ -84,7 +84,7 @@ DEFAULT_WORDS = StatusWords()
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedRequest:
     """
     Where the service lists a request.
 
@@ -180,7 +180,9 @@ class Request:
         return "" if self.envelope is None else status_word(self.envelope.status)
 
 
-def make_request(listed: Listed, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None) -> Request:
+def make_request(
+    listed: ListedRequest, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None
+) -> Request:
     """
     Return a request with everything that is known about it.
 
@@ -255,7 +257,7 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
         fields.setdefault("network", envelope.network)
     if envelope is not None and envelope.visibility_group_id:
         fields["visibility_group_id"] = envelope.visibility_group_id
-    found, faults = read_request(fields)
+    found, faults = request_from_fields(fields)
     if found is None:
         raise RefusalError(f"it cannot be written in a file: {'; '.join(map(str, faults))}")
     return found
@@ -294,7 +296,7 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
 
 def describe_verified(facts: Mapping[str, Any]) -> str:
     """Describe the result of :func:`verified_facts`: the signers and the rules."""
-    signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
+    signed_by = name_some(facts["signed_by"], 60)
     date = facts["rules_date"].replace("T", " ").replace("Z", " UTC")
     rules = f"rules of {date}" if date else "rules without a date"
     return f"signed by {signed_by} under {rules}"

@@ -32,7 +32,7 @@ _MAX_LINKS = 5
 
 
 @dataclass(frozen=True)
-class Finding:
+class KeyComparison:
     """
     The result of comparing one key of a payload.
 
@@ -59,24 +59,24 @@ class Comparison:
     """
     The comparison of a payload with a request.
 
-    :param findings: one finding for each field of the request that a payload covers, and one for each other key.
+    :param keys: one comparison for each field of the request that a payload covers, and one for each other key.
     """
 
-    findings: tuple[Finding, ...]
+    keys: tuple[KeyComparison, ...]
 
     @property
     def unaccounted(self) -> tuple[str, ...]:
         """The keys with a value that was not requested."""
-        return tuple(each.key for each in self.findings if each.unasked)
+        return tuple(each.key for each in self.keys if each.unasked)
 
     @property
     def outside(self) -> tuple[str, ...]:
         """The fields that were compared with the envelope, because the payload leaves them out."""
-        return tuple(each.name for each in self.findings if each.outside)
+        return tuple(each.name for each in self.keys if each.outside)
 
     def filled_in(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """Return the keys whose value the service filled in: harmless ones, and those accepted by name."""
-        return tuple(each.key for each in self.findings if each.filled_in or (each.unasked and each.key in accepted))
+        return tuple(each.key for each in self.keys if each.filled_in or (each.unasked and each.key in accepted))
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
@@ -86,7 +86,7 @@ class Comparison:
         :return: for each wrong field or key its name, with the requested and the shown value; empty if the whole
             payload is accounted for.
         """
-        return tuple(each.fault for each in self.findings if each.fault and not (each.unasked and each.key in accepted))
+        return tuple(each.fault for each in self.keys if each.fault and not (each.unasked and each.key in accepted))
 
 
 def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
@@ -99,9 +99,9 @@ def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, net
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network in the envelope. It is compared if the payload has no network, as with many services. A
         network that was not requested must be the main one. Default None: unknown.
-    :return: a finding for each field, and for each other key.
+    :return: a comparison for each field, and for each other key.
     """
-    return Comparison(tuple(_findings(request, payload, network)))
+    return Comparison(tuple(_compare_keys(request, payload, network)))
 
 
 def envelope_faults(
@@ -273,7 +273,7 @@ class _Key:
 PAYLOAD_KEYS: Mapping[str, _Key] = {
     # The chain, under its other name.
     "currency": _Key("blockchain", _same_chain),
-    # See `_network_finding`.
+    # See `_compare_network`.
     "network": _Key("network"),
     "addressType": _Key("address_type", harmless="individual", by_service=True),
     "address": _Key("address"),
@@ -288,18 +288,20 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
 }
 
 
-def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
+def _compare_keys(
+    request: WhitelistRequest | None, payload: Mapping[str, Any], network: str | None
+) -> Iterator[KeyComparison]:
     for name, key in PAYLOAD_KEYS.items():
         shown = payload.get(name)
         if request is not None and name == "network":
-            yield _network_finding(request, shown, network)
+            yield _compare_network(request, shown, network)
         elif request is not None and (key.field or name in payload):
-            yield _finding(name, key, _asked(request, key), shown)
+            yield _compare_key(name, key, _asked(request, key), shown)
         if key.is_list and _are_links(shown):
-            yield from _link_findings(name, payload[name])
+            yield from _compare_links(name, payload[name])
         elif key.is_list and shown and request is None:
-            yield Finding(name, name, f"{name} (not a list of links)")
-    yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
+            yield KeyComparison(name, name, f"{name} (not a list of links)")
+    yield from (_unasked_key(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _asked(request: WhitelistRequest, key: _Key) -> Any:
@@ -308,7 +310,7 @@ def _asked(request: WhitelistRequest, key: _Key) -> Any:
     return request.chain if key.field == "blockchain" else getattr(request, key.field)
 
 
-def _network_finding(request: WhitelistRequest, shown: object, outside: str | None) -> Finding:
+def _compare_network(request: WhitelistRequest, shown: object, outside: str | None) -> KeyComparison:
     """
     Compare the network. If none was requested, the service may only fill in the main network.
 
@@ -318,20 +320,22 @@ def _network_finding(request: WhitelistRequest, shown: object, outside: str | No
     """
     name, asked = "network", request.network
     if not outside or shown not in (None, ""):
-        found = _finding(name, PAYLOAD_KEYS[name], asked, shown)
+        found = _compare_key(name, PAYLOAD_KEYS[name], asked, shown)
         return replace(found, by_service=isinstance(shown, str) and _is_main(shown, request))
     if asked is not None:
-        return Finding(name, name, "" if asked == outside else _fault(name, asked, outside), outside=True)
+        return KeyComparison(
+            name, name, "" if asked == outside else _describe_difference(name, asked, outside), outside=True
+        )
     if _is_main(outside, request):
-        return Finding(name, name)
-    return Finding(name, name, f"{name} (not requested, shown {_value(outside)})", unasked=True)
+        return KeyComparison(name, name)
+    return KeyComparison(name, name, f"{name} (not requested, shown {_value(outside)})", unasked=True)
 
 
 def _is_main(network: str, request: WhitelistRequest) -> bool:
     return network_name(network, request.chain) == "mainnet"
 
 
-def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
+def _compare_key(name: str, key: _Key, asked: Any, shown: object) -> KeyComparison:
     field = key.field or name
     is_valid = _are_links(shown) if key.is_list else isinstance(shown, str)
     if asked is not None:
@@ -341,20 +345,20 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
         is_same = shown is None or is_valid
     elif is_valid:
         if key.harmless and shown == key.harmless:
-            return Finding(name, field, filled_in=True)
-        return replace(_unasked(name, field), by_service=key.by_service)
+            return KeyComparison(name, field, filled_in=True)
+        return replace(_unasked_key(name, field), by_service=key.by_service)
     else:
         is_same = False
-    return Finding(name, field, "" if is_same else _fault(field, asked, shown))
+    return KeyComparison(name, field, "" if is_same else _describe_difference(field, asked, shown))
 
 
-def _fault(field: str, asked: Any, shown: object) -> str:
+def _describe_difference(field: str, asked: Any, shown: object) -> str:
     hidden = hidden_difference(asked, shown, _MAX_VALUE) if isinstance(asked, str) and isinstance(shown, str) else ""
     return f"{field} (requested {_value(asked)}, shown {_value(shown)}{hidden and f'; they differ {hidden}'})"
 
 
-def _unasked(key: str, field: str | None = None) -> Finding:
-    return Finding(key, field or key, f"{sanitize(key, 60)} (not requested)", unasked=True)
+def _unasked_key(key: str, field: str | None = None) -> KeyComparison:
+    return KeyComparison(key, field or key, f"{sanitize(key, 60)} (not requested)", unasked=True)
 
 
 def _unknown(key: str) -> str:
@@ -362,9 +366,9 @@ def _unknown(key: str) -> str:
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
 
 
-def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _compare_links(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[KeyComparison]:
     for key in dict.fromkeys(key for link in links for key in link):
         if key not in LINK_KEYS:
-            yield _unasked(f"{name}.{_unknown(key)}")
+            yield _unasked_key(f"{name}.{_unknown(key)}")
         elif key != "id":
-            yield Finding(f"{name}.{key}", f"{name}.{key}", filled_in=True)
+            yield KeyComparison(f"{name}.{key}", f"{name}.{key}", filled_in=True)

@@ -7,13 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.whitelist.models import cut_into_batches
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, Request, StatusWords, make_request
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 log = logging.getLogger(__name__)
-
-# Pauses, in seconds, before a listing that changed while it was read is read again.
-_PAUSES = (0.5, 1.0, 2.0, 4.0)
 
 Envelopes = dict[str, "WhitelistEnvelope"]
 
@@ -93,25 +92,24 @@ def read_snapshot(
     return Snapshot({each.id: make_request(each, words, verifier) for each in found}, words, verifier)
 
 
-def _read_everything(client: CustodyClient) -> list[Listed]:
-    pauses = iter(_PAUSES)
-    while True:
+def _read_everything(client: CustodyClient) -> list[ListedRequest]:
+    # On a busy service, requests appear and disappear between two pages.
+    for delay in islice(growing_delays(first=0.5, maximum=4.0), 4):
         try:
             return _read(client, None)
         except CustodyResponseError as error:
-            # On a busy service, requests appear and disappear between two pages.
-            seconds = next(pauses, None)
-            if seconds is None or not error.retryable:
+            if not error.retryable:
                 raise
-            log.info("%s; reading it again in %g s", error.message, seconds)
-            time.sleep(seconds)
+            log.info("%s; reading it again in %g s", error.message, delay)
+        time.sleep(delay)
+    return _read(client, None)
 
 
-def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[Listed]:
+def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[ListedRequest]:
     return [each for batch in cut_into_batches(ids) for each in _read(client, batch)]
 
 
-def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
+def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
     """Read the three listings, for all requests or for at most a hundred ids."""
     find = partial(client.find_whitelist_requests, ids=ids)
     settled = {each.id: each for each in find(include_pending=False)}
@@ -122,7 +120,7 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[Listed]:
         # In the service's order.
         ids = list(dict.fromkeys([*everything, *listed]))
     return [
-        Listed(
+        ListedRequest(
             each,
             listed.get(each),
             is_settled=each in settled,

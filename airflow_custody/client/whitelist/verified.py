@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin, name_texts
+from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.text import count, sanitize, sentences
+from airflow_custody.client.text import count, name_some, sanitize, sentences
 from airflow_custody.client.verification.evidence import (
     MAX_EVIDENCE_BYTES,
     TOO_LARGE,
     Evidence,
     EvidenceFile,
-    Listed,
+    ListingState,
     evidence_to_json,
 )
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState, describe_legacy
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 #: State of a verified request, in the order of a summary.
 VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent"]
-STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
+VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 # Whatever the status of a settled request: it is verified as one in effect.
-_REPORTED: dict[Listed, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
+_REPORTED: dict[ListingState, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class VerifiedWhitelist:
     def counts(self) -> dict[str, int]:
         """The number of requests in each state."""
         found = Counter(each["state"] for each in self.rows)
-        return {state: found[state] for state in STATES}
+        return {state: found[state] for state in VERIFIED_STATES}
 
     @cached_property
     def duplicates(self) -> list[tuple[str, ...]]:
@@ -151,7 +151,7 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 def _signers(user_ids: Sequence[str]) -> str:
     """Return the users with valid signatures, in words."""
-    return f"validly signed by {name_texts(user_ids)}" if user_ids else "no valid signature"
+    return f"validly signed by {name_some(user_ids, 80)}" if user_ids else "no valid signature"
 
 
 def verify_service(

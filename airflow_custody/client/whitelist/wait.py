@@ -121,7 +121,7 @@ class RequestWait:
 
         :param found: the result of :func:`look_up`.
         :raises CustodyError: if a request could not be looked up. Of several errors, the one that ends the wait is
-            raised, or else the one with the longest pause.
+            raised, or else the one with the longest delay.
         """
         requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
         errors = self._errors(requests.values())
@@ -251,7 +251,7 @@ class RequestWait:
 
 
 def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
-    """Raise the error that ends a wait, or else the one with the longest pause, if there is any."""
+    """Raise the error that ends a wait, or else the one with the longest delay, if there is any."""
     errors = [each for each in failures if isinstance(each, CustodyError)]
     if errors:
         raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))
@@ -280,7 +280,7 @@ def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Re
     """
     Look up the requests of several waits, each request once. This may take long.
 
-    A request that is reported as in effect but does not verify is looked up again after a pause, because listings may
+    A request that is reported as in effect but does not verify is looked up again after a delay, because listings may
     be late.
 
     :param client: the client.

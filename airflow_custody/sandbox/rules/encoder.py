@@ -37,37 +37,37 @@ def encode_rules_container(
     return b"".join(
         [
             *(_element(1, _user(each)) for each in users),
-            *(_element(2, _text(1, name) + _elements(2, ids)) for name, ids in groups.items()),
+            *(_element(2, _encode_text(1, name) + _elements(2, ids)) for name, ids in groups.items()),
             *(_element(6, _rule(each)) for each in rules),
-            _number(10, timestamp),
+            _encode_number(10, timestamp),
         ]
     )
 
 
 def encode_user_signatures(signatures: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the signatures, each a user's id and 64 bytes, as one message."""
-    return _elements(1, (_text(1, user_id) + _element(2, signature) for user_id, signature in signatures))
+    return _elements(1, (_encode_text(1, user_id) + _element(2, signature) for user_id, signature in signatures))
 
 
 def _user(user: Mapping[str, Any]) -> bytes:
     roles = sorted({ROLES[role.upper()] for role in user["roles"] if role.upper() in ROLES})
     packed = b"".join(_varint(role) for role in roles)
-    return _text(1, user["id"]) + _text(2, user["publicKey"]) + (_element(3, packed) if packed else b"")
+    return _encode_text(1, user["id"]) + _encode_text(2, user["publicKey"]) + (_element(3, packed) if packed else b"")
 
 
 def _rule(rule: Mapping[str, Any]) -> bytes:
     return b"".join(
         [
-            _text(1, rule["currency"]),
+            _encode_text(1, rule["currency"]),
             _parallel(rule["parallel"]),
-            _text(4, rule["network"]),
+            _encode_text(4, rule["network"]),
             *(_element(5, _line(each)) for each in rule["lines"]),
         ]
     )
 
 
 def _line(line: Mapping[str, Any]) -> bytes:
-    wallet = _number(1, _INTERNAL_WALLET) + _element(2, _text(1, line["path"]))
+    wallet = _encode_number(1, _INTERNAL_WALLET) + _element(2, _encode_text(1, line["path"]))
     return _element(1, wallet) + _parallel(line["parallel"])
 
 
@@ -76,15 +76,15 @@ def _parallel(branches: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _threshold(group: Mapping[str, Any]) -> bytes:
-    return _text(1, group["externalGroupID"]) + _number(2, group["minimumSignatures"])
+    return _encode_text(1, group["externalGroupID"]) + _encode_number(2, group["minimumSignatures"])
 
 
-def _number(field: int, value: int) -> bytes:
+def _encode_number(field: int, value: int) -> bytes:
     """Return a number; zero is not written."""
     return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
 
 
-def _text(field: int, value: str) -> bytes:
+def _encode_text(field: int, value: str) -> bytes:
     """Return a text; an empty one is not written."""
     return _element(field, value) if value else b""
 

@@ -15,7 +15,7 @@ from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import (
     SignedText,
     legacy_forms,
-    read_object,
+    read_json_object,
     read_signed_text,
 )
 
@@ -74,7 +74,7 @@ def test_a_key_that_is_always_there_is_missing(name: str) -> None:
     with pytest.raises(RefusalError, match=f"^is not the text of an address: {name}: Field required$"):
         read(text)
     # Whoever looks at it may see it all the same: it has its hash.
-    assert name not in read_object(text, hash_of(text))
+    assert name not in read_json_object(text, hash_of(text))
 
 
 def test_an_old_text_has_all_that_old_texts_have() -> None:
@@ -86,7 +86,7 @@ def test_an_old_text_has_all_that_old_texts_have() -> None:
 def test_one_limit_for_all_readers(depth: int) -> None:
     text = compact(new=json.loads("[" * depth + "0" + "]" * depth))
     results = []
-    for reader in (read_signed_text, read_object):
+    for reader in (read_signed_text, read_json_object):
         try:
             reader(text, hash_of(text))
             results.append("read")
@@ -97,8 +97,8 @@ def test_one_limit_for_all_readers(depth: int) -> None:
 
 def test_many_values_are_not_deep() -> None:
     text = compact(linkedInternalAddresses=[{"id": str(n), "address": "a"} for n in range(100)])
-    assert len(read_object(text, hash_of(text))["linkedInternalAddresses"]) == 100
-    assert read_object('{"a":"[[[[[[[[[[[[[[[[[[[["}', hash_of('{"a":"[[[[[[[[[[[[[[[[[[[["}'))
+    assert len(read_json_object(text, hash_of(text))["linkedInternalAddresses"]) == 100
+    assert read_json_object('{"a":"[[[[[[[[[[[[[[[[[[[["}', hash_of('{"a":"[[[[[[[[[[[[[[[[[[[["}'))
 
 
 def legacy(text: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -113,10 +113,10 @@ def test_a_text_has_so_many_keys_and_no_more(number: int, is_read: bool, in_link
     link = {f"l{each}": "" for each in range(in_link)}
     text = compact(**own, linkedInternalAddresses=[link, link])
     if is_read:
-        assert read_object(text, hash_of(text))
+        assert read_json_object(text, hash_of(text))
     else:
         with pytest.raises(RefusalError, match="has more than 200 keys"):
-            read_object(text, hash_of(text))
+            read_json_object(text, hash_of(text))
 
 
 CONTRACT, LABELS = "contractType", "linkedInternalAddresses.label"

@@ -34,7 +34,7 @@ from airflow_custody.client.whitelist.envelopes import UnreadableRow
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.request import (
     DEFAULT_WORDS,
-    Listed,
+    ListedRequest,
     Request,
     StatusWords,
     judge_request,
@@ -133,7 +133,7 @@ def verified(shown: WhitelistEnvelope, found: VerifiedAddress) -> Request:
 
 
 def settled(shown: WhitelistEnvelope, words: StatusWords = DEFAULT_WORDS) -> Request:
-    return make_request(Listed("7", shown, is_settled=True), words)
+    return make_request(ListedRequest("7", shown, is_settled=True), words)
 
 
 REFUSED = CustodyVerificationError(
@@ -145,7 +145,7 @@ LISTED = {
     "unverified": Request(
         "7", "unverified", "effective", envelope(), trust=Trust("unverified", error=REFUSED), reason="no signature"
     ),
-    "pending": make_request(Listed("7", envelope("pending"))),
+    "pending": make_request(ListedRequest("7", envelope("pending"))),
     "rejected": settled(envelope("rejected")),
     "odd": settled(envelope("odd")),
     "missing": Request("7", "missing"),
@@ -170,7 +170,7 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
         assert repr(sanitize(word or "not given")) in warning == found.summary
         assert "effective_statuses" in warning
         assert "rejected_statuses" in warning
-    pending = make_request(Listed("7", request.envelope))
+    pending = make_request(ListedRequest("7", request.envelope))
     assert pending.state == ("rejected" if expected == "rejected" else "pending")
     # Words can be chosen.
     if word:

@@ -12,7 +12,7 @@ from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.plans.plan import FileRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, StatusWords, make_request
+from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, StatusWords, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot
 
 ADDRESS = "0x" + "ab" * 20
@@ -66,7 +66,7 @@ def snapshot_of(
     for each in envelopes:
         is_decided = words.effective is None or words.meaning(each.status) != "unknown"
         is_settled = each.id in settled or (is_decided and each.id not in pending)
-        listed = Listed(each.id, each, is_settled, for_approval.get(each.id))
+        listed = ListedRequest(each.id, each, is_settled, for_approval.get(each.id))
         found[each.id] = make_request(listed, words, verifier)
     return Snapshot(found, words, verifier)
 

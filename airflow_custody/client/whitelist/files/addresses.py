@@ -344,7 +344,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
     is_id = is_decimal(address) and len(address) <= 7
     if is_id or chain_name(chain) not in FORMS:
         return AddressCheck("unchecked")
-    if fault := _fault(address):
+    if fault := _character_fault(address):
         return AddressCheck("invalid", fault)
     form = _form_of(address, chain_name(chain))
     if form is None:
@@ -382,7 +382,7 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
     return AddressCheck("invalid", why if is_test else "it is well-formed, but its prefix is another chain's or kind's")
 
 
-def _fault(address: str) -> str:
+def _character_fault(address: str) -> str:
     """Return the fault of an address on any chain; empty if it has none."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"

@@ -48,7 +48,7 @@ from airflow_custody.client.whitelist.models import (
     FieldFault,
     WhitelistRequest,
     fetch_items,
-    read_request,
+    request_from_fields,
 )
 from airflow_custody.client.whitelist.plans.plan import FileRow
 
@@ -96,7 +96,7 @@ class WhitelistFile:
         """A notice about the addresses that could not be checked; empty if there are none."""
         if not self.unchecked:
             return ""
-        chains = name_some([sanitize(each, 40) for each in self.unchecked_chains])
+        chains = name_some(self.unchecked_chains, 40)
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({chains})"
 
 
@@ -404,28 +404,28 @@ class Rows(Faults):
 
 def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
     """Return the request that fields make, None if it has faults; and its faults, all of them unless there are many."""
-    every = (fault for name, value in values.items() for fault in _faults(name, value))
+    every = (fault for name, value in values.items() for fault in _field_faults(name, value))
     faults = list(islice(every, MAX_FAULTS))
     reported = {each.name for each in faults}
-    request, others = read_request(values)
+    request, others = request_from_fields(values)
     for name, text in others:
         if name not in reported and (name or reported.isdisjoint(_CHAIN)):
             faults.append(FieldFault(name, text.removesuffix(TEMPLATE_HINT)))
     return None if faults else request, faults
 
 
-def _faults(name: str, value: Any) -> Iterator[FieldFault]:
+def _field_faults(name: str, value: Any) -> Iterator[FieldFault]:
     """Yield faults by a file's stricter rules: no value is corrected, and none holds anything invisible."""
     if name not in LISTS or not isinstance(value, list):
-        if fault := _fault(name, value):
+        if fault := _value_fault(name, value):
             yield FieldFault(name, fault)
         return
     for index, each in enumerate(value):
-        if fault := _fault(name, each):
+        if fault := _value_fault(name, each):
             yield FieldFault(f"{name}[{index}]", fault)
 
 
-def _fault(name: str, value: Any) -> str:
+def _value_fault(name: str, value: Any) -> str:
     """Return the fault of a value; empty if it has none."""
     if isinstance(value, str):
         return _text_fault(name, value)

@@ -114,7 +114,7 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
     """
     return [
         each.name
-        for each in comparison.findings
+        for each in comparison.keys
         if each.fault
         and not (each.unasked and each.key in accepted)
         and not (each.unasked and each.by_service)
@@ -146,10 +146,10 @@ def shown_values(envelope: WhitelistEnvelope, payload: Mapping[str, Any], fields
         ENVELOPE_ACTION: envelope.action,
     }
     names = [each for each in fields if each in values or (each != "envelope" and "." not in each)]
-    return {name: _text(values[name] if name in values else payload.get(name)) for name in names}
+    return {name: _value_text(values[name] if name in values else payload.get(name)) for name in names}
 
 
-def _text(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         value = ", ".join(str(each.get("id")) for each in value)
     if not isinstance(value, str):

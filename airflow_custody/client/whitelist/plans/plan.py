@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-State = Literal[
+RowState = Literal[
     "create",
     "replace",
     "pending",
@@ -34,11 +34,11 @@ State = Literal[
 Action = Literal["create", "delete"]
 
 #: The states of a row, in the order of a report.
-STATES: tuple[State, ...] = get_args(State)
+ROW_STATES: tuple[RowState, ...] = get_args(RowState)
 #: The states that mean that the service does not have what the file says, the gravest first.
-CHANGES: tuple[State, ...] = (
+CHANGES: tuple[RowState, ...] = (
     "unverified",
-    *(each for each in STATES if each not in ("pending", "unchanged", "unverified")),
+    *(each for each in ROW_STATES if each not in ("pending", "unchanged", "unverified")),
 )
 #: The fields that can limit what a plan is about.
 ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
@@ -79,7 +79,7 @@ class PlanRow:
         duplicate, the one that is kept.
     """
 
-    state: State
+    state: RowState
     action: Action | None = None
     request: WhitelistRequest | None = None
     where: str = ""
@@ -135,7 +135,7 @@ class WhitelistPlan:
     def counts(self) -> dict[str, int]:
         """The number of rows in each state."""
         found = Counter(each.state for each in self.rows)
-        return {state: found[state] for state in STATES}
+        return {state: found[state] for state in ROW_STATES}
 
     @cached_property
     def operations(self) -> tuple[str, ...]:
@@ -303,7 +303,7 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
     return lines(*found)
 
 
-def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
+def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
     """Return how many rows are in these states, and which the first are."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
     # Unverified rows must not be hidden behind others.

@@ -36,7 +36,7 @@ from airflow_custody.client.whitelist.plans.plan import (
     ONLY_FIELDS,
     FileRow,
     PlanRow,
-    State,
+    RowState,
     WhitelistPlan,
     describe_only,
 )
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.snapshot import Snapshot
 
 #: The state of a row that a request is for, by the state of the request.
-_ROW_STATES: Mapping[str, State] = {
+_STATES_BY_REQUEST: Mapping[str, RowState] = {
     "effective": "unchanged",
     "pending": "pending",
     "rejected": "rejected",
     "unknown": "differs",
 }
 # The best request at the service for a row comes first.
-_PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
+_PREFERENCE: tuple[RowState, ...] = ("unchanged", "pending", "differs", "rejected")
 # The fields that a new request can have otherwise, for the same destination.
 _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
     Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
@@ -349,7 +349,7 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     notes += [] if fields else _notes_on_filled_in(comparison)
     notes += _notes_on_signatures(request)
     is_different = bool(fields) or not is_certain
-    state: State = "differs" if is_different and request.state != "rejected" else _ROW_STATES[request.state]
+    state: RowState = "differs" if is_different and request.state != "rejected" else _STATES_BY_REQUEST[request.state]
     if state == "pending" and envelope.status and not notes:
         notes.append(f"requested already, status {sanitize(envelope.status, 40)}")
     return _row_of(
@@ -531,7 +531,7 @@ def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:
     return [_IGNORED] if request.id in settings.ignore else []
 
 
-def _with_content(request: Request, state: State, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
+def _with_content(request: Request, state: RowState, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
     """Return a row with what the request asks for. A request that a file cannot express is not deleted."""
     envelope = request.shown
     shown: Mapping[str, str] = {}
@@ -559,7 +559,7 @@ def _group_of(request: Request) -> str:
     return request.shown.visibility_group_id or ""
 
 
-def _row_of(listed: Request, state: State, **given: Any) -> PlanRow:
+def _row_of(listed: Request, state: RowState, **given: Any) -> PlanRow:
     """Return a row of the plan about a request at the service."""
     return PlanRow(
         state, request_id=sanitize(listed.id, 100), status=listed.status, hash=listed.shown.hash or "", **given

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.text import count, escape, escaped, hidden_difference
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.plans.plan import CHANGES, STATES, describe_only
+from airflow_custody.client.whitelist.plans.plan import CHANGES, ROW_STATES, describe_only
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plans.plan import PlanRow, WhitelistPlan
@@ -237,7 +237,9 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
         signatures_text(plan),
         "",
     ]
-    states = [f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in STATES if plan.counts[state]]
+    states = [
+        f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in ROW_STATES if plan.counts[state]
+    ]
     tail = [
         *([f"{_IGNORED}: {_code(', '.join(plan.ignored), _MAX_EXACT)}", ""] if plan.ignored else []),
         *(["| State | Rows | Meaning |", "|---|---:|---|", *states, ""] if states else []),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -221,8 +222,8 @@ class RequestSigner:
             return False
         # The cause of a 409 may be listed late.
         wait = self._lookup_wait if refusal.status == 409 else 0.0
-        deadline, failure = time.monotonic() + wait, None
-        while True:
+        failure: CustodyError | None = None
+        for _ in tries_within(wait, maximum=_POLL_INTERVAL):
             try:
                 if not self._read([*hashes], hashes):
                     self._log.warning("Refused (%s), but no signature is missing.", refusal.message.rstrip("."))
@@ -230,10 +231,8 @@ class RequestSigner:
                 failure = None
             except CustodyError as error:
                 failure = error
-            left = deadline - time.monotonic()
-            if left <= 0 or (failure is not None and not failure.retryable):
-                break
-            time.sleep(min(_POLL_INTERVAL, left))
+                if not failure.retryable:
+                    break
         if failure is not None:
             refusal.retryable = failure.retryable
             refusal.advice = lines(refusal.advice, f"When they were read again: {failure.message.rstrip('.')}.")
@@ -355,9 +354,8 @@ class RequestSigner:
         :raises CustodyError: the same error if it was not, with advice that says what is known.
         """
         self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
-        deadline, is_late = time.monotonic() + self._lookup_wait, False
-        while not is_late:
-            is_late, is_safe = time.monotonic() >= deadline, False
+        for _ in tries_within(self._lookup_wait, maximum=_POLL_INTERVAL):
+            is_safe = False
             try:
                 lacking = self._unsigned(hashes)
                 if not lacking:
@@ -368,9 +366,9 @@ class RequestSigner:
                 named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
                 words = f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
             except CustodyError as failure:
-                is_late = is_late or not failure.retryable
                 words = f"{_MAYBE_SIGNED}; it could not be checked: {failure.message}."
-            time.sleep(min(_POLL_INTERVAL, max(0.0, deadline - time.monotonic())))
+                if not failure.retryable:
+                    break
         if is_safe:
             words = (
                 f"The request had no effect: {self._lookup_wait:g} s later the requests are still pending this user's "

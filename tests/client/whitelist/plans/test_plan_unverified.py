@@ -34,7 +34,7 @@ from airflow_custody.client.verification.verifier import (
     VerifiedRules,
     Verifier,
 )
-from airflow_custody.client.whitelist.plans.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
+from airflow_custody.client.whitelist.plans.plan import CHANGES, ROW_STATES, PlanLimits, WhitelistPlan
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 
 RULES = VerifiedRules("00", 0, ())
@@ -152,7 +152,7 @@ def test_which_requests_are_verified_and_how() -> None:
     verifier = TellingVerifier()
     found = plan(ask(), envelopes, verifier, pending=["2"], settled=["4"])
     assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4"), ("verify", "3799")]
-    assert found.counts == {**dict.fromkeys(STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
+    assert found.counts == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
     # Listed as pending, whatever its status says; and not listed as pending is in effect if no words are given.
     verifier.asked.clear()
     plan(ask(), envelopes[:2], verifier, pending=["1"], effective_statuses=None)
@@ -216,7 +216,7 @@ def test_a_report_names_them_right_after_all_that_is_done() -> None:
     notes = [each["note"] for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
     assert notes == [WHY, WHY]
     assert CHANGES[0] == "unverified"
-    assert {*CHANGES} == {*STATES} - {"pending", "unchanged"}
+    assert {*CHANGES} == {*ROW_STATES} - {"pending", "unchanged"}
 
 
 def test_a_plan_says_whose_word_it_is() -> None:

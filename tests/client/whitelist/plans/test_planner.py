@@ -21,7 +21,13 @@ from support.whitelist.whitelist_plans import (
 )
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.plans.plan import CHANGES, STATES, PlanLimits, advice_on_differences, check_only
+from airflow_custody.client.whitelist.plans.plan import (
+    CHANGES,
+    ROW_STATES,
+    PlanLimits,
+    advice_on_differences,
+    check_only,
+)
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 
 ALICE = "alice::1220" + "ab" * 16
@@ -93,7 +99,7 @@ def test_what_is_at_the_service_is_neither_created_nor_deleted(
         assert set(row.shown) == {*fields} - {"envelope", "linkedWallets.limit", "'a.b'"}
         assert row.hash == listed(**shown).hash
         assert found.has_changes == (state in CHANGES)
-        assert found.counts == {each: int(each == state) for each in STATES}
+        assert found.counts == {each: int(each == state) for each in ROW_STATES}
         assert found.operations == ()
 
 

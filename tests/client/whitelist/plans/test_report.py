@@ -20,7 +20,7 @@ from support.whitelist.whitelist_plans import plan as make
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist.plans.plan import STATES, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plans.plan import ROW_STATES, PlanRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.report import (
     MAX_REPORT_BYTES,
     approval_report,
@@ -102,7 +102,7 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     assert not any(each in text for each in ("{{", "{%", "{#"))
     *others, counts = tables(tokens) or [[]]
     states = [text_of(row[0]) for row in counts[1:]]
-    assert states == [state for state in STATES if state in states]
+    assert states == [state for state in ROW_STATES if state in states]
     assert all(len(row) == 3 and text_of(row[1]) != "0" for row in counts)
     # One of the operations, and one of the other rows, each with a header.
     assert len(others) <= 2
@@ -224,7 +224,7 @@ def test_reads_well() -> None:
     ) in report.replace("| line 3", "| ; line 3")
     states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
     assert [line.split(" | ")[:2] for line in states] == [
-        [f"| {state}", "1"] for state in STATES if found.counts[state]
+        [f"| {state}", "1"] for state in ROW_STATES if found.counts[state]
     ]
     cells = assert_harmless(report, 5)
     assert [row[0] for row in cells] == ["undeclared: delete", "create", "differs", "unreadable", "pending"]
@@ -296,7 +296,9 @@ def assert_signs(found: WhitelistPlan, signs: dict[str, int]) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([None, "delete"]), st.text(max_size=90)), max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from(ROW_STATES), st.sampled_from([None, "delete"]), st.text(max_size=90)), max_size=4
+    ),
 )
 def test_each_row_is_shown(given_rows: list[tuple[Any, Any, str]]) -> None:
     rows = []

@@ -1,0 +1,43 @@
+"""Delays between tries: each is twice as long as the one before, up to a maximum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+
+# Far beyond each maximum; a larger power would be no float.
+_MAX_DOUBLINGS = 30
+
+
+def growing_delay(number: int, *, first: float, maximum: float) -> float:
+    """
+    Return the delay before a try.
+
+    :param number: number of delays before this one.
+    :param first: the first delay in seconds.
+    :param maximum: the maximum delay in seconds.
+    """
+    return min(maximum, first * 2.0 ** min(number, _MAX_DOUBLINGS))
+
+
+def growing_delays(*, first: float, maximum: float) -> Iterator[float]:
+    """Yield the delays before tries, without an end; same parameters as :func:`growing_delay`."""
+    return (growing_delay(number, first=first, maximum=maximum) for number in count())
+
+
+def tries_within(seconds: float, *, first: float = 1.0, maximum: float = 5.0) -> Iterator[None]:
+    """
+    Yield for each try: at once, then after growing delays, and a last time when the seconds have passed.
+
+    :param seconds: seconds from the first try to the last.
+    :param first: the first delay in seconds. Default 1.
+    :param maximum: the maximum delay in seconds. Default 5.
+    """
+    deadline = time.monotonic() + seconds
+    for delay in growing_delays(first=first, maximum=maximum):
+        is_last = time.monotonic() >= deadline
+        yield
+        if is_last:
+            return
+        time.sleep(min(delay, max(0.0, deadline - time.monotonic())))

@@ -1,0 +1,14 @@
+"""The fence: how old a record or a signature may be when its request leaves."""
+
+from __future__ import annotations
+
+#: Maximum number of seconds between recording or signing a request, and its last byte's departure.
+FENCE = 5.0
+
+#: The same moment by a monotonic clock, which stands still while a machine sleeps, and by one that may be set.
+Moment = tuple[float, float]
+
+
+def is_too_old(then: Moment, now: Moment) -> bool:
+    """Tell whether the fence has passed by either clock, or a clock was set back by as much."""
+    return any(abs(after - before) >= FENCE for before, after in zip(then, now, strict=True))

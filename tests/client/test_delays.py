@@ -1,0 +1,54 @@
+"""Delays between tries, and the tries within some seconds."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from support.clocks import SkippingTime
+
+from airflow_custody.client import delays
+from airflow_custody.client.delays import growing_delay, growing_delays, tries_within
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingTime:
+    skipping = SkippingTime()
+    monkeypatch.setattr(delays, "time", skipping)
+    return skipping
+
+
+def test_each_delay_is_twice_as_long_up_to_the_maximum() -> None:
+    assert list(islice(growing_delays(first=0.5, maximum=3.0), 5)) == [0.5, 1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_delay_after_any_number_of_tries_is_a_number() -> None:
+    assert growing_delay(100_000, first=0.1, maximum=300.0) == 300.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0, [0]),
+        (0.3, [0, 0.3]),
+        (1, [0, 1]),
+        (9, [0, 1, 3, 7, 9]),
+        (15, [0, 1, 3, 7, 12, 15]),
+    ],
+)
+def test_tries_begin_at_once_and_when_the_seconds_are_over(
+    clock: SkippingTime, seconds: float, expected: list[float]
+) -> None:
+    assert [clock.skipped for _ in tries_within(seconds)] == pytest.approx(expected)
+
+
+def test_delays_may_be_constant(clock: SkippingTime) -> None:
+    assert [clock.skipped for _ in tries_within(3.5, maximum=1.0)] == [0, 1, 2, 3, 3.5]
+
+
+def test_the_last_try_begins_no_earlier_than_when_the_seconds_are_over(clock: SkippingTime) -> None:
+    began = []
+    for _ in tries_within(5.0):
+        began.append(clock.skipped)
+        clock.sleep(7.0)
+    assert began == [0, 7]
