@@ -150,7 +150,7 @@ def test_what_is_left_out_is_none_in_the_serialized_dag_and_in_the_run(entry: En
     with new_dag() as dag:
         operator = entry.make()
     # As for a DAG file.
-    dag.resolve_template_files()
+    dag.resolve_template_files()  # type: ignore[no-untyped-call]
     (shown,) = serialized.to_dict(dag)["dag"]["tasks"]
     render(operator, dag)
     operator._check_given()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 pytestmark = pytest.mark.usefixtures("connection")
 
-SENSORS = {
+SENSORS: dict[str, Callable[..., Any]] = {
     "health": lambda **settings: CustodyHealthSensor(task_id="wait", **settings),
     "whitelist": lambda **settings: CustodyWhitelistRequestSensor(task_id="wait", request_id="1", **settings),
 }
@@ -68,7 +69,7 @@ def test_start_from_trigger_takes_no_upstream_output() -> None:
         return None
 
     with new_dag(), pytest.raises(ValueError, match="groups: with start_from_trigger"):
-        CustodyHealthSensor(task_id="wait", deferrable=True, start_from_trigger=True, groups=upstream())
+        SENSORS["health"](deferrable=True, start_from_trigger=True, groups=upstream())
 
 
 def test_a_trigger_that_begins_the_wait_has_none_for_what_was_not_given() -> None:

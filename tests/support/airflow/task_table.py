@@ -56,7 +56,7 @@ class Entry:
     #: Parameters with another default.
     others: Mapping[str, Any] = field(default_factory=dict)
     #: Settings, each of which the constructor refuses because of its last one.
-    wrong: Collection[Mapping[str, Any]] = ()
+    wrong: list[dict[str, Any]] = field(default_factory=list)
     #: Parameters that take a whole number for an id.
     ids: Collection[str] = ()
     #: Parameters whose None has a meaning if the DAG file says it.
