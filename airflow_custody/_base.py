@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
@@ -24,8 +24,11 @@ class _NotGiven(Enum):
         return self.name
 
 
-#: Default of a parameter that may be left out. None would not tell that from an upstream task's None in a mapped task.
+#: Default of a templated parameter that may be left out. None would not tell that from an upstream task's None.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
+
+#: The parameter of a field with another name. Each Airflow operator already has a property "label".
+PARAMETER_OF = {"address_label": "label"}
 
 # The defaults of the client, which no DAG file loads; a test compares them.
 EFFECTIVE_STATUSES = ("approved",)
@@ -44,8 +47,8 @@ class RendersNoData(BaseOperator):
     A subclass must not build text from a parameter in its constructor: Airflow would render the new text.
     """
 
-    #: The arguments of a task that Airflow constructs in the run, from ``partial()`` and the row.
-    _mapped_arguments: Mapping[str, Any]
+    #: The arguments of a task that Airflow constructs in the run, from ``partial()`` and the row; None for any other.
+    _mapped_arguments: Mapping[str, Any] | None = None
     #: Whether the fields have the run's values.
     _is_rendered = False
 
@@ -71,12 +74,16 @@ class RendersNoData(BaseOperator):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         self._is_rendered = parent is self
 
+    def _mapped_task(self) -> Any:
+        """Return the mapped task that this one is a row of; None if it is not mapped."""
+        return None if self._mapped_arguments is None else self.dag.get_task(self.task_id)
+
     def _data(self, context: Context) -> list[Any]:
         """Return the arguments that this mapped task has from upstream tasks; empty if it is not mapped."""
-        task: Any = self.dag.get_task(self.task_id) if self.has_dag() else self  # type: ignore[no-untyped-call]
-        if isinstance(task, BaseOperator):
+        if self._mapped_arguments is None:
             return []
-        source, arguments = task.expand_input.value, self._mapped_arguments
+        task, arguments = self._mapped_task(), self._mapped_arguments
+        source = task.expand_input.value
         if isinstance(source, Mapping):
             return [arguments[name] for name, values in source.items() if not _is_written(values)]
         if _is_written(source) and _is_written(source[context["ti"].map_index]):
@@ -104,27 +111,29 @@ class CustodyTask(RendersNoData):
     """
     The base of the operators and sensors.
 
-    A templated parameter that was given, and for which the run has no value, is refused: None, also as a mapped task's
-    row or the DAG file itself says it, or the text ``None`` or ``null``, as a template renders it.
-
-    Each constructor calls :meth:`_note_given` at its end, and raises nothing: it calls :meth:`_refuse`.
+    A constructor assigns each parameter to its field, and raises nothing: it calls :meth:`_refuse`. A templated
+    parameter that may be left out has the default :data:`NOT_GIVEN`; its field is None in the run. Any other None is
+    refused, whether it comes from a mapped task's row, a template, an upstream task or the DAG file itself, and so is
+    the text ``None`` or ``null``, as a template renders it.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param omit_if_none: names of optional parameters that are left out when the run has None for them, instead of
         being refused. Default: none of them.
     """
 
-    #: Parameters whose field has another name.
-    field_names: ClassVar[Mapping[str, str]] = {}
-    #: Parameters for which None is a value of its own: where the DAG file says it, and not an upstream task.
-    none_is_a_value: ClassVar[Collection[str]] = ()
-
-    #: Whether a templated field was given.
-    _given: Mapping[str, bool] = {}
-    #: The first setting of a mapped task that is wrong; empty if none is.
+    #: The fields that are None because they were not given.
+    _left_out: frozenset[str] = frozenset()
+    #: The first wrong setting of a mapped task; empty if none is wrong.
     _refused = ""
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        task = super().__new__(cls, *args, **kwargs)
+        for field in cls.template_fields:
+            name = PARAMETER_OF.get(field, field)
+            task._refuse_operators(name, kwargs.get(name))
+        return task
 
     def __init__(
         self,
@@ -133,9 +142,9 @@ class CustodyTask(RendersNoData):
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
-        if getattr(self, "_BaseOperator__from_mapped", False):
+        if self._mapped_arguments is not None:
             # Airflow would fail the task before the visible part of its log begins.
-            for name in sorted(kwargs.keys() - _parameters(type(self))):
+            for name in sorted(kwargs.keys() - _parameters(type(self)).keys()):
                 self._refuse(f"there is no parameter {name!r}")
                 del kwargs[name]
         super().__init__(**kwargs)
@@ -157,9 +166,16 @@ class CustodyTask(RendersNoData):
         :param message: the fault.
         :raises ValueError: when the DAG file is parsed.
         """
-        if not getattr(self, "_BaseOperator__from_mapped", False):
+        if self._mapped_arguments is None:
             raise ValueError(message)
-        self._refused = self._refused or message
+        # An assignment would fail before Airflow's constructor begins.
+        vars(self)["_refused"] = self._refused or message
+
+    def _refuse_operators(self, name: str, value: object) -> None:
+        """Refuse an operator where its output belongs, also in a list."""
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(each, "task_id") and hasattr(type(each), "output"):
+                self._refuse(f"{name}: the task {each.task_id!r} is not its output: write .output after it")
 
     def _check_flags(self, **flags: object) -> None:
         """Check settings that must be True or False."""
@@ -184,33 +200,40 @@ class CustodyTask(RendersNoData):
                 kind = "whole number" if whole else "number"
                 self._refuse(f"{name} must be a {kind} from {low:g} to {high:g}, not {value!r}")
 
-    def _note_given(self) -> None:
-        """Note which templated fields were given, and set the others to None. To be called by each constructor."""
-        for field in [each for each in self.template_fields if each in vars(self) and each not in self._given]:
-            value = getattr(self, field)
-            self._refuse_operators(field, value)
-            is_given = value is not NOT_GIVEN and (value is not None or field not in self.none_is_a_value)
-            self._given = {**self._given, field: is_given}
-            if value is NOT_GIVEN:
-                setattr(self, field, None)
+    def _if_written(self, name: str, value: Any) -> Any:
+        """
+        Return NOT_GIVEN for a None that the DAG file says, and any other value as it is.
 
-    def _refuse_operators(self, field: str, value: object) -> None:
-        """Refuse an operator where its output belongs, also in a list."""
-        name = {each: name for name, each in self.field_names.items()}.get(field, field)
-        for each in value if isinstance(value, (list, tuple)) else (value,):
-            if hasattr(each, "task_id") and hasattr(type(each), "output"):
-                self._refuse(f"{name}: the task {each.task_id!r} is not its output: write .output after it")
+        It is for a parameter whose None has a meaning. In a mapped task, only ``partial()`` can say it: the None of a
+        row may be the lack of a value.
+        """
+        if value is not None:
+            return value
+        task = self._mapped_task()
+        is_written = task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None
+        return NOT_GIVEN if is_written else None
+
+    def _leave_out(self) -> None:
+        """Set the fields that were not given to None."""
+        fields = [field for field in self.template_fields if getattr(self, field, None) is NOT_GIVEN]
+        self._left_out = self._left_out.union(fields)
+        for field in fields:
+            setattr(self, field, None)
+
+    def prepare_template(self) -> None:
+        """Leave out, in Airflow's UI too, what was not given; Airflow calls this when it has parsed the DAG file."""
+        super().prepare_template()
+        self._leave_out()
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow does not prepare a task that it constructs for a row.
+        self._leave_out()
+        super()._do_render_template_fields(*args, **kwargs)
 
     @classmethod
     def _optional_parameters(cls) -> set[str]:
         """Return the names of the templated parameters that may be left out."""
-        constructors = (inspect.signature(vars(each)["__init__"]) for each in cls.__mro__ if "__init__" in vars(each))
-        return {
-            name
-            for signature in constructors
-            for name, parameter in signature.parameters.items()
-            if parameter.default is NOT_GIVEN
-        }
+        return {name for name, parameter in _parameters(cls).items() if parameter.default is NOT_GIVEN}
 
     def linked_request_ids(self) -> Sequence[str]:
         """Return the ids of the whitelisting requests that the task's link leads to; empty if none is known."""
@@ -229,32 +252,29 @@ class CustodyTask(RendersNoData):
 
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing was sent")
-        parameters = {field: name for name, field in self.field_names.items()}
+        self._leave_out()
         for field in self.template_fields:
-            name, value = parameters.get(field, field), getattr(self, field)
+            name, value = PARAMETER_OF.get(field, field), getattr(self, field)
+            if value is None and field in self._left_out:
+                continue
             if name in self.omit_if_none and is_missing(value):
                 # In a DAG that renders to text, a template turns None into the text "None".
                 setattr(self, field, None)
-            elif value is not None or self._given.get(field) or not self._may_be_none(name):
-                is_optional = is_missing(value) and name in self._optional_parameters()
-                advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
-                refuse_missing(name, value, advice=advice)
+                continue
+            is_optional = is_missing(value) and name in self._optional_parameters()
+            advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
+            refuse_missing(name, value, advice=advice)
         check_text("custody_conn_id", self.custody_conn_id)
-
-    def _may_be_none(self, name: str) -> bool:
-        """Tell whether a parameter may be None that the constructor was not given, or was given None for."""
-        if name not in self.none_is_a_value or not self.has_dag():  # type: ignore[no-untyped-call]
-            return True
-        # A mapped task's constructor was given a row: only what its author wrote in partial() counts.
-        written = getattr(self.dag.get_task(self.task_id), "partial_kwargs", {name: None})
-        return written.get(name, NOT_GIVEN) is None
 
 
 @cache
-def _parameters(operator: type) -> frozenset[str]:
-    """Return the names of all parameters of an operator, also of those that its bases take."""
-    constructors = (vars(each)["__init__"] for each in operator.__mro__ if "__init__" in vars(each))
-    return frozenset(name for each in constructors for name in inspect.signature(each).parameters)
+def _parameters(operator: type) -> Mapping[str, inspect.Parameter]:
+    """Return all parameters of an operator, also those that its bases accept, by name."""
+    found: dict[str, inspect.Parameter] = {}
+    for each in reversed(operator.__mro__):
+        if "__init__" in vars(each):
+            found.update(inspect.signature(vars(each)["__init__"]).parameters)
+    return found
 
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, task, task_group
 from support.airflow.airflow_runs import AIRFLOW, new_dag, run_dag
 from support.airflow.task_log import TaskLog
-from test_given import VALUES, tasks
+from support.airflow.task_table import TABLE
 
-from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
@@ -56,12 +54,14 @@ def bodies(sandbox: Sandbox) -> list[dict[str, Any]]:
 # --- every parameter of every task --------------------------------------------------------------------------------
 
 
-def all_tasks() -> list[Any]:
-    found: list[Any] = list(tasks())
+def all_tasks() -> list[tuple[type[Any], dict[str, Any], dict[str, Any]]]:
+    """Return each task, with a value for each templated parameter, and the settings that it needs."""
+    found = [(each.task, each.templated, each.settings) for each in TABLE]
     if AIRFLOW >= (3, 1):
         from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
-        found.append(CustodyApproveWhitelistPlanOperator)
+        fields = CustodyApproveWhitelistPlanOperator.template_fields
+        found.append((CustodyApproveWhitelistPlanOperator, dict.fromkeys(fields, ""), {}))
     return found
 
 
@@ -72,26 +72,14 @@ def with_templates(value: Any, template: str) -> Any:
     return [with_templates(each, template) for each in value] if isinstance(value, list) else template
 
 
-def row_of_templates(operator: Any) -> dict[str, Any]:
-    """Return a template for each templated parameter of a task; each calls with the names of both."""
-    names = {field: name for name, field in getattr(operator, "field_names", {}).items()}
-    values = {**VALUES, "subject": "", "body": ""}
-    parameters = [names.get(field, field) for field in operator.template_fields]
-    return {
-        name: with_templates(values[name], f"{{{{ called('{operator.__name__}.{name}') }}}}") for name in parameters
-    }
-
-
 def map_all(source: Callable[[list[Any]], Any]) -> set[str]:
     """Map each task over a row, and return what the templates would call."""
-    settings = {"signer": object(), "asset": webhook_calls_asset()}
     called = set()
-    for operator in all_tasks():
-        row = row_of_templates(operator)
-        called |= {f"{operator.__name__}.{name}" for name in row}
-        parameters = inspect.signature(operator.__init__).parameters
-        given = {name: value for name, value in settings.items() if name in parameters}
-        operator.partial(task_id=operator.__name__, **given).expand_kwargs(source([row]))
+    for operator, templated, settings in all_tasks():
+        names = {name: f"{operator.__name__}.{name}" for name in templated}
+        row = {name: with_templates(templated[name], f"{{{{ called('{names[name]}') }}}}") for name in names}
+        called |= set(names.values())
+        operator.partial(task_id=operator.__name__, **settings).expand_kwargs(source([row]))
     return called
 
 

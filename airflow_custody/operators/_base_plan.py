@@ -35,7 +35,6 @@ class WhitelistFileTask(WhitelistEventTask):
         "ignore",
         "custody_conn_id",
     )
-    none_is_a_value = ("effective_statuses",)
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class WhitelistFileTask(WhitelistEventTask):
         self.replace = replace
         self.only = only
         self.check_address = check_address
-        self.effective_statuses = effective_statuses
+        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
         self.rejected_statuses = rejected_statuses
         self.accept_fields = accept_fields
         self.ignore = ignore

@@ -110,7 +110,6 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.with_payload = with_payload
         self.max_calls = max_calls
         self.on_gap = on_gap
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.operators._call_reading import CallReading

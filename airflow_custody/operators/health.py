@@ -82,7 +82,6 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
         self.fail_when_unhealthy = fail_when_unhealthy
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.errors import CustodyUnhealthyError

@@ -63,7 +63,6 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
         self.status = status
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
@@ -101,7 +100,6 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
@@ -158,7 +156,6 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         self.secret_conn_id = secret_conn_id
         self.store_secret = store_secret
         self.lookup_wait = lookup_wait
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client.arguments import check_text

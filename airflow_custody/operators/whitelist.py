@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
 from airflow_custody.hooks._storage import StorageError, split_location, write_location
@@ -114,7 +114,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "rejected_statuses",
         "accept_fields",
     )
-    field_names: ClassVar[Mapping[str, str]] = {"label": "address_label"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -176,7 +175,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
         self.check_address = check_address
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client import WhitelistRequest
@@ -185,8 +183,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         from airflow_custody.idempotency.create import ONE
         from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
 
-        names = {name: self.field_names.get(name, name) for name in WhitelistRequest.model_fields}
-        request = WhitelistRequest(**{name: getattr(self, field) for name, field in names.items()})
+        fields = {name: getattr(self, name) for name in WhitelistRequest.model_fields}
+        request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
         # Without any status word, no request would count as in effect.
@@ -244,7 +242,6 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.request_id = request_id
         self.comment = comment
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
@@ -313,7 +310,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         self.fail_on_unverified = fail_on_unverified
         self.skip_if_empty = skip_if_empty
         self.rejected_statuses = rejected_statuses
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names

@@ -132,7 +132,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.max_deletes = max_deletes
         self.max_delete_percent = max_delete_percent
         self.must_keep = must_keep
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names
@@ -291,7 +290,6 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self.lookup_wait = lookup_wait
         self.comment = comment
         self._apply: ApplyPlan | None = None
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text

@@ -55,7 +55,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         "accept_fields",
         "custody_conn_id",
     )
-    none_is_a_value = ("effective_statuses",)
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -74,11 +73,10 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self.applied = applied
         self.plan_hash = plan_hash
         self.comment = comment
-        self.effective_statuses = effective_statuses
+        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
         self.rejected_statuses = rejected_statuses
         self.accept_fields = accept_fields
         self._complete: CompletePlan | None = None
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_names, check_text

@@ -76,7 +76,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
-    none_is_a_value = ("expected",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -95,7 +94,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.request_ids = request_ids
-        self.expected = expected
+        self.expected = self._if_written("expected", expected)
         self.signer = signer
         self.accept_fields = accept_fields
         self.comment = comment
@@ -107,7 +106,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
             # A longer text may be a key.
             conn_id = repr(signer) if _CONN_ID.fullmatch(signer) else "CONNECTION_ID"
             self._refuse(f"signer is text: use ConnectionSigner({conn_id})")
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.arguments import check_names, check_text
@@ -174,7 +172,6 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self.rejected_statuses = rejected_statuses
         self.skip_if_empty = skip_if_empty
         self._check_flags(skip_if_empty=skip_if_empty)
-        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
         from airflow_custody.client.arguments import check_names, check_text

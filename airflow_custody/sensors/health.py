@@ -106,8 +106,10 @@ class CustodyHealthSensor(CustodySensor):
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
         self._check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
-        self._note_given()
         begins_in_trigger = deferrable and start_from_trigger
+        if begins_in_trigger:
+            # The trigger is made of them now.
+            self._leave_out()
         for name in self.template_fields if begins_in_trigger else ():
             if not _is_plain(getattr(self, name)):
                 self._refuse(f"{name}: with start_from_trigger it must be text, a template, or a list of these")

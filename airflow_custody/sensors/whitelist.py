@@ -89,7 +89,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "accept_fields",
         "custody_conn_id",
     )
-    none_is_a_value = ("effective_statuses",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
@@ -109,13 +108,12 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, deferrable=deferrable, **kwargs)
         self.request_id = request_id
-        self.effective_statuses = effective_statuses
+        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
         self.rejected_statuses = rejected_statuses
         self.expected = expected
         self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
         self._check_flags(skip_if_empty=skip_if_empty)
-        self._note_given()
 
     @cached_property
     def _wait(self) -> RequestWait:

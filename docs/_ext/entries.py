@@ -27,7 +27,7 @@ from documented import (
 from examples import example
 from service_calls import operations_used, roles_of
 
-from airflow_custody._base import NOT_GIVEN
+from airflow_custody._base import NOT_GIVEN, PARAMETER_OF
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.http.operation import Operation
 
@@ -110,8 +110,7 @@ def _index() -> dict[str, tuple[str, str]]:
 def _parameter_table(obj: Any, page: str) -> str:
     texts = parameter_texts(obj)
     found = [each for each in parameters(obj) if each.name in texts or each.kind not in _VARIABLE]
-    fields = {field: name for name, field in getattr(obj, "field_names", {}).items()}
-    templated = {fields.get(name, name) for name in obj.template_fields} if is_task(obj) else None
+    templated = {PARAMETER_OF.get(field, field) for field in obj.template_fields} if is_task(obj) else None
     rows = []
     for each in found:
         kind = spell_type(each.annotation, obj) if isinstance(each.annotation, str) else ""

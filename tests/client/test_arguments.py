@@ -1,0 +1,30 @@
+"""The client refuses a wrong argument before it sends anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_custody.client import CustodyClient, CustodyRequestError
+from airflow_custody.sandbox import Sandbox
+
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+#: Calls of the client with one wrong argument.
+CALLS: dict[str, Callable[[CustodyClient, Any], object]] = {
+    "webhook_id": lambda client, wrong: client.set_webhook_status(wrong, "enabled"),
+    "status": lambda client, wrong: client.set_webhook_status(UUID, wrong),
+    "get": lambda client, wrong: client.get_whitelist_request(wrong),
+    "delete": lambda client, wrong: client.delete_whitelist_request(wrong, "why"),
+    "reject": lambda client, wrong: client.reject_whitelist_requests(wrong, "why"),
+    "approve": lambda client, wrong: client.approve_whitelist_requests(wrong, "s" * 88, "why"),
+}
+
+
+@pytest.mark.parametrize("wrong", [None, True, pytest.param(object(), id="object"), [[]], "x"], ids=repr)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_argument_is_refused(sandbox: Sandbox, call: str, wrong: Any) -> None:
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client, pytest.raises(CustodyRequestError):
+        CALLS[call](client, wrong)
+    assert sandbox.control.request_log() == []

@@ -1,0 +1,246 @@
+"""A table of all operators and sensors, with arguments, for the tests that try each of them."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+from support.airflow.airflow_runs import AIRFLOW
+
+from airflow_custody._base import PARAMETER_OF
+from airflow_custody.assets import webhook_calls_asset
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.webhook import (
+    CustodyCreateWebhookOperator,
+    CustodyDeleteWebhookOperator,
+    CustodyReadWebhookCallsOperator,
+    CustodySetWebhookStatusOperator,
+)
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+    CustodyVerifyWhitelistOperator,
+)
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
+from airflow_custody.operators.whitelist_signing import (
+    CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
+)
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+ADDRESS = "0x" + "ab" * 20
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+#: A request for which no template renders a number.
+XRP: dict[str, Any] = {"label": "L", "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", "blockchain": "XRP"}
+REQUEST: dict[str, Any] = {"label": "L", "address": ADDRESS, "blockchain": "ETH"}
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator or a sensor, with a good value for each of its templated parameters."""
+
+    task: type[Any]
+    #: The smallest set of arguments that is valid.
+    minimal: Mapping[str, Any]
+    #: Parameters that may be left out, also with ``omit_if_none``.
+    optional: Mapping[str, Any] = field(default_factory=dict)
+    #: Parameters with another default.
+    others: Mapping[str, Any] = field(default_factory=dict)
+    #: Settings, each of which the constructor refuses because of its last one.
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+    #: Parameters that take a whole number for an id.
+    ids: Collection[str] = ()
+    #: Parameters whose None has a meaning if the DAG file says it.
+    none_has_a_meaning: Collection[str] = ()
+    #: Parameters that stand in place of another one.
+    in_place_of: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self, **changes: Any) -> dict[str, Any]:
+        """Return the minimal arguments with changes."""
+        replaced = {self.in_place_of.get(name) for name in changes}
+        return {**{name: value for name, value in self.minimal.items() if name not in replaced}, **changes}
+
+    def make(self, **changes: Any) -> Any:
+        """Return a task of its own with the minimal arguments, and with changes."""
+        return self.task(task_id=f"task_{next(_numbers)}", **self.arguments(**changes))
+
+    @property
+    def templated(self) -> dict[str, Any]:
+        """The value of each templated parameter, by name."""
+        names = [PARAMETER_OF.get(each, each) for each in self.task.template_fields]
+        values = {**self.minimal, **self.optional, **self.others, "custody_conn_id": "custody_default"}
+        return {name: values[name] for name in names}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The minimal arguments that are not templated."""
+        return {name: value for name, value in self.minimal.items() if name not in self.templated}
+
+
+_HEALTH_FILTERS = {
+    "tenant_id": "1",
+    "groups": ["hsm"],
+    "components": ["hsm"],
+    "checks": ["hsm"],
+    "require_results": ["ETH"],
+}
+_STATUSES = {"effective_statuses": ["approved"], "rejected_statuses": ["rejected"]}
+_PLANNED = {**_STATUSES, "accept_fields": ["tnParticipantID"], "ignore": ["3711"], "replace": True, "path": "list.yaml"}
+
+#: What each task needs, and what it may have. A new operator or sensor without an entry fails the tests.
+TABLE = [
+    Entry(
+        CustodyHealthCheckOperator,
+        minimal={},
+        optional=_HEALTH_FILTERS,
+        others={"healthy_statuses": ["success"]},
+        wrong=[{"fail_when_unhealthy": "no"}, {"require_fresh": None}],
+        ids=["tenant_id"],
+    ),
+    Entry(
+        CustodyHealthSensor,
+        minimal={},
+        optional=_HEALTH_FILTERS,
+        others={"healthy_statuses": ["success"]},
+        wrong=[{"timeout": -1}, {"deferrable": True, "start_from_trigger": True, "tenant_id": 1.5}],
+        ids=["tenant_id"],
+    ),
+    Entry(
+        CustodyCreateWhitelistRequestOperator,
+        minimal=REQUEST,
+        optional={
+            "blockchain": "ETH",
+            "currency": "ETH",
+            "linked_internal_address_ids": ["1"],
+            "linked_wallet_ids": ["2"],
+            "network": "mainnet",
+            "memo": "m",
+            "address_type": "exchange",
+            "contract_type": "ERC20",
+            "customer_id": "c",
+            "exchange_account_id": "3",
+            "visibility_group_id": "g",
+        },
+        others={**_STATUSES, "accept_fields": ["tnParticipantID"]},
+        wrong=[{"if_exists": "x"}, {"on_clear": "x"}, {"lookup_wait": "soon"}, {"check_address": 1}],
+        ids=["linked_internal_address_ids", "linked_wallet_ids", "exchange_account_id"],
+    ),
+    Entry(
+        CustodyDeleteWhitelistRequestOperator,
+        minimal={"request_id": "3711", "comment": "why"},
+        ids=["request_id"],
+    ),
+    Entry(
+        CustodyWhitelistRequestSensor,
+        minimal={"request_id": "3711"},
+        optional={"expected": REQUEST},
+        others={**_STATUSES, "accept_fields": ["tnParticipantID"]},
+        wrong=[{"skip_if_empty": 1}, {"max_wait": "60"}],
+        ids=["request_id"],
+        none_has_a_meaning=["effective_statuses"],
+    ),
+    Entry(
+        CustodySignWhitelistRequestsOperator,
+        minimal={"request_ids": ["3711"], "expected": REQUEST, "signer": object()},
+        others={"accept_fields": ["tnParticipantID"], "comment": "why"},
+        wrong=[{"lookup_wait": True}, {"signer": "custody_first_key"}],
+        ids=["request_ids"],
+        none_has_a_meaning=["expected"],
+    ),
+    Entry(
+        CustodyRejectWhitelistRequestsOperator,
+        minimal={"request_ids": ["3711"], "comment": "why"},
+        others={"rejected_statuses": ["rejected"]},
+        wrong=[{"skip_if_empty": 1}],
+        ids=["request_ids"],
+    ),
+    Entry(
+        CustodyVerifyWhitelistOperator,
+        minimal={},
+        optional={"path": "/tmp/evidence.json", "ids": ["3711"]},
+        others={"rejected_statuses": ["rejected"]},
+        wrong=[{"fail_on_unverified": "no"}],
+        ids=["ids"],
+    ),
+    Entry(
+        CustodyPlanWhitelistOperator,
+        minimal={"rows": [REQUEST]},
+        optional={"only": {"blockchain": ["ETH"]}},
+        others={**_PLANNED, "must_keep": ["L"]},
+        wrong=[{"max_creates": 1.5}, {"max_delete_percent": "all"}, {"prune": 1}],
+        ids=["ignore"],
+        none_has_a_meaning=["effective_statuses"],
+        in_place_of={"path": "rows"},
+    ),
+    Entry(
+        CustodyApplyWhitelistPlanOperator,
+        minimal={"rows": [REQUEST], "plan_hash": "ab" * 32},
+        optional={"only": {"blockchain": ["ETH"]}},
+        others={**_PLANNED, "comment": "why"},
+        wrong=[{"max_parallel": 33}, {"lookup_wait": -1}],
+        ids=["ignore"],
+        none_has_a_meaning=["effective_statuses"],
+        in_place_of={"path": "rows"},
+    ),
+    Entry(
+        CustodyCompleteWhitelistPlanOperator,
+        minimal={"applied": {"completion": None}, "plan_hash": "ab" * 32},
+        others={**_STATUSES, "accept_fields": ["tnParticipantID"], "comment": "why"},
+        none_has_a_meaning=["effective_statuses"],
+    ),
+    # --- webhooks
+    Entry(
+        CustodySetWebhookStatusOperator,
+        minimal={"webhook_id": UUID, "status": "enabled"},
+    ),
+    Entry(
+        CustodyDeleteWebhookOperator,
+        minimal={"webhook_id": UUID},
+    ),
+    Entry(
+        CustodyCreateWebhookOperator,
+        minimal={
+            "webhook_type": "requestStatus.updated",
+            "url": "https://hooks.example.com/",
+            "secret_conn_id": "custody_default",
+        },
+        optional={"secret_conn_id": "custody_default"},
+        wrong=[{"lookup_wait": "soon"}, {"store_secret": print}],
+    ),
+    Entry(
+        CustodyReadWebhookCallsOperator,
+        minimal={"asset": webhook_calls_asset()},
+        optional={
+            "webhook_ids": [UUID],
+            "webhook_types": ["requestStatus.updated"],
+            "event_ids": ["e"],
+            "statuses": ["success"],
+        },
+        others={"start": "now", "on_gap": "fail"},
+        wrong=[{"asset": "custody"}, {"max_calls": 0}],
+    ),
+]
+
+
+def documented_tasks() -> set[type[Any]]:
+    """Return the operators and sensors of the modules that the provider's metadata names."""
+    info = get_provider_info()
+    modules = {module for kind in ("operators", "sensors") for each in info[kind] for module in each["python-modules"]}
+    if AIRFLOW < (3, 1):
+        modules.remove("airflow_custody.operators.whitelist_plan_approval")
+    return {each for module in modules for each in vars(importlib.import_module(module)).values() if _is_task(each)}
+
+
+def _is_task(each: object) -> bool:
+    """Tell whether it is an operator or a sensor of this package, and not a base of others."""
+    is_operator = isinstance(each, type) and issubclass(each, BaseOperator)
+    return is_operator and each.__module__.startswith("airflow_custody.") and "._base" not in each.__module__
