@@ -16,10 +16,10 @@ if AIRFLOW < (3, 1):
 
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.plugin.page_hook import ConnectionKey
-from airflow_custody.plugin.readings import LIFETIME, Query, Reading, Readings
+from airflow_custody.plugin.readings import LIFETIME, Query, Readings
 from airflow_custody.sandbox import Sandbox
 
-ReadWith = Callable[..., Reading[Any]]
+ReadWith = Callable[..., Any]
 PASSWORD = "correct horse battery"
 
 
@@ -30,7 +30,7 @@ def read_with(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ReadWith:
     clock = Clock(1000.0)
     readings = Readings(clock)
 
-    def read_with(password: str, request_id: str = "") -> Reading[Any]:
+    def read_with(password: str, request_id: str = "") -> Any:
         connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": password}
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOE", json.dumps(connection))
         read = (lambda client: read_request(client, request_id)) if request_id else read_overview
