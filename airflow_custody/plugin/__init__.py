@@ -1,7 +1,7 @@
 """
-The plugin's pages about the custody service, within Airflow's own.
+The Custody page in Airflow's UI, and the links from tasks to it.
 
-Operators and every Airflow process import this module, so it imports nothing heavy.
+Every Airflow process imports this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-#: The path at which the pages are mounted, below Airflow's own address.
+#: The path of the pages below Airflow's own address.
 PATH = "/custody"

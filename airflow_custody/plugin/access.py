@@ -1,4 +1,4 @@
-"""Access to connections. Airflow decides, by its own dependencies and its auth manager."""
+"""The connections that a user may read. Airflow's auth manager decides."""
 
 from __future__ import annotations
 
@@ -17,36 +17,38 @@ from fastapi import HTTPException
 from sqlalchemy import select
 
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.plugin.readings import ConnectionKey
+from airflow_custody.plugin.page_hook import ConnectionKey
 
 __all__ = ["BaseUser", "GetUserDep", "find_connection", "list_connections"]
 
 
 def list_connections(user: BaseUser) -> list[ConnectionKey]:
     """
-    Return the connections of type ``custody`` that a user may read, by their ids.
+    Return the connections of type ``custody`` that a user may read, sorted by id.
 
-    They are those in the database, in environment variables, and those that ``[custody] page_connections`` names: the
-    ones in a secrets backend cannot be listed, and their type is not known before they are read.
+    They come from the database, from environment variables, and from ``[custody] page_connections``. This option names
+    connections in a secrets backend, which cannot be listed; their type is unknown until they are read.
+
+    :param user: the user.
     """
-    return [each for each in _all() if _may_read(user, each)]
+    return [connection for connection in _all_connections() if _may_read(user, connection)]
 
 
 def find_connection(user: BaseUser, conn_id: str) -> ConnectionKey:
     """
     Return the connection of type ``custody`` with an id.
 
-    Only a listed id can be found, and only by its exact spelling: a source of connections may take other spellings for
-    the same id, but Airflow decides by the listed one who may read the connection.
+    The id must be spelled exactly as listed. A source of connections may accept other spellings, but Airflow decides
+    by the listed one who may read the connection.
 
-    :param user: the user who asks.
+    :param user: the user.
     :param conn_id: the id.
-    :raises HTTPException: 404 if there is none that the user may read.
+    :raises HTTPException: 404 if the user may not read it, or if it does not exist.
     """
-    found = [each for each in _all() if each.conn_id == conn_id and _may_read(user, each)]
-    if not found:
-        raise HTTPException(404)
-    return found[0]
+    for connection in _all_connections():
+        if connection.conn_id == conn_id and _may_read(user, connection):
+            return connection
+    raise HTTPException(404)
 
 
 def _may_read(user: BaseUser, connection: ConnectionKey) -> bool:
@@ -54,29 +56,38 @@ def _may_read(user: BaseUser, connection: ConnectionKey) -> bool:
     return get_auth_manager().is_authorized_connection(method="GET", details=details, user=user)
 
 
-def _all() -> list[ConnectionKey]:
-    named = [each.strip() for each in conf.get("custody", "page_connections", fallback="").split(",")]
-    teams: dict[str, str | None] = dict.fromkeys(filter(None, named))
+def _all_connections() -> list[ConnectionKey]:
+    variables = [name.removeprefix(CONN_ENV_PREFIX) for name in os.environ if name.startswith(CONN_ENV_PREFIX)]
+    teams: dict[str, str | None] = {variable.lower(): None for variable in variables}
+    for conn_id in conf.get("custody", "page_connections", fallback="").split(","):
+        if conn_id.strip():
+            teams[conn_id.strip()] = None
+    # Only the database knows teams, so its rows replace the entries from elsewhere.
     with create_session() as session:
         rows = select(Connection.conn_id, Connection.team_name).where(Connection.conn_type == CustodyHook.conn_type)
-        teams |= {row.conn_id: row.team_name for row in session.execute(rows)}
-    variables = [each.removeprefix(CONN_ENV_PREFIX) for each in os.environ if each.startswith(CONN_ENV_PREFIX)]
-    teams = dict.fromkeys((each.lower() for each in variables), None) | teams
-    return [ConnectionKey(*each) for each in sorted(teams.items()) if _is_meant(each[0], variables)]
+        for row in session.execute(rows):
+            teams[row.conn_id] = row.team_name
+    return [ConnectionKey(conn_id, teams[conn_id]) for conn_id in sorted(teams) if _may_be_custody(conn_id, variables)]
 
 
-def _is_meant(conn_id: str, variables: list[str]) -> bool:
+def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
     """
-    Tell whether an id belongs to a connection of type ``custody``, as far as environment variables tell.
+    Return whether environment variables allow a connection to be of type ``custody``.
 
-    They come before the database, and Airflow finds them by any casing of the id: only the one in lower case counts.
+    Environment variables precede the database. Airflow finds them by an id in any case, so only the id in lower case
+    counts: otherwise one connection would have several ids.
+
+    :param conn_id: the id of the connection.
+    :param variables: the names of all variables with a connection, without their prefix.
     """
     variable = conn_id.upper()
-    return variable not in variables or (conn_id == variable.lower() and _is_custody(conn_id))
+    if variable not in variables:
+        return True
+    return conn_id == variable.lower() and _variable_is_custody(conn_id)
 
 
-def _is_custody(conn_id: str) -> bool:
-    """Tell whether the connection in an environment variable is of our type; one that cannot be read is not."""
+def _variable_is_custody(conn_id: str) -> bool:
+    """Return whether the connection in an environment variable is of type ``custody``, and readable."""
     with suppress(Exception):
         connection = EnvironmentVariablesBackend().get_connection(conn_id)
         return connection is not None and connection.conn_type == CustodyHook.conn_type

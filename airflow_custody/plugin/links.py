@@ -1,4 +1,4 @@
-"""The links from a task to its whitelisting requests. Operators import them, so nothing heavy is imported here."""
+"""The links from a task to its whitelisting requests. Operators import this module, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from airflow_custody.plugin import PATH
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
-#: Maximum number of requests on a page, and in a link. They are fetched from the service in one go.
+#: Maximum number of requests in a link, and on a page. One call to the service finds all of them.
 MAX_REQUESTS = 100
 _VERSION = tuple(int(part) for part in version.split(".")[:2])
-# From this version on, Airflow has pages of plugins, and takes links from XCom.
+# Since this version, plugins can have pages, and Airflow reads links from XCom.
 _HAS_PAGES = _VERSION >= (3, 1)
-# From this version on, its frame shows the page whose path follows.
+# Since this version, the path of a page can follow the path of Airflow's frame.
 _FRAME = "/plugin/custody" if _VERSION >= (3, 3) else ""
 
 
 class CustodyRequestLink(BaseOperatorLink):
     """
-    The link "Custody request" of a task: to the page of its whitelisting request, or of all of them.
+    The link "Custody request" from a task to the page of its whitelisting requests.
 
-    Airflow asks for it in the worker when the task ends or is deferred, also when it fails, and keeps it as XCom.
+    Airflow calls it in the worker when the task ends, fails or is deferred, and stores the link as an XCom.
     """
 
     name = "Custody request"
 
     @property
     def xcom_key(self) -> str:
-        """The XCom key under which Airflow keeps the link."""
+        """The XCom key of the link."""
         return "_link_CustodyRequestLink"
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
@@ -43,28 +43,28 @@ class CustodyRequestLink(BaseOperatorLink):
 
         :param operator: the task's operator, after it ran.
         :param ti_key: not used.
-        :return: the URL; only its path where ``[api] base_url`` is not set. Empty if no request is known, or
-            if the page is switched off.
+        :return: the URL; only its path if ``[api] base_url`` is not set. Empty if no request is known, or if the page
+            is switched off.
         """
         if not conf.getboolean("custody", "page", fallback=True):
             return ""
         try:
             request_ids = operator.linked_request_ids()
         except Exception:
-            # It ended before its ids were checked. Airflow would log that as an error of its own.
+            # The task ended before its ids were checked. Airflow would log this error as its own.
             return ""
         conn_id = operator.custody_conn_id
-        if not isinstance(conn_id, str) or "{{" in conn_id:
-            # It was not rendered.
+        is_rendered = isinstance(conn_id, str) and "{{" not in conn_id
+        if not is_rendered:
             return ""
         path = requests_path(conn_id, request_ids)
         base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
-        # The frame takes a number sign in a path for the end of the path.
+        # The frame ends a path at a number sign.
         frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
         return f"{base_url}{frame}{path}" if path else ""
 
 
-#: The links of the operators and sensors that are about whitelisting requests; none where there is no page.
+#: The links of operators and sensors for whitelisting requests; none if Airflow cannot show the page.
 REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGES else ()
 
 
@@ -72,8 +72,8 @@ def connection_path(conn_id: str) -> str:
     """
     Return the path of a connection's page.
 
-    :param conn_id: the connection's id. Airflow allows slashes and number signs in it.
-    :return: the path; empty if no browser would take it as it is: a part of it is ``.`` or ``..``.
+    :param conn_id: the connection's id. It may contain slashes and number signs.
+    :return: the path; empty if browsers would rewrite it, because a part of it is ``.`` or ``..``.
     """
     if not conn_id or any(part in (".", "..") for part in conn_id.split("/")):
         return ""
@@ -82,10 +82,10 @@ def connection_path(conn_id: str) -> str:
 
 def requests_path(conn_id: str, request_ids: Sequence[str]) -> str:
     """
-    Return the path of the page that shows whitelisting requests: of one all there is, of several a list.
+    Return the path of the page of one whitelisting request, or of the page that lists several.
 
     :param conn_id: the connection's id.
-    :param request_ids: the requests' ids; of many, the first hundred are named, and their number.
+    :param request_ids: the requests' ids. The path contains at most a hundred of them, and their total number.
     :return: the path; empty if there is no such page.
     """
     connection = connection_path(conn_id)
@@ -93,6 +93,6 @@ def requests_path(conn_id: str, request_ids: Sequence[str]) -> str:
         return ""
     if len(request_ids) == 1:
         return f"{connection}/requests/{quote(request_ids[0], safe='')}"
-    named = ",".join(quote(each, safe="") for each in request_ids[:MAX_REQUESTS])
+    named = ",".join(quote(request_id, safe="") for request_id in request_ids[:MAX_REQUESTS])
     total = f"&total={len(request_ids)}" if len(request_ids) > MAX_REQUESTS else ""
     return f"{connection}/requests?ids={named}{total}"

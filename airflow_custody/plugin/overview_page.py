@@ -12,26 +12,29 @@ from airflow_custody.overview import read_overview
 from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, make_cards
-from airflow_custody.plugin.readings import ConnectionKey, NothingReadError, Question, describe_failure
+from airflow_custody.plugin.page_hook import ConnectionKey
+from airflow_custody.plugin.readings import NothingReadError, Query
 from airflow_custody.plugin.rendering import page
+from airflow_custody.plugin.texts import describe_failure
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview.models import Overview
 
-#: Maximum rows of a table on the page of several connections; the page of one shows all.
+#: Maximum number of rows of a table on a page of several services.
 MAX_ROWS = 5
+#: Maximum number of rows of a table on a page of one service.
 ALL_ROWS = 1_000
-#: Maximum number of requests to read for a page.
+#: Maximum number of whitelisting requests to read for a page.
 MAX_LISTED = 5_000
 
 router = APIRouter()
 
 
-# Plain functions run in threads, so waiting and rendering do not block Airflow's event loop.
+# FastAPI runs plain functions in threads, so waiting and rendering do not block Airflow's event loop.
 @router.get("/")
 def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
-    """Return the page of all services, by the connections that the user may read."""
+    """Return the page of all services whose connections the user may read."""
     cards = _cards(request, list_connections(user))
     is_one = len(cards) == 1
     return page(request, "overview.html", cards=cards, full=is_one, max_rows=ALL_ROWS if is_one else MAX_ROWS)
@@ -45,13 +48,14 @@ def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLRes
 
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
-    readings = request.app.state.readings.get(*(Question(each, "overview", _read) for each in connections))
-    conn_ids = [each.conn_id for each in connections]
+    queries = [Query(connection, "overview", _read) for connection in connections]
+    readings = request.app.state.readings.get(*queries)
+    conn_ids = [connection.conn_id for connection in connections]
     return make_cards(zip(conn_ids, readings, strict=True), datetime.now(timezone.utc))
 
 
 def _read(client: CustodyClient) -> Overview:
     overview = read_overview(client, max_listed=MAX_LISTED, describe=describe_failure)
     if all(getattr(overview, name).value is None for name in SECTIONS):
-        raise NothingReadError(f"Nothing of the service can be read: {overview.health.problem}")
+        raise NothingReadError(f"The service cannot be read: {overview.health.problem}")
     return overview

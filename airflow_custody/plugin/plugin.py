@@ -1,4 +1,4 @@
-"""The Airflow plugin. Every Airflow process imports it, so it imports next to nothing."""
+"""The Airflow plugin. Every Airflow process imports this module, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_custody.plugin import PATH, App, Receive, Send
 
 
 class LazyApp:
-    """An ASGI app that imports and makes the real one at the first call."""
+    """An ASGI app that imports and creates the real app at the first call."""
 
     def __init__(self) -> None:
         self._app: App | None = None
@@ -30,13 +30,13 @@ class LazyApp:
         if self._app is None:
             from asyncio import to_thread
 
-            # The imports take too long for the event loop, which serves all of Airflow.
+            # The imports would block the event loop, which serves all of Airflow, for too long.
             await to_thread(self._make)
         await (self._app or self._make())(scope, receive, send)
 
 
 def base_path() -> str:
-    """Return the path of Airflow's own address (``[api] base_url``), without a slash at the end."""
+    """Return the path of ``[api] base_url``, without a slash at the end."""
     from urllib.parse import urlsplit
 
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
@@ -46,11 +46,11 @@ class CustodyPlugin(AirflowPlugin):
     """
     The page **Custody** in the navigation of Airflow 3.
 
-    Airflow 2 does not know these attributes, and shows nothing; nor is there anything if ``[custody] page`` is False.
+    Airflow 2 ignores these attributes and shows no page. The option ``[custody] page`` switches the page off.
     """
 
     name = "custody"
-    fastapi_apps: list[Any] = []  # noqa: RUF012 - as in Airflow's own class
+    fastapi_apps: list[Any] = []  # noqa: RUF012 - Airflow's class declares it so
     external_views: list[Any] = []  # noqa: RUF012
     if conf.getboolean("custody", "page", fallback=True):
         fastapi_apps = [{"name": "Custody", "url_prefix": PATH, "app": LazyApp()}]

@@ -1,7 +1,7 @@
 """
-Readings of services: rare, one at a time for a connection and four in all, without blocking a route.
+Readings of services. Few reads run at a time, and no route waits long for them.
 
-While a service is read, or hangs, the latest reading is shown.
+While a service is read or does not respond, its latest reading is shown.
 """
 
 from __future__ import annotations
@@ -15,56 +15,48 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
-from airflow_custody.client.text import sanitize
-from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.overview import for_people
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.plugin.page_hook import ConnectionKey, PageHook
+from airflow_custody.plugin.texts import UNEXPECTED, describe_failure, duration
 
 if TYPE_CHECKING:
-    from airflow.models.connection import Connection
-
-    from airflow_custody.client import ClientSettings, CustodyClient
+    from airflow_custody.client import CustodyClient
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a reading is shown without a new one.
+#: How long, in seconds, a reading is shown before it must be refreshed.
 LIFETIME = 30.0
-#: Seconds that a route waits for new readings.
+#: How long, in seconds, a route waits for new readings.
 WAIT = 1.0
+#: Maximum number of reads that run at a time. Of these, at most one is for the same connection.
 MAX_READS = 4
-#: Seconds after which a read has hung, and its slot is given to another: more than the time-outs of an overview, which
-#: makes six calls to a service that responds to none.
+#: After this many seconds a read counts as hung, and its slot is given to another read. An overview makes six calls,
+#: and their time-outs end earlier than this.
 HUNG_AFTER = 90.0
-#: Maximum number of threads in reads of one connection, hung ones included; and of its queued reads.
+#: Maximum number of threads that read one connection, hung ones included.
 MAX_THREADS_OF_ONE = 2
+#: Maximum number of reads of one connection that are queued.
 MAX_QUEUED_OF_ONE = 20
-#: Maximum number of readings kept, of all connections; and the time for which one is shown although later reads failed.
+#: Maximum number of readings kept, of all connections.
 MAX_KEPT = 500
+#: How long a reading is shown although later reads fail.
 MAX_AGE = timedelta(hours=1)
 
 
 class NothingReadError(Exception):
-    """Raised when nothing of a service could be read; its text explains why, in our own words."""
-
-
-class ConnectionKey(NamedTuple):
-    """The id of a connection, and the team that it belongs to; None: to no team."""
-
-    conn_id: str
-    team: str | None
+    """Raised when no part of a service could be read; its text explains why, and is safe to show."""
 
 
 @dataclass(frozen=True)
-class Question(Generic[T]):
+class Query(Generic[T]):
     """
-    A question to a service.
+    What to read from a service.
 
     :param connection: the connection.
     :param subject: the object to read, such as ``("request", "42")``.
-    :param read: reads it, with a client of the connection.
+    :param read: reads the object with a client of the connection.
     """
 
     connection: ConnectionKey
@@ -78,11 +70,11 @@ class Reading(Generic[T]):
     The latest reading of a service.
 
     :param value: the value; None if nothing was read.
-    :param problem: why the last read failed, with advice; the value is an earlier one then. Empty: it succeeded, or
-        there was none yet.
-    :param service: the base URL of the service; empty if it is not known.
-    :param read_at: when the value was read; None: nothing was read yet.
-    :param awaited_for: for how many seconds a new reading has been awaited; None: this one is current.
+    :param problem: why the last read failed, with advice; the value is then from an earlier read. Empty if the last
+        read succeeded, or if there was none.
+    :param service: the base URL of the service; empty if it is unknown.
+    :param read_at: the time of the read that made it; None if there was none.
+    :param awaited_for: the seconds since a newer reading was requested; None if this reading is current.
     """
 
     value: T | None = None
@@ -91,14 +83,36 @@ class Reading(Generic[T]):
     read_at: datetime | None = None
     awaited_for: float | None = None
 
+    def describe_problem(self, now: datetime) -> str:
+        """Return why the last read failed, and the age of the value; empty if it succeeded."""
+        if self.problem and self.value is not None:
+            return f"{self.problem} {self._describe_age(now)}"
+        return self.problem
+
+    def describe_wait(self, now: datetime) -> str:
+        """Return that the service has not responded yet, and the age of the value."""
+        if self.value is None:
+            return "The service has not responded yet. Refresh this page in a moment."
+        return f"The service has not responded yet. {self._describe_age(now)}"
+
+    def _describe_age(self, now: datetime) -> str:
+        return f"This data is {duration((now - (self.read_at or now)).total_seconds())} old."
+
+
+class _Latest(NamedTuple):
+    """The latest reading, and when it was completed by the clock of :class:`Readings`."""
+
+    reading: Reading[Any]
+    completed_at: float
+
 
 @dataclass(eq=False)
 class _Read:
     """A read that is queued or, once started, in progress."""
 
-    question: Question[Any]
-    asked: float
-    started: float | None = None
+    query: Query[Any]
+    queued_at: float
+    started_at: float | None = None
     done: Future[None] = field(default_factory=Future)
 
 
@@ -106,7 +120,7 @@ class Readings:
     """
     The latest readings of all services, and the threads that make them.
 
-    The threads are daemons: a service that hangs keeps no API server from ending.
+    The threads are daemons, so a service that hangs does not keep the API server from ending.
 
     :param clock: returns the time in seconds.
     """
@@ -116,149 +130,112 @@ class Readings:
         self._lock = threading.Lock()
         self._queued: list[_Read] = []
         self._running: list[_Read] = []
-        self._latest: dict[Question[Any], tuple[Reading[Any], float]] = {}
-        # Hooks with a password that was refused: new ones would send it again.
-        self._refused: dict[ConnectionKey, _PageHook] = {}
+        self._latest: dict[Query[Any], _Latest] = {}
+        # Hooks whose password was refused. They are kept because a new hook would send the password again.
+        self._refused_hooks: dict[ConnectionKey, PageHook] = {}
 
-    def get(self, *questions: Question[T]) -> list[Reading[T]]:
-        """Return a reading for each question; wait no longer than :data:`WAIT` for new ones."""
-        wait([read.done for each in questions if (read := self._request(each)) is not None], WAIT)
+    def get(self, *queries: Query[T]) -> list[Reading[T]]:
+        """Return a reading for each query. Wait no longer than :data:`WAIT` for new ones."""
+        reads = [self._find_or_queue(query) for query in queries]
+        wait([read.done for read in reads if read is not None], WAIT)
         with self._lock:
-            return [self._reading(each) for each in questions]
+            return [self._reading_of(query) for query in queries]
 
-    def _request(self, question: Question[Any]) -> _Read | None:
-        """Return the read that brings the reading of a question; None if there is a current one."""
+    def _find_or_queue(self, query: Query[Any]) -> _Read | None:
+        """Return the read that answers a query; None if its latest reading is current, or the queue is full."""
         with self._lock:
-            going_on = [*self._queued, *(each for each in self._running if not self._has_hung(each))]
-            read = next((each for each in going_on if each.question == question), None)
-            if read is None and not self._is_current(question):
-                queued = [each for each in self._queued if each.question.connection == question.connection]
-                if len(queued) < MAX_QUEUED_OF_ONE:
-                    read = _Read(question, self._clock())
-                    self._queued.append(read)
+            read = self._find(query)
+            if read is None and not self._is_current(query) and self._has_room(query.connection):
+                read = _Read(query, self._clock())
+                self._queued.append(read)
             self._start_queued()
             return read
 
-    def _is_current(self, question: Question[Any]) -> bool:
-        return question in self._latest and self._clock() - self._latest[question][1] < LIFETIME
+    def _find(self, query: Query[Any]) -> _Read | None:
+        for read in (*self._queued, *self._active()):
+            if read.query == query:
+                return read
+        return None
+
+    def _has_room(self, connection: ConnectionKey) -> bool:
+        return sum(read.query.connection == connection for read in self._queued) < MAX_QUEUED_OF_ONE
+
+    def _is_current(self, query: Query[Any]) -> bool:
+        return query in self._latest and self._clock() - self._latest[query].completed_at < LIFETIME
+
+    def _active(self) -> list[_Read]:
+        """Return the running reads that have not hung."""
+        return [read for read in self._running if not self._has_hung(read)]
 
     def _has_hung(self, read: _Read) -> bool:
-        return read.started is not None and self._clock() - read.started >= HUNG_AFTER
+        return read.started_at is not None and self._clock() - read.started_at >= HUNG_AFTER
 
-    def _reading(self, question: Question[Any]) -> Reading[Any]:
-        reading = self._latest[question][0] if question in self._latest else Reading()
-        if self._is_current(question):
+    def _reading_of(self, query: Query[Any]) -> Reading[Any]:
+        reading = self._latest[query].reading if query in self._latest else Reading()
+        if self._is_current(query):
             return reading
-        asked = [each.asked for each in (*self._queued, *self._running) if each.question == question]
-        return replace(reading, awaited_for=self._clock() - min(asked, default=self._clock()))
+        now = self._clock()
+        queued_at = [read.queued_at for read in (*self._queued, *self._running) if read.query == query]
+        return replace(reading, awaited_for=now - min(queued_at, default=now))
 
     def _start_queued(self) -> None:
-        """Start what is queued and may start, the first of each connection first."""
+        """Start the queued reads that may start, in the order of the queue."""
         for read in list(self._queued):
-            going_on = [each for each in self._running if not self._has_hung(each)]
-            if len(going_on) >= MAX_READS:
+            active = self._active()
+            if len(active) >= MAX_READS:
                 return
-            own = [each for each in self._running if each.question.connection == read.question.connection]
-            if len(own) >= MAX_THREADS_OF_ONE or any(each in going_on for each in own):
+            own = [other for other in self._running if other.query.connection == read.query.connection]
+            if len(own) >= MAX_THREADS_OF_ONE or any(other in active for other in own):
                 continue
             threading.Thread(target=self._run, args=(read,), name="custody-page", daemon=True).start()
-            read.started = self._clock()
+            read.started_at = self._clock()
             self._queued.remove(read)
             self._running.append(read)
 
     def _run(self, read: _Read) -> None:
-        reading = replace(self._read(read.question), read_at=datetime.now(timezone.utc))
+        """Carry out a read, and keep its reading."""
+        reading = replace(self._read(read.query), read_at=datetime.now(timezone.utc))
         with self._lock:
             self._running.remove(read)
-            # One that has hung may be older than the latest.
+            # A read that has hung may be older than the latest reading.
             if not self._has_hung(read):
-                earlier, _ = self._latest.pop(read.question, (Reading(), 0))
-                may_be_shown = earlier.value is not None and _age(earlier) < MAX_AGE
-                if reading.problem and may_be_shown:
-                    reading = replace(earlier, problem=reading.problem)
-                self._latest[read.question] = (reading, self._clock())
-                for oldest in list(self._latest)[:-MAX_KEPT]:
-                    del self._latest[oldest]
+                self._keep(read.query, reading)
             self._start_queued()
         read.done.set_result(None)
 
-    def _read(self, question: Question[T]) -> Reading[T]:
-        """Look up the connection, and read its service; a failure becomes a reading, too."""
-        conn_id = question.connection.conn_id
+    def _keep(self, query: Query[Any], reading: Reading[Any]) -> None:
+        earlier = self._latest.pop(query).reading if query in self._latest else Reading()
+        if reading.problem and _may_still_be_shown(earlier):
+            reading = replace(earlier, problem=reading.problem)
+        self._latest[query] = _Latest(reading, self._clock())
+        for oldest in list(self._latest)[:-MAX_KEPT]:
+            del self._latest[oldest]
+
+    def _read(self, query: Query[T]) -> Reading[T]:
+        """Look up the connection and read its service. A failure becomes a reading, too."""
+        connection = query.connection
         service = ""
-        hook = self._refused.pop(question.connection, None) or _PageHook(question.connection)
+        hook = self._refused_hooks.pop(connection, None) or PageHook(connection)
         try:
             client = hook.get_conn()
             service = client.settings.base_url
-            return Reading(question.read(client), service=service)
+            return Reading(query.read(client), service=service)
         except NothingReadError as error:
             return Reading(problem=str(error), service=service)
         except CustodyError as error:
             return Reading(problem=describe_failure(error), service=service)
         except BaseException:
-            # BaseException, as a crash in a library written in another language may raise one.
-            log.exception("The custody service of the connection %r could not be read", conn_id)
-            text = "Something unexpected went wrong. The log of the API server says what."
-            return Reading(problem=text, service=service)
+            # A library written in another language may crash with a BaseException.
+            log.exception("Could not read the custody service of connection %r", connection.conn_id)
+            return Reading(problem=UNEXPECTED, service=service)
         finally:
             if hook.is_refused:
-                self._refused[question.connection] = hook
+                self._refused_hooks[connection] = hook
             else:
                 hook.close()
 
 
-def _age(reading: Reading[Any]) -> timedelta:
-    return timedelta.max if reading.read_at is None else datetime.now(timezone.utc) - reading.read_at
-
-
-def describe_failure(error: CustodyError) -> str:
-    """
-    Describe a failed read in our own words: its cause by the error's code, and advice.
-
-    Anyone who may edit connections can have the API server read any host, so no text of a response is shown.
-
-    :param error: the error. Its message is not used: it may quote a response, or the value of a setting.
-    """
-    if error.setting == "custody_conn_id":
-        text = "This connection is not defined, or its secrets backend cannot be read."
-    elif isinstance(error, CustodyConfigurationError):
-        setting = f" ({sanitize(error.setting, 60)})" if error.setting else ""
-        text = f"A setting of the connection{setting} is missing or wrong. 'custody check' says why."
-    else:
-        # A gateway's 404 proves nothing about the requested object.
-        is_foreign = isinstance(error, CustodyNotFoundError) and not error.from_service
-        why = "response unusable" if is_foreign else error.code.replace("-", " ")
-        status = "" if error.status is None else f" (status {error.status})"
-        what = f"{error.operation or 'Reading'} failed: {why}{status}."
-        text = f"{what} {sanitize(error.advice, 600)}" if error.advice else what
-    return f"{text} {label(error.code)}"
-
-
-class _PageHook(CustodyHook):
-    """The hook of a connection that a team may own. A page is no work of DAGs, so it sends no metrics."""
-
-    sends_metrics = False
-
-    def __init__(self, connection: ConnectionKey) -> None:
-        super().__init__(connection.conn_id)
-        self._key = connection
-
-    def get_connection(self, conn_id: str) -> Connection:  # type: ignore[override]
-        from airflow.models.connection import Connection
-        from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
-
-        # Where teams are switched off, one may be left over in the database: Airflow refuses it.
-        team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
-        connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
-        # Some databases find a row by any casing of its id, and access to that row was not checked.
-        if connection.conn_id != conn_id:
-            raise AirflowNotFoundException(conn_id)
-        return connection
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the service has refused the credentials of the client."""
-        return self._client is not None and self._client.auth.is_refused
-
-    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
-        return for_people(settings)
+def _may_still_be_shown(reading: Reading[Any]) -> bool:
+    if reading.value is None or reading.read_at is None:
+        return False
+    return datetime.now(timezone.utc) - reading.read_at < MAX_AGE

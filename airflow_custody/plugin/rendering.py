@@ -1,7 +1,8 @@
 """
-Rendering of pages from templates. Text from elsewhere is escaped, and its invisible characters are made visible.
+Rendering of pages from templates.
 
-A service decides how much there is to show, so each text has a maximum size.
+Text from outside is escaped, and its invisible characters are made visible. Each text has a maximum size, because the
+service decides how long it is.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.plugin import PATH
-from airflow_custody.plugin.cards import duration
+from airflow_custody.plugin.texts import duration
 
-#: The key of the scope of a request with the path of the pages: Airflow's own, and ``/custody``.
+#: The key of a request's scope with the path of the pages: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
-#: Maximum number of characters shown of other people's text.
+#: Maximum number of characters that are shown of a text.
 MAX_TEXT = 300
-#: Maximum number of a text's hidden characters that are named one by one, and of marks on one character.
+#: Maximum number of invisible characters of a text that are shown by number.
 MAX_HIDDEN = 10
+#: Maximum number of combining marks on one character.
 MAX_MARKS = 3
 
 
@@ -36,17 +38,20 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     """
     Return a page.
 
+    These variables of the template are always set: ``root``, the path of the pages; ``airflow``, the path of Airflow's
+    own pages; ``standalone``, whether the page is outside of Airflow's frame; ``refresh``, the link to the page itself;
+    ``now``.
+
     :param request: the request, whose scope has the path of the pages.
-    :param template: name of a file in ``templates/``; it extends ``base.html``.
-    :param status: HTTP status. Default 200.
-    :param values: the template's variables. Always set: ``root``, ``now``, ``refresh``; ``airflow``, the path below
-        which Airflow's own pages are; ``standalone``, whether this page is outside of their frame.
+    :param template: the name of a file in ``templates/`` that extends ``base.html``.
+    :param status: the HTTP status. Default 200.
+    :param values: other variables of the template.
     """
     root = request.scope[ROOT]
     values = {
         "root": root,
         "airflow": root.removesuffix(PATH),
-        # A browser that does not say so may show it anywhere: one link too many is better than none.
+        # Without this header the page may be anywhere. A superfluous link is better than a missing one.
         "standalone": request.headers.get("sec-fetch-dest") != "iframe",
         "now": datetime.now(timezone.utc),
         "refresh": quote(request.scope["path"]),
@@ -57,49 +62,60 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 
 def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     """
-    Return text of other people as markup that shows all of it.
+    Return a text from outside as markup in which all of its characters are visible.
 
-    Invisible characters, those that change the direction of text or pile up, and blanks at the ends are shown as their
-    numbers: the first 10 of them. The text is isolated from the text around it.
+    These characters are shown by number, up to ten of them: invisible ones, those that change the direction of the
+    text, piled-up marks, and blanks at either end. The markup isolates the text from its surroundings.
 
     :param text: the text.
-    :param limit: maximum number of its characters to show. Default 300.
+    :param limit: the maximum number of characters to show. Default 300.
     """
     shown = str(text)[:limit]
-    begin, end = len(shown) - len(shown.lstrip(" ")), len(shown.rstrip(" "))
-    pieces, marks, hidden = [], 0, 0
-    for place, each in enumerate(shown):
-        marks = marks + 1 if unicodedata.category(each) in ("Mn", "Me") else 0
-        is_visible = begin <= place < end and not has_unprintable(each)
+    first = len(shown) - len(shown.lstrip(" "))
+    end = len(shown.rstrip(" "))
+    pieces = []
+    marks = 0
+    hidden = 0
+    for position, character in enumerate(shown):
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        is_visible = first <= position < end and not has_unprintable(character)
         if is_visible and marks <= MAX_MARKS:
-            pieces.append(escape_markup(each))
+            pieces.append(escape_markup(character))
             continue
         hidden += 1
-        number = Markup('<span class="hidden" title="cannot be seen">U+{:04X}</span>').format(ord(each))
-        pieces.append(number if hidden <= MAX_HIDDEN else Markup("\ufffd"))
+        if hidden <= MAX_HIDDEN:
+            number = Markup('<span class="hidden" title="invisible character">U+{:04X}</span>').format(ord(character))
+            pieces.append(number)
+        else:
+            pieces.append(Markup("\ufffd"))
     ellipsis = "…" if len(str(text)) > limit else ""
     return Markup('<bdi class="text">{}{}</bdi>').format(Markup().join(pieces), ellipsis)
 
 
 def when(moment: datetime | None, now: datetime) -> Markup:
     """
-    Return a moment as markup: how long ago it was, or how far ahead it is, and the time in UTC.
+    Return a moment as markup: its distance from now, and the time in UTC.
 
-    :param moment: the moment; None: it is not known.
+    :param moment: the moment; None if it is unknown.
     :param now: the time.
     """
     if moment is None:
         return Markup('<span class="muted">unknown</span>')
     seconds = (now - moment).total_seconds()
-    words = f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    if abs(seconds) < 1:
+        distance = "just now"
+    elif seconds > 0:
+        distance = f"{duration(seconds)} ago"
+    else:
+        distance = f"in {duration(-seconds)}"
     exact = f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
     return Markup('<time datetime="{}Z" title="{} UTC">{} <span class="at">{} UTC</span></time>').format(
-        exact.replace(" ", "T"), exact, "just now" if abs(seconds) < 1 else words, exact[:-3]
+        exact.replace(" ", "T"), exact, distance, exact[:-3]
     )
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital letter at its beginning."""
+    """Return a text with its first letter in upper case."""
     return f"{text[:1].upper()}{text[1:]}"
 
 

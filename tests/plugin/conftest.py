@@ -1,4 +1,4 @@
-"""The pages of an Airflow, which each file of tests shares."""
+"""Airflow's app with the pages, shared by the tests of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.browser.airflow_pages import Pages, serve
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for what is read as long as a busy machine may take; a test of what hangs shortens it."""
+    """Wait for readings as long as a busy machine may need. Tests of hanging reads shorten this."""
     if AIRFLOW >= (3, 1):
         monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
 

@@ -1,4 +1,4 @@
-"""What a card of a service says first, and which connections it is made of."""
+"""What the card of a service says first, and which connections share a card."""
 
 from __future__ import annotations
 
@@ -31,176 +31,228 @@ from airflow_custody.plugin.readings import Reading
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 BEFORE = NOW - timedelta(minutes=5)
 URL = "https://custody.example.com"
-WELL = "The service is healthy: 9 of 9 checks are healthy"
+HEALTHY = "The service is healthy: 9 of 9 checks are healthy"
 NONE = RequestsView((), 0)
-EMPTY = Requests(NONE, NONE, NONE)
 GOOD = Overview(
     read_at=NOW,
     base_url=URL,
     user=Section(UserView("ann", "1", ("TPUser", "Admin"))),
     health=Section(HealthVerdict(NOW, 9)),
-    requests=Section(EMPTY),
+    requests=Section(Requests(NONE, NONE, NONE)),
     approvals=Section(PendingApprovals()),
     webhooks=Section(()),
     journal=Section(JournalView()),
 )
+UNHEALTHY = Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status", HealthCheck({}, "hsm"))]))
+UNREAD: Section[Any] = Section(problem="refused")
+#: The user of the connection may not see the section.
+NOT_OFFERED: Section[Any] = Section(problem="a role is missing", not_offered=True)
+ENABLED_WEBHOOK = Section((WebhookRow("w1", "t", "u", "enabled"),))
 
 
-def card(overview: Overview | None = GOOD, **reading: Any) -> Card:
-    (found,) = cards(custody_default=Reading(overview, service=URL, **reading))
-    return found
+def make_card(**changes: Any) -> Card:
+    """Return the card of one connection whose overview differs from a good one."""
+    return card_of(Reading(replace(GOOD, **changes), service=URL))
 
 
-def cards(**readings: Reading[Overview]) -> list[Card]:
+def card_of(reading: Reading[Overview]) -> Card:
+    (card,) = cards_of(custody_default=reading)
+    return card
+
+
+def cards_of(**readings: Reading[Overview]) -> list[Card]:
     return make_cards(readings.items(), NOW)
 
 
 def texts(card: Card) -> list[str]:
-    return [each.text for _, each in card.findings]
+    return [finding.text for finding in card.findings]
 
 
-def unhealthy() -> Section[HealthVerdict]:
-    return Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status", HealthCheck({}, "hsm"))]))
-
-
-def request(status: str, **fields: Any) -> RequestsView:
+def listing(status: str, **fields: Any) -> RequestsView:
+    """Return a listing of one request."""
     return RequestsView((RequestRow("1", status, **fields),), 1)
 
 
-def webhook(status: str, problem: str = "") -> Section[tuple[WebhookRow, ...]]:
-    return Section((WebhookRow("w1", "t", "u", status, problem=problem),))
+def pending(**fields: Any) -> Section[Requests]:
+    return Section(Requests(listing("pending", **fields), NONE, NONE))
 
 
-REFUSED: Section[Any] = Section(problem="refused")
-#: The user of the connection may not see it.
-MISSING: Section[Any] = Section(problem="a role is missing", not_offered=True)
+def in_effect(**fields: Any) -> Section[Requests]:
+    return Section(Requests(NONE, listing("approved", **fields), NONE))
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "verdict"),
+    ("changes", "level", "text"),
     [
-        ({}, "good", WELL),
-        ({"health": unhealthy()}, "bad", "The service is not healthy (1 of 9 checks unhealthy): hsm: it has no status"),
-        ({"health": MISSING}, "bad", "Health: a role is missing"),
-        ({"webhooks": MISSING, "journal": MISSING}, "good", WELL),
-        ({"requests": REFUSED}, "warning", "Whitelisting requests: refused"),
-        (
-            {"requests": Section(Requests(request("pending", trust="unverified"), NONE, NONE))},
+        pytest.param({}, "good", HEALTHY, id="good"),
+        pytest.param(
+            {"health": UNHEALTHY},
+            "bad",
+            "The service is not healthy (1 of 9 checks unhealthy): hsm: it has no status",
+            id="unhealthy",
+        ),
+        pytest.param({"health": NOT_OFFERED}, "bad", "Health: a role is missing", id="no-health"),
+        pytest.param({"webhooks": NOT_OFFERED, "journal": NOT_OFFERED}, "good", HEALTHY, id="no-webhooks"),
+        pytest.param({"requests": UNREAD}, "warning", "Whitelisting requests: refused", id="unread-requests"),
+        pytest.param(
+            {"requests": pending(trust="unverified")},
             "bad",
             "Whitelisting request 1 (pending): not verified",
+            id="unverified-request",
         ),
     ],
 )
-def test_verdicts(changes: dict[str, Any], level: str, verdict: str) -> None:
-    found = card(replace(GOOD, **changes))
-    assert (found.level, texts(found)[0]) == (level, verdict)
+def test_the_worst_finding_is_the_verdict(changes: dict[str, Any], level: str, text: str) -> None:
+    card = make_card(**changes)
+    assert card.level == level
+    assert texts(card)[0] == text
 
 
-def test_the_worst_comes_first() -> None:
-    found = card(replace(GOOD, webhooks=REFUSED, health=unhealthy()))
-    assert [each.level for _, each in found.findings] == ["bad", "warning"]
-    assert [found.level_of(each) for each in ("health", "webhooks", "pending")] == ["bad", "warning", None]
-    others = [card(), card(None, awaited_for=0.0), card(replace(GOOD, webhooks=REFUSED)), found]
-    words = [each.word for each in sorted(others, key=lambda each: each.order)]
-    assert words == ["Trouble", "No response", "Attention", "Healthy"]
+def test_findings_are_sorted_by_level() -> None:
+    card = make_card(webhooks=UNREAD, health=UNHEALTHY)
+    assert [finding.level for finding in card.findings] == ["bad", "warning"]
+
+
+def test_cards_are_sorted_by_level() -> None:
+    cards = cards_of(
+        a=Reading(GOOD, service="https://a.example.com"),
+        b=Reading(service="https://b.example.com", awaited_for=0.0),
+        c=Reading(replace(GOOD, webhooks=UNREAD), service="https://c.example.com"),
+        d=Reading(replace(GOOD, health=UNHEALTHY), service="https://d.example.com"),
+    )
+    assert [card.word for card in cards] == ["Trouble", "No response", "Attention", "Healthy"]
+
+
+class TestAServiceThatWasNotReadJustNow:
+    def test_no_response_yet(self) -> None:
+        card = card_of(Reading(service=URL, awaited_for=0.0))
+        assert card.level == "unknown"
+        assert texts(card) == ["The service has not responded yet. Refresh this page in a moment."]
+
+    def test_no_response_for_a_while(self) -> None:
+        card = card_of(Reading(GOOD, service=URL, read_at=BEFORE, awaited_for=60.0))
+        assert card.level == "unknown"
+        assert texts(card) == ["The service has not responded yet. This data is 5 min old.", HEALTHY]
+
+    def test_a_short_wait_is_no_problem(self) -> None:
+        card = card_of(Reading(GOOD, service=URL, read_at=BEFORE, awaited_for=5.0))
+        assert card.level == "good"
+        assert texts(card) == [HEALTHY]
+
+    def test_a_failed_read(self) -> None:
+        card = card_of(Reading(GOOD, service=URL, problem="No connection.", read_at=BEFORE))
+        assert card.level == "bad"
+        assert texts(card) == ["No connection. This data is 5 min old.", HEALTHY]
 
 
 @pytest.mark.parametrize(
-    ("found", "level", "says"),
+    ("part", "changes", "level"),
     [
-        (card(None, awaited_for=0.0), "unknown", "The service is being read, and has not responded yet. Refresh this "),
-        (
-            card(read_at=BEFORE, awaited_for=60.0),
-            "unknown",
-            "The service has not responded yet to a new reading: what is shown is 5 min old.",
-        ),
-        # That it is read again is no reason to worry.
-        (card(read_at=BEFORE, awaited_for=5.0), "good", WELL),
-        (card(problem="No connection.", read_at=BEFORE), "bad", "No connection. What is shown is 5 min old."),
+        pytest.param("health", {}, "good", id="healthy"),
+        pytest.param("health", {"health": UNHEALTHY}, "bad", id="unhealthy"),
+        pytest.param("pending", {"requests": pending(trust="unsigned")}, None, id="pending-is-never-green"),
+        pytest.param("recent", {}, None, id="nothing-in-effect"),
+        pytest.param("recent", {"requests": in_effect(trust="verified")}, "good", id="verified"),
+        pytest.param("recent", {"requests": in_effect(trust="not checked")}, None, id="no-pinned-keys"),
+        pytest.param("webhooks", {}, None, id="no-webhook"),
+        pytest.param("webhooks", {"webhooks": ENABLED_WEBHOOK}, "good", id="webhook"),
+        pytest.param("webhooks", {"webhooks": UNREAD}, "warning", id="unread-webhooks"),
     ],
-    ids=lambda value: getattr(value, "word", None),
 )
-def test_a_service_that_was_not_read_just_now(found: Card, level: str, says: str) -> None:
-    assert (found.level, texts(found)[0].startswith(says)) == (level, True)
-    assert (WELL in texts(found)) is (found.overview is not None)
+def test_a_section_is_green_only_if_something_is_right(part: str, changes: dict[str, Any], level: str | None) -> None:
+    assert make_card(**changes).level_of(part) == level
 
 
-def test_green_means_that_something_is_right() -> None:
-    right = replace(
-        GOOD,
-        requests=Section(
-            Requests(request("pending", trust="unsigned"), request("approved", trust="verified"), NONE),
-        ),
-        webhooks=webhook("enabled"),
-    )
-    unpinned = replace(GOOD, requests=Section(Requests(NONE, request("approved", trust="not checked"), NONE)))
-    for found, expected in (
-        (card(right), ["good", None, "good", "good"]),
-        (card(), ["good", None, None, None]),
-        (card(unpinned), ["good", None, None, None]),
-        (card(None, awaited_for=0.0), [None] * 4),
-    ):
-        assert [found.level_of(each) for each in ("health", "pending", "recent", "webhooks")] == expected
+@pytest.mark.parametrize("part", ["health", "pending", "recent", "webhooks"])
+def test_no_section_is_green_before_the_service_responds(part: str) -> None:
+    assert card_of(Reading(service=URL, awaited_for=0.0)).level_of(part) is None
 
 
 # --- several connections to a service ------------------------------------------------------------------------
 
 
-def seen(overview: Overview = GOOD, *, tenant: str = "1", **changes: Any) -> Any:
+def read_by(tenant: str = "1", **changes: Any) -> Reading[Overview]:
+    """Return a reading by a user of a tenant."""
     user = Section(UserView("u", tenant, ("TPUser",)))
-    return Reading(replace(overview, user=user, **changes), service=URL, read_at=NOW)
+    return Reading(replace(GOOD, user=user, **changes), service=URL, read_at=NOW)
 
 
-def test_one_card_for_a_service() -> None:
-    webhooks = webhook("enabled")
-    (found,) = cards(
-        auditor=seen(health=MISSING, requests=MISSING, webhooks=MISSING),
-        broken=Reading(problem="The token is wrong.", service=URL),
-        signer=seen(webhooks=MISSING, journal=MISSING, pinned=True),
-        treasury=seen(webhooks=webhooks),
-    )
-    assert found.title == URL
-    # Requests are shown by pinned keys.
-    assert [each.conn_id for each in found.connections] == ["signer", "treasury", "auditor", "broken"]
-    assert [each.level for each in found.connections] == ["good", "good", "good", "bad"]
-    assert (found.sources["requests"], found.sources["webhooks"]) == ("signer", "treasury")
-    assert found.overview is not None
-    assert found.overview.webhooks is webhooks
-    # A part that one user may not see is not missing, and the service is no worse for a wrong token.
-    assert [(each.level, each.text) for _, each in found.findings] == [
-        ("warning", "broken: The token is wrong."),
-        ("good", WELL),
-    ]
+class TestOneCardForSeveralConnections:
+    @pytest.fixture
+    def card(self) -> Card:
+        (card,) = cards_of(
+            auditor=read_by(health=NOT_OFFERED, requests=NOT_OFFERED, webhooks=NOT_OFFERED),
+            broken=Reading(problem="The token is wrong.", service=URL),
+            signer=read_by(webhooks=NOT_OFFERED, journal=NOT_OFFERED, pinned=True),
+            treasury=read_by(webhooks=ENABLED_WEBHOOK),
+        )
+        return card
+
+    def test_the_connection_with_pinned_keys_comes_first_and_the_broken_one_last(self, card: Card) -> None:
+        assert [row.conn_id for row in card.connections] == ["signer", "treasury", "auditor", "broken"]
+        assert [row.level for row in card.connections] == ["good", "good", "good", "bad"]
+
+    def test_the_title_is_the_url(self, card: Card) -> None:
+        assert card.title == URL
+
+    @pytest.mark.parametrize(("section", "conn_id"), [("requests", "signer"), ("webhooks", "treasury")])
+    def test_a_section_comes_from_the_first_that_can_read_it(self, card: Card, section: str, conn_id: str) -> None:
+        assert card.sources[section] == conn_id
+
+    def test_the_overview_has_each_section(self, card: Card) -> None:
+        assert card.overview is not None
+        assert card.overview.webhooks is ENABLED_WEBHOOK
+
+    def test_neither_hidden_sections_nor_a_wrong_token_make_the_service_unhealthy(self, card: Card) -> None:
+        assert texts(card) == ["broken: The token is wrong.", HEALTHY]
+        assert card.level == "warning"
 
 
-def test_what_is_wrong_is_said_whichever_user_sees_it() -> None:
-    wrong = RequestsView((RequestRow("7", "approved", trust="unverified"),), 1, 1)
-    second = seen(pinned=True, requests=Section(Requests(NONE, wrong, NONE)))
-    (found,) = cards(pinned=seen(pinned=True), second=second)
-    assert found.sources["requests"] == "pinned"
-    conn_id, worst = found.findings[0]
-    assert (conn_id, worst.level, worst.request_ids) == ("second", "bad", ("7",))
+def test_a_problem_is_reported_whichever_user_sees_it() -> None:
+    unverified = RequestsView((RequestRow("7", "approved", trust="unverified"),), 1, 1)
+    second = read_by(pinned=True, requests=Section(Requests(NONE, unverified, NONE)))
+    (card,) = cards_of(first=read_by(pinned=True), second=second)
+    assert card.sources["requests"] == "first"
+    assert card.findings[0].conn_id == "second"
+    assert card.findings[0].level == "bad"
+    assert card.findings[0].request_ids == ("7",)
+
+
+UNREADABLE: Reading[Overview] = Reading(problem="x", service=URL)
 
 
 @pytest.mark.parametrize(
-    ("readings", "expected"),
+    ("readings", "conn_ids"),
     [
-        ({"a": seen(), "b": seen(tenant="2")}, [["a"], ["b"]]),
-        # A tenant that is not known may be any.
-        ({"a": seen(), "b": Reading(replace(GOOD, user=MISSING), service=URL)}, [["a"], ["b"]]),
-        ({"a": Reading(problem="x", service=URL), "b": Reading(problem="y", service=URL)}, [["a", "b"]]),
-        ({"a": Reading(problem="x"), "b": Reading(problem="y")}, [["a"], ["b"]]),
-        ({"a": seen(), "b": seen(tenant="2"), "c": Reading(problem="x", service=URL)}, [["c"], ["a"], ["b"]]),
-        ({"a": seen(), "b": replace(seen(), service=f"{URL}/other")}, [["a"], ["b"]]),
+        pytest.param({"a": read_by("1"), "b": read_by("1")}, ["a b"], id="same-tenant"),
+        pytest.param({"a": read_by("1"), "b": read_by("2")}, ["a", "b"], id="two-tenants"),
+        pytest.param(
+            {"a": read_by("1"), "b": Reading(replace(GOOD, user=NOT_OFFERED), service=URL)},
+            ["a", "b"],
+            id="unknown-tenant",
+        ),
+        pytest.param({"a": read_by("1"), "b": UNREADABLE}, ["a b"], id="unread-joins-the-only-tenant"),
+        pytest.param(
+            {"a": read_by("1"), "b": read_by("2"), "c": UNREADABLE}, ["c", "a", "b"], id="unread-joins-no-tenant-of-two"
+        ),
+        pytest.param({"a": UNREADABLE, "b": UNREADABLE}, ["a b"], id="same-url-and-unread"),
+        pytest.param({"a": Reading(problem="x"), "b": Reading(problem="y")}, ["a", "b"], id="unknown-urls"),
+        pytest.param(
+            {"a": read_by("1"), "b": replace(read_by("1"), service=f"{URL}/other")}, ["a", "b"], id="two-urls"
+        ),
     ],
 )
-def test_which_connections_share_a_card(readings: dict[str, Any], expected: list[list[str]]) -> None:
-    assert [[each.conn_id for each in found.connections] for found in cards(**readings)] == expected
+def test_which_connections_share_a_card(readings: dict[str, Any], conn_ids: list[str]) -> None:
+    assert [" ".join(row.conn_id for row in card.connections) for card in cards_of(**readings)] == conn_ids
 
 
-def test_health_is_what_was_read_last() -> None:
-    old = Reading(replace(GOOD, health=unhealthy()), "The token is wrong.", URL, BEFORE)
-    (found,) = cards(a=seen(), b=old)
-    assert texts(found) == ["b: The token is wrong. What is shown is 5 min old.", WELL]
-    (alone,) = cards(b=old)
-    assert any("not healthy" in each for each in texts(alone))
+BROKEN = Reading(replace(GOOD, health=UNHEALTHY), "The token is wrong.", URL, BEFORE)
+
+
+def test_the_health_from_a_broken_connection_is_not_reported_if_another_one_works() -> None:
+    (card,) = cards_of(a=read_by("1"), b=BROKEN)
+    assert texts(card) == ["b: The token is wrong. This data is 5 min old.", HEALTHY]
+
+
+def test_the_last_known_health_is_reported_if_no_connection_works() -> None:
+    assert "The service is not healthy (1 of 9 checks unhealthy): hsm: it has no status" in texts(card_of(BROKEN))

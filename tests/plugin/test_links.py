@@ -1,4 +1,4 @@
-"""The link "Custody request" of tasks, in real runs."""
+"""The link "Custody request" of tasks, in real DAG runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,16 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 KEY = "_link_CustodyRequestLink"
-# From Airflow 3.3 on, in the frame that the navigation leads to.
+# Since Airflow 3.3, links lead to the page in Airflow's frame.
 FRAME = "/plugin/custody" if AIRFLOW >= (3, 3) else ""
-PAGE = f"https://airflow.example.com/prod{FRAME and f'{FRAME}/prod'}/custody/connections/custody_default/requests"
+
+
+def page_below(prefix: str) -> str:
+    """Return the path of the page in an Airflow whose own path is ``prefix``."""
+    return f"{prefix}{FRAME}{prefix}/custody" if FRAME else f"{prefix}/custody"
+
+
+PAGE = f"https://airflow.example.com{page_below('/prod')}/connections/custody_default/requests"
 OPERATORS = [
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
@@ -45,7 +52,7 @@ with_pages = pytest.mark.skipif(AIRFLOW < (3, 1), reason="this Airflow has no pa
 
 @pytest.fixture
 def ann(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Define the user of the default connection, and where Airflow is."""
+    """Define the default connection, with a user who may sign, and the URL of Airflow."""
     person = Person(sandbox, "ann", "approvers")
     connection = json.loads(connection_json(sandbox)) | {"password": person.token}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
@@ -68,7 +75,8 @@ def link_of(run: Run, task_id: str) -> Any:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_operators_have_the_link_where_there_is_a_page(operator: Any) -> None:
     assert operator.operator_extra_links is REQUEST_LINKS
-    assert [link.name for link in REQUEST_LINKS] == (["Custody request"] if AIRFLOW >= (3, 1) else [])
+    expected = ["Custody request"] if AIRFLOW >= (3, 1) else []
+    assert [link.name for link in REQUEST_LINKS] == expected
 
 
 @with_pages
@@ -89,8 +97,9 @@ def test_from_each_task_to_its_request(ann: Person) -> None:
         approve >> wait >> delete
     run = run_dag(dag)
     assert run.state == "success", run.states
-    assert [link_of(run, each) for each in ("create", "approve", "wait", "delete")] == [f"{PAGE}/3711"] * 4
-    # And Airflow shows it.
+    for task_id in ("create", "approve", "wait", "delete"):
+        assert link_of(run, task_id) == f"{PAGE}/3711"
+    # Airflow's API returns the link.
     for pages in serve():
         (shown,) = pages.get(f"/api/v2/dags/{dag.dag_id}/dagRuns").json()["dag_runs"]
         url = f"/api/v2/dags/{dag.dag_id}/dagRuns/{shown['dag_run_id']}/taskInstances/create/links"
@@ -98,43 +107,53 @@ def test_from_each_task_to_its_request(ann: Person) -> None:
 
 
 @with_pages
-def test_a_task_that_fails_leads_to_the_requests_that_it_knows_of(ann: Person) -> None:
+def test_a_failed_task_links_to_the_requests_that_it_knows(ann: Person) -> None:
     with new_dag() as dag:
         made: Any = create().output
         CustodyWhitelistRequestSensor(task_id="late", request_id=made, poke_interval=0.1, timeout=0.3, deferrable=False)
         create("refused", address="no address")
     run = run_dag(dag)
-    assert [run.state_of(each) for each in ("late", "refused")] == ["failed"] * 2
-    assert (link_of(run, "late"), link_of(run, "refused")) == (f"{PAGE}/3711", "")
+    assert run.state_of("late") == "failed"
+    assert link_of(run, "late") == f"{PAGE}/3711"
+    assert run.state_of("refused") == "failed"
+    assert link_of(run, "refused") == ""
 
 
 @with_pages
-def test_applying_leads_to_what_it_created(sandbox: Sandbox, ann: Person, tmp_path: Path) -> None:
+def test_applying_a_plan_links_to_the_created_requests(sandbox: Sandbox, ann: Person, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 4))
     with new_dag() as dag:
         plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path).output
         CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan["plan_hash"], lookup_wait=1)
     run = run_dag(dag)
     assert run.state == "success", run.states
-    assert sorted(link_of(run, "apply").split("?ids=")[1].split(",")) == sorted(
-        str(each["id"]) for each in sandbox.control.whitelist_requests()
-    )
+    linked = link_of(run, "apply").split("?ids=")[1].split(",")
+    created = [str(request["id"]) for request in sandbox.control.whitelist_requests()]
+    assert sorted(linked) == sorted(created)
 
 
 @pytest.mark.parametrize(
     ("base_url", "conn_id", "expected"),
     [
-        (
+        pytest.param(
             "https://a.example/airflow/",
             "a/b",
-            f"https://a.example/airflow{FRAME and f'{FRAME}/airflow'}/custody/connections/a%2Fb",
+            f"https://a.example{page_below('/airflow')}/connections/a%2Fb",
+            id="below-a-path",
         ),
-        ("", "a/b", f"{FRAME}/custody/connections/a%2Fb"),
-        # The frame would take what follows for something else than a path.
-        ("https://a.example/airflow/", "a#b", "https://a.example/airflow/custody/connections/a%23b"),
+        pytest.param("", "a/b", f"{page_below('')}/connections/a%2Fb", id="unknown"),
+        # The frame ends a path at a number sign.
+        pytest.param(
+            "https://a.example/airflow/",
+            "a#b",
+            "https://a.example/airflow/custody/connections/a%23b",
+            id="number-sign-in-the-id",
+        ),
     ],
 )
-def test_where_airflow_is(base_url: str, conn_id: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_follow_the_url_of_airflow(
+    base_url: str, conn_id: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
     ended: Any = SimpleNamespace(custody_conn_id=conn_id, linked_request_ids=lambda: ["1"])
     assert CustodyRequestLink().get_link(ended, ti_key=FakeTaskInstance()) == f"{expected}/requests/1"  # type: ignore[arg-type]

@@ -1,3 +1,5 @@
+"""The paths of pages: each leads back to the connection and the request that it was made of."""
+
 from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
@@ -10,7 +12,7 @@ from airflow_custody.plugin.links import MAX_REQUESTS, connection_path, requests
 
 
 @given(st.text(min_size=1), st.from_regex(r"[0-9]{1,19}", fullmatch=True))
-def test_a_path_leads_back_to_what_it_names(conn_id: str, request_id: str) -> None:
+def test_a_path_contains_connection_and_request(conn_id: str, request_id: str) -> None:
     try:
         conn_id.encode()
     except UnicodeEncodeError:
@@ -20,22 +22,31 @@ def test_a_path_leads_back_to_what_it_names(conn_id: str, request_id: str) -> No
         assert {".", ".."} & set(conn_id.split("/"))
         return
     parts = urlsplit(path)
-    assert (parts.query, parts.fragment) == ("", "")
+    assert not parts.query
+    assert not parts.fragment
     assert path.isascii()
-    empty, root, connections, conn, requests, number = parts.path.split("/")
-    assert (empty, root, connections, requests) == ("", "custody", "connections", "requests")
-    assert (unquote(conn), unquote(number)) == (conn_id, request_id)
+    quoted_conn_id, quoted_request_id = parts.path.removeprefix("/custody/connections/").split("/requests/")
+    assert parts.path == f"/custody/connections/{quoted_conn_id}/requests/{quoted_request_id}"
+    assert "/" not in quoted_conn_id + quoted_request_id
+    assert unquote(quoted_conn_id) == conn_id
+    assert unquote(quoted_request_id) == request_id
 
 
 @pytest.mark.parametrize("conn_id", ["", ".", "..", "a/../b", "./a"])
-def test_what_a_browser_would_rewrite_has_no_path(conn_id: str) -> None:
+def test_an_id_that_a_browser_would_rewrite_has_no_path(conn_id: str) -> None:
     assert connection_path(conn_id) == ""
     assert requests_path(conn_id, ["1"]) == ""
 
 
-def test_several_requests_are_named_in_the_query_and_of_many_the_first() -> None:
+def test_several_requests_are_in_the_query() -> None:
     assert requests_path("c", ["1", "2"]) == "/custody/connections/c/requests?ids=1,2"
+
+
+def test_no_requests_have_no_path() -> None:
     assert requests_path("c", []) == ""
+
+
+def test_a_path_contains_at_most_a_hundred_requests_and_their_total() -> None:
     path = requests_path("c" * 250, [str(2**64 - 1)] * 5000)
     assert path.count(",") == MAX_REQUESTS - 1
     assert path.endswith("&total=5000")

@@ -1,4 +1,4 @@
-"""The plugin: what every Airflow process imports of it, and the app that is made when somebody opens a page."""
+"""The plugin: what every Airflow process imports of it, and the app, which the first request creates."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ def test_importing_it_imports_nothing_else() -> None:
     assert set(json.loads(done.stdout.splitlines()[-1])) <= ours
 
 
-def test_what_it_tells_airflow() -> None:
+def test_the_page_that_it_declares() -> None:
     CustodyPlugin.validate()  # type: ignore[no-untyped-call]
     (app,) = CustodyPlugin.fastapi_apps
     (view,) = CustodyPlugin.external_views
     assert app["url_prefix"] == "/custody"
-    assert (view["name"], view["href"], view["url_route"]) == ("Custody", "/custody/", "custody")
+    assert view["name"] == "Custody"
+    assert view["href"] == "/custody/"
+    assert view["url_route"] == "custody"
     folder = Path(plugin.__file__).parent
-    assert all((folder / view[name].removeprefix("/custody/")).is_file() for name in ("icon", "icon_dark_mode"))
+    for icon in ("icon", "icon_dark_mode"):
+        assert (folder / view[icon].removeprefix("/custody/")).is_file()
     if AIRFLOW >= (3, 1):
         from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 
@@ -56,36 +59,35 @@ from airflow_custody.plugin.plugin import CustodyPlugin
 
 task = types.SimpleNamespace(custody_conn_id="custody_default", linked_request_ids=lambda: ["3711"])
 link = CustodyRequestLink().get_link(task, ti_key=None)
-print(json.dumps([len(CustodyPlugin.fastapi_apps), len(CustodyPlugin.external_views), link]))
+print(json.dumps({"apps": len(CustodyPlugin.fastapi_apps), "views": len(CustodyPlugin.external_views), "link": link}))
 """
 
 
 def test_the_page_can_be_switched_off() -> None:
-    """Then there is no route, no entry in the navigation, and no link to it."""
     environment = {**os.environ, "AIRFLOW__CUSTODY__PAGE": "False"}
     done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout.splitlines()[-1]) == [0, 0, ""]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"apps": 0, "views": 0, "link": ""}
 
 
-def test_the_app_is_made_once_and_not_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+def test_the_app_is_created_once_and_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
     calls: list[Any] = []
 
     async def app(*call: Any) -> None:
         calls.append(call)
 
     def create() -> Any:
-        made.append(threading.current_thread().name)
+        threads.append(threading.current_thread().name)
         return app
 
     monkeypatch.setitem(sys.modules, "airflow_custody.plugin.app", types.SimpleNamespace(create_app=create))
     lazy: Any = LazyApp()
-    assert made == []
+    assert threads == []
 
-    async def ask() -> None:
+    async def call_five_times() -> None:
         await asyncio.gather(*(lazy({"number": number}, None, None) for number in range(5)))
 
-    asyncio.run(ask())
+    asyncio.run(call_five_times())
     assert len(calls) == 5
-    assert len(made) == 1
-    assert made != [threading.current_thread().name]
+    assert len(threads) == 1
+    assert threads != [threading.current_thread().name]

@@ -1,4 +1,4 @@
-"""How services are read: one read at a time for a connection, four in all, and nobody waits for what hangs."""
+"""How services are read: one read at a time for a connection, four in all, and no waiting for a read that hangs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if AIRFLOW < (3, 1):
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyConnectionError
 from airflow_custody.plugin import readings as module
+from airflow_custody.plugin.page_hook import ConnectionKey
 from airflow_custody.plugin.readings import (
     HUNG_AFTER,
     LIFETIME,
     MAX_QUEUED_OF_ONE,
     MAX_READS,
-    ConnectionKey,
-    Question,
+    Query,
     Reading,
     Readings,
 )
@@ -46,8 +46,15 @@ def readings(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Readings:
     return Readings(clock)
 
 
+@pytest.fixture
+def wait_again(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let routes not wait for reads, until the test calls this fixture."""
+    monkeypatch.setattr(module, "WAIT", 0.0)
+    return lambda: monkeypatch.setattr(module, "WAIT", PATIENCE)
+
+
 class Service:
-    """A service that counts how often it is read, and hangs if it is told to."""
+    """A service that counts its reads, and hangs if told to."""
 
     def __init__(self, *, hangs: bool = False) -> None:
         self.begun = threading.Semaphore(0)
@@ -70,7 +77,7 @@ class Service:
 
 @pytest.fixture
 def hanging() -> Iterator[Callable[[], Service]]:
-    """Return what makes services that hang until the test ends."""
+    """Return a function that makes services which hang until the test ends."""
     made: list[Service] = []
 
     def make() -> Service:
@@ -78,137 +85,181 @@ def hanging() -> Iterator[Callable[[], Service]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.gate.set()
+    for service in made:
+        service.gate.set()
 
 
-def question(read: Callable[[CustodyClient], Any], letter: str = "a", subject: Any = "overview") -> Question[Any]:
-    return Question(ConnectionKey(f"custody_{letter}", None), subject, read)
+def query(read: Callable[[CustodyClient], Any], letter: str = "a", subject: Any = "overview") -> Query[Any]:
+    return Query(ConnectionKey(f"custody_{letter}", None), subject, read)
 
 
 def values(found: list[Reading[Any]]) -> list[Any]:
-    return [each.value for each in found]
+    return [reading.value for reading in found]
 
 
-def test_read_again_only_after_a_while(readings: Readings, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "reads"),
+    [pytest.param(LIFETIME - 0.1, 1, id="current"), pytest.param(LIFETIME, 2, id="outdated")],
+)
+def test_a_reading_is_shown_for_its_lifetime(readings: Readings, clock: Clock, seconds: float, reads: int) -> None:
     service = Service()
-    for now, expected in ((1000.0, 1), (999.9 + LIFETIME, 1), (1000.0 + LIFETIME, 2)):
-        clock.now = now
-        (reading,) = readings.get(question(service))
-        assert (reading.value, reading.awaited_for) == (expected, None)
+    readings.get(query(service))
+    clock.now += seconds
+    (reading,) = readings.get(query(service))
+    assert reading.value == reads
+    assert reading.awaited_for is None
 
 
-def test_nobody_waits_for_what_hangs(
-    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (before,) = readings.get(question(Service()))
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    clock.now += 100
-    service = hanging()
-    assert readings.get(question(service))[0].awaited_for == 0
-    service.wait_until_read()
-    clock.now += 50
-    (reading,) = readings.get(question(service))
-    # The latest is shown.
-    assert (reading.value, reading.read_at, reading.awaited_for) == (1, before.read_at, 50)
-    assert service.reads == 1
-    # Another service is read meanwhile.
-    monkeypatch.setattr(module, "WAIT", PATIENCE)
-    assert values(readings.get(question(Service(), "b"))) == [1]
-    assert not service.gate.is_set()
-    # Nor does the process wait that ends.
-    assert all(each.daemon for each in threading.enumerate() if each.name == "custody-page")
+class TestAReadThatHangs:
+    @pytest.fixture
+    def service(
+        self, readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
+    ) -> Service:
+        """Read a service, then let a second read of it hang."""
+        readings.get(query(Service()))
+        monkeypatch.setattr(module, "WAIT", 0.0)
+        clock.now += 100
+        service = hanging()
+        readings.get(query(service))
+        service.wait_until_read()
+        return service
+
+    def test_the_latest_reading_is_shown_meanwhile(self, readings: Readings, clock: Clock, service: Service) -> None:
+        (before,) = readings.get(query(service))
+        clock.now += 50
+        (reading,) = readings.get(query(service))
+        assert reading.value == 1
+        assert reading.read_at == before.read_at
+        assert reading.awaited_for == 50
+
+    def test_it_is_not_repeated(self, readings: Readings, clock: Clock, service: Service) -> None:
+        clock.now += 50
+        readings.get(query(service))
+        assert service.reads == 1
+
+    def test_another_service_is_read_meanwhile(
+        self, readings: Readings, service: Service, wait_again: Callable[[], None]
+    ) -> None:
+        wait_again()
+        assert values(readings.get(query(Service(), "b"))) == [1]
+
+    def test_it_does_not_keep_the_process_from_ending(self, service: Service) -> None:
+        assert service.thread.daemon
 
 
-def test_one_at_a_time_of_a_connection_and_four_in_all(
-    readings: Readings, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services = {each: hanging() for each in "abcde"}
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    own = [question(services["a"], subject=number) for number in range(3)]
-    others = [question(services[each], each) for each in "bcde"]
-    readings.get(*own, *others)
-    for each in "abcd":
-        services[each].wait_until_read()
-    assert [each.reads for each in services.values()] == [1, 1, 1, 1, 0]
-    assert sum(each.name == "custody-page" for each in threading.enumerate()) >= MAX_READS
-    for service in services.values():
+class TestLimits:
+    def test_a_connection_is_read_once_at_a_time(
+        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
+    ) -> None:
+        service = hanging()
+        queries = [query(service, subject=number) for number in range(3)]
+        readings.get(*queries)
+        service.wait_until_read()
+        assert service.reads == 1
         service.gate.set()
-    monkeypatch.setattr(module, "WAIT", PATIENCE)
-    assert values(readings.get(*own, *others)) == [1, 2, 3, 1, 1, 1, 1]
+        wait_again()
+        assert values(readings.get(*queries)) == [1, 2, 3]
+
+    def test_four_connections_are_read_at_a_time(
+        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
+    ) -> None:
+        services = {letter: hanging() for letter in "abcde"}
+        queries = [query(service, letter) for letter, service in services.items()]
+        readings.get(*queries)
+        for letter in "abcd":
+            services[letter].wait_until_read()
+        assert services["e"].reads == 0
+        for service in services.values():
+            service.gate.set()
+        wait_again()
+        assert values(readings.get(*queries)) == [1] * 5
+
+    @pytest.fixture
+    def hung(
+        self, readings: Readings, clock: Clock, hanging: Callable[[], Service], wait_again: Callable[[], None]
+    ) -> list[Service]:
+        """Let as many reads hang as may run at a time, of the connections a, b, c and d."""
+        services = [hanging() for _ in range(MAX_READS)]
+        readings.get(*(query(service, letter) for letter, service in zip("abcd", services, strict=True)))
+        for service in services:
+            service.wait_until_read()
+        assert readings.get(query(Service(), "e"))[0].value is None
+        clock.now += HUNG_AFTER
+        return services
+
+    def test_a_hung_read_gives_its_slot_away(
+        self, readings: Readings, hung: list[Service], wait_again: Callable[[], None]
+    ) -> None:
+        wait_again()
+        assert values(readings.get(query(Service(), "e"))) == [1]
+
+    def test_a_hung_read_that_ends_does_not_replace_a_newer_reading(
+        self, readings: Readings, hung: list[Service], wait_again: Callable[[], None]
+    ) -> None:
+        wait_again()
+        newer = Service()
+        newer.reads = 6
+        assert values(readings.get(query(newer, "a"))) == [7]
+        hung[0].gate.set()
+        hung[0].thread.join(PATIENCE)
+        assert values(readings.get(query(newer, "a"))) == [7]
+
+    def test_two_threads_of_a_connection_may_hang(self, readings: Readings, clock: Clock, hung: list[Service]) -> None:
+        readings.get(query(hung[1], "b"))
+        hung[1].wait_until_read()
+        clock.now += HUNG_AFTER
+        assert values(readings.get(query(hung[1], "b"))) == [None]
+        assert hung[1].reads == 2
+
+    def test_the_queue_of_a_connection_is_bounded(
+        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
+    ) -> None:
+        service = hanging()
+        readings.get(*(query(service, subject=number) for number in range(2 * MAX_QUEUED_OF_ONE)))
+        assert len(readings._queued) == MAX_QUEUED_OF_ONE
+        wait_again()
+        assert values(readings.get(query(Service(), "b"))) == [1]
+
+    def test_old_readings_are_forgotten(self, readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_KEPT", 3)
+        for number in range(5):
+            readings.get(query(Service(), subject=number))
+        assert [kept.subject for kept in readings._latest] == [2, 3, 4]
 
 
-def test_what_hangs_gives_its_slot_away_and_takes_two_threads_at_most(
-    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services = [hanging() for _ in range(MAX_READS)]
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    asked = [question(each, letter) for each, letter in zip(services, "abcd", strict=True)]
-    readings.get(*asked)
-    for each in services:
-        each.wait_until_read()
-    assert readings.get(question(Service(), "e"))[0].value is None
-    clock.now += HUNG_AFTER
-    monkeypatch.setattr(module, "WAIT", PATIENCE)
-    assert values(readings.get(question(Service(), "e"))) == [1]
-    # So may those that hang, and what comes late is not shown in place of what is newer.
-    newer = Service()
-    newer.reads = 6
-    assert values(readings.get(question(newer, "a"))) == [7]
-    services[0].gate.set()
-    services[0].thread.join(PATIENCE)
-    assert values(readings.get(question(newer, "a"))) == [7]
-    # What always hangs is not read a third time.
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    readings.get(asked[1])
-    services[1].wait_until_read()
-    clock.now += HUNG_AFTER
-    assert values(readings.get(asked[1])) == [None]
-    assert services[1].reads == 2
+def fails(client: CustodyClient) -> None:
+    raise CustodyConnectionError("reset by peer", operation="list")
 
 
-def test_the_queue_of_a_connection_is_bounded(
-    readings: Readings, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = hanging()
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    readings.get(*(question(service, subject=number) for number in range(2 * MAX_QUEUED_OF_ONE)))
-    assert len(readings._queued) == MAX_QUEUED_OF_ONE
-    monkeypatch.setattr(module, "WAIT", PATIENCE)
-    assert values(readings.get(question(Service(), "b"))) == [1]
+class TestAReadThatFails:
+    def test_the_latest_value_is_shown(self, readings: Readings, clock: Clock) -> None:
+        (before,) = readings.get(query(Service()))
+        for _ in range(3):
+            clock.now += LIFETIME
+            (reading,) = readings.get(query(fails))
+            assert reading.value == 1
+            assert reading.read_at == before.read_at
+            assert "list failed: unreachable." in reading.problem
 
-
-def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KEPT", 3)
-    for number in range(5):
-        readings.get(question(Service(), subject=number))
-    assert [each.subject for each in readings._latest] == [2, 3, 4]
-
-
-def test_the_latest_is_shown_although_later_reads_bring_nothing(
-    readings: Readings, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(client: CustodyClient) -> None:
-        raise CustodyConnectionError("reset by peer", operation="list")
-
-    (before,) = readings.get(question(Service()))
-    for _ in range(3):
+    def test_the_problem_is_gone_after_a_success(self, readings: Readings, clock: Clock) -> None:
+        readings.get(query(fails))
         clock.now += LIFETIME
-        (reading,) = readings.get(question(fails))
-        assert (reading.value, reading.read_at) == (1, before.read_at)
-        assert "list failed: unreachable." in reading.problem
-    clock.now += LIFETIME
-    assert readings.get(question(Service()))[0].problem == ""
-    monkeypatch.setattr(module, "MAX_AGE", timedelta(0))
-    clock.now += LIFETIME
-    assert values(readings.get(question(fails))) == [None]
+        assert readings.get(query(Service()))[0].problem == ""
+
+    def test_an_old_value_is_not_shown(self, readings: Readings, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        readings.get(query(Service()))
+        monkeypatch.setattr(module, "MAX_AGE", timedelta(0))
+        clock.now += LIFETIME
+        assert values(readings.get(query(fails))) == [None]
 
 
-def test_a_row_that_the_database_finds_by_another_casing(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_the_database_finds_by_an_id_in_another_case(
+    readings: Readings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.models.connection import Connection
 
     row = Connection("CUSTODY_X", "custody", host="https://a.example.com", password="s")
     monkeypatch.setattr(Connection, "get_connection_from_secrets", lambda conn_id, team_name=None: row)
     service = Service()
-    assert "not defined" in readings.get(question(service, "x"))[0].problem
+    assert "not defined" in readings.get(query(service, "x"))[0].problem
     assert service.reads == 0

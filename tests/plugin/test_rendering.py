@@ -1,4 +1,4 @@
-"""Text of other people on a page, and times as people read them."""
+"""Text from outside, and times, as the pages show them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.text import has_unprintable
-from airflow_custody.plugin.cards import duration
 from airflow_custody.plugin.rendering import visible, when
+from airflow_custody.plugin.texts import duration
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-HIDDEN = re.compile(r'<span class="hidden" title="cannot be seen">((?:U\+[0-9A-F]{4,6} ?)+)</span>')
+HIDDEN = re.compile(r'<span class="hidden" title="invisible character">(U\+[0-9A-F]{4,6})</span>')
 
 
 def read_back(markup: str) -> str:
-    """Return the text that markup shows, what is shown as a number included."""
+    """Return the text that markup shows, with numbers turned back into characters."""
     inner = markup.removeprefix('<bdi class="text">').removesuffix("</bdi>")
-    parts = HIDDEN.split(inner)
-    assert not set("".join(parts[::2])) & set("<>\"'")
-    return "".join(
-        "".join(chr(int(each[2:], 16)) for each in part.split()) if number % 2 else unescape(part)
-        for number, part in enumerate(parts)
-    )
+    assert not set(HIDDEN.sub("", inner)) & set("<>\"'")
+    text = ""
+    for position, part in enumerate(HIDDEN.split(inner)):
+        is_number = position % 2 == 1
+        text += chr(int(part.removeprefix("U+"), 16)) if is_number else unescape(part)
+    return text
 
 
 @given(st.text(max_size=10))
-def test_nothing_of_a_text_is_markup_or_hidden(text: str) -> None:
+def test_no_character_of_a_text_is_markup_or_invisible(text: str) -> None:
     markup = str(visible(text))
     assert not has_unprintable(markup)
     assert read_back(markup) == text
@@ -47,42 +47,71 @@ def test_markup_is_not_much_longer_than_its_text(text: str, limit: int) -> None:
     assert len(markup) <= 5 * min(limit, len(text)) + 700
 
 
-def test_many_characters_that_cannot_be_seen() -> None:
+def test_only_ten_invisible_characters_are_shown_by_number() -> None:
     assert visible("\u200b" * 4000, 4000).count("U+200B") == 10
-    assert visible("a\u200b" * 12).endswith("</span>a\ufffda\ufffd</bdi>"), "each stands where it was"
+
+
+def test_the_other_invisible_characters_keep_their_places() -> None:
+    assert visible("a\u200b" * 12).endswith("</span>a\ufffda\ufffd</bdi>")
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        # A character that cannot be seen is shown as its number, here in brackets.
-        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
-        ('" onload="x', "&#34; onload=&#34;x"),
-        ("a\u202eb\u200bc\nd", "a[U+202E]b[U+200B]c[U+000A]d"),
-        ("e\u0301\u0323\u0308\u0301\u0301", "e\u0301\u0323\u0308[U+0301][U+0301]"),
-        ("x" * 400, f"{'x' * 300}…"),
-        # No two texts look alike by what is blank.
-        ("7919 ", "7919[U+0020]"),
-        ("Treasury  cold", "Treasury  cold"),
-        ("Treasury\ufe01 cold", "Treasury[U+FE01] cold"),
+        pytest.param("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;", id="element"),
+        pytest.param('" onload="x', "&#34; onload=&#34;x", id="attribute"),
+        pytest.param("a\u202eb\u200bc\nd", "a[U+202E]b[U+200B]c[U+000A]d", id="invisible"),
+        pytest.param("e\u0301\u0323\u0308\u0301\u0301", "e\u0301\u0323\u0308[U+0301][U+0301]", id="piled-up-marks"),
+        pytest.param("x" * 400, f"{'x' * 300}…", id="long"),
+        pytest.param("7919 ", "7919[U+0020]", id="blank-at-the-end"),
+        pytest.param("Treasury  cold", "Treasury  cold", id="two-blanks"),
+        pytest.param("Treasury\ufe01 cold", "Treasury[U+FE01] cold", id="variation-selector"),
     ],
 )
 def test_hostile_text(text: str, shown: str) -> None:
+    """The number of an invisible character stands in brackets here."""
     assert HIDDEN.sub(r"[\1]", visible(text)) == f'<bdi class="text">{shown}</bdi>'
 
 
-def test_durations() -> None:
-    spans = (-5, 0.4, 59, 60, 61, 599, 601, 7_500, 90_000, 86_400 * 400)
-    assert [*map(duration, spans)] == (
-        ["0 s", "0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "2 h 5 min", "1 d 1 h", "400 d"]
-    )
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (599, "9 min 59 s"),
+        (601, "10 min"),
+        (7_500, "2 h 5 min"),
+        (90_000, "1 d 1 h"),
+        (86_400 * 400, "400 d"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
 
 
-def test_moments() -> None:
-    before = NOW - timedelta(hours=2)
+TWO_HOURS_AGO = NOW - timedelta(hours=2)
+
+
+def test_a_moment_has_its_distance_from_now_and_its_time() -> None:
     exact = 'datetime="2026-01-02T01:04:05Z" title="2026-01-02 01:04:05 UTC"'
-    assert when(before, NOW) == f'<time {exact}>2 h ago <span class="at">2026-01-02 01:04 UTC</span></time>'
-    assert when(before.astimezone(timezone(timedelta(hours=9))), NOW) == when(before, NOW)
-    assert ">in 3 d <" in when(NOW + timedelta(days=3), NOW)
-    assert ">just now <" in when(NOW, NOW)
-    assert ">unknown<" in when(None, NOW)
+    assert when(TWO_HOURS_AGO, NOW) == f'<time {exact}>2 h ago <span class="at">2026-01-02 01:04 UTC</span></time>'
+
+
+def test_a_moment_is_shown_in_utc() -> None:
+    in_tokyo = TWO_HOURS_AGO.astimezone(timezone(timedelta(hours=9)))
+    assert when(in_tokyo, NOW) == when(TWO_HOURS_AGO, NOW)
+
+
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        pytest.param(NOW + timedelta(days=3), ">in 3 d <", id="future"),
+        pytest.param(NOW, ">just now <", id="now"),
+        pytest.param(None, ">unknown<", id="unknown"),
+    ],
+)
+def test_other_moments(moment: datetime | None, words: str) -> None:
+    assert words in when(moment, NOW)

@@ -1,4 +1,4 @@
-"""The page of one request and that of several, in Airflow's own app."""
+"""The page of one request and the page of several, in Airflow's own app."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ pytestmark = [
 ROOT = "/custody/connections/custody_default/requests"
 
 
-def add(sandbox: Sandbox, number: int = 1, **how: Any) -> list[str]:
+def add_requests(sandbox: Sandbox, number: int = 1, **options: Any) -> list[str]:
     fields = {"label": "Treasury<script>alert(1)</script>", "address": f"0x{1:040x}", "blockchain": "ETH", "memo": "17"}
-    return sandbox.control.add_whitelist_requests([fields] * number, **how)
+    return sandbox.control.add_whitelist_requests([fields] * number, **options)
 
 
 def test_shows_a_request(pages: Pages, sandbox: Sandbox) -> None:
-    (number,) = add(sandbox, status="pending")
-    response = pages.get(f"{ROOT}/{number}")
+    (request_id,) = add_requests(sandbox, status="pending")
+    response = pages.get(f"{ROOT}/{request_id}")
     assert response.status_code == 200
     text = text_of(response)
-    for expected in ("Pending approval", "memo 17", f"0x{1:040x}", "Treasury", "Nobody has signed it", NOT_PINNED):
+    for expected in ("Pending approval", "memo 17", f"0x{1:040x}", "Treasury", "No signatures.", NOT_PINNED):
         assert expected in text
     assert "<script" not in response.text
     assert "default-src 'none'" in response.headers["content-security-policy"]
@@ -37,47 +37,67 @@ def test_shows_a_request(pages: Pages, sandbox: Sandbox) -> None:
     assert sandbox.token not in response.text
 
 
-def test_verified_by_pinned_keys(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
-    numbers = add(sandbox, 2, signed=True)
-    sandbox.control.change_whitelist_request(numbers[1], address="0xab")
-    assert "In effect Verified" in text_of(pages.get(f"{ROOT}/{numbers[0]}"))
-    assert "In effect, not verified" in text_of(pages.get(f"{ROOT}/{numbers[1]}"))
+class TestWithPinnedKeys:
+    @pytest.fixture(autouse=True)
+    def pinned(self, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
+
+    def test_a_signed_request_is_verified(self, pages: Pages, sandbox: Sandbox) -> None:
+        (request_id,) = add_requests(sandbox, signed=True)
+        assert "In effect Verified" in text_of(pages.get(f"{ROOT}/{request_id}"))
+
+    def test_a_changed_request_is_not_verified(self, pages: Pages, sandbox: Sandbox) -> None:
+        (request_id,) = add_requests(sandbox, signed=True)
+        sandbox.control.change_whitelist_request(request_id, address="0xab")
+        text = text_of(pages.get(f"{ROOT}/{request_id}"))
+        assert "In effect, not verified" in text
+        assert f"custody whitelist verify --conn-id custody_default --id {request_id}" in text
 
 
 @pytest.mark.parametrize(
-    ("state", "trust", "problem", "verdict"),
+    ("row", "level", "words"),
     [
-        ("effective", "not checked", "its payload does not fit its hash", ("warning", "In effect, with a problem")),
-        ("effective", "not checked", "", ("good", "In effect")),
-        ("pending", "not checked", "its status is odd", ("warning", "Pending approval")),
-        ("rejected", "not checked", "its status is odd", ("bad", "Rejected")),
+        pytest.param({"state": "effective"}, "good", "In effect", id="effective"),
+        pytest.param(
+            {"state": "effective", "problem": "odd"}, "warning", "In effect, with a problem", id="effective-problem"
+        ),
+        pytest.param(
+            {"state": "effective", "deletion_pending": True}, "warning", "In effect, deletion pending", id="deletion"
+        ),
+        pytest.param(
+            {"state": "effective", "trust": "unverified"}, "bad", "In effect, not verified", id="effective-unverified"
+        ),
+        pytest.param({"state": "pending", "problem": "odd"}, "warning", "Pending approval", id="pending-problem"),
+        pytest.param({"state": "rejected", "problem": "odd"}, "bad", "Rejected", id="rejected-problem"),
+        pytest.param({"state": "unknown"}, "unknown", "Unknown state", id="unknown"),
     ],
 )
-def test_what_has_a_problem_is_not_green(state: Any, trust: Any, problem: str, verdict: tuple[str, str]) -> None:
+def test_the_verdict_on_a_request(row: dict[str, Any], level: str, words: str) -> None:
     from airflow_custody.overview.models import RequestRow
     from airflow_custody.plugin import request_page
 
-    assert request_page._verdict(RequestRow("7", "approved", trust=trust, problem=problem, state=state)) == verdict
+    found_level, found_words = request_page._verdict(RequestRow("7", "approved", **row))
+    assert found_level == level
+    assert found_words == words
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("request_id", "words"),
     [
-        ("4711", "no whitelisting request with this id"),
-        ("9" * 30, "is a whole number"),
-        ("..%2f..%2fhealth", ""),
-        ("%3Cscript%3E", "is a whole number"),
+        pytest.param("4711", "no whitelisting request with this id", id="missing"),
+        pytest.param("9" * 30, "is a whole number", id="too-large"),
+        pytest.param("..%2f..%2fhealth", "This page does not exist", id="path"),
+        pytest.param("%3Cscript%3E", "is a whole number", id="markup"),
     ],
 )
-def test_an_id_that_is_none(pages: Pages, number: str, words: str) -> None:
-    response = pages.get(f"{ROOT}/{number}")
+def test_an_id_without_a_request(pages: Pages, request_id: str, words: str) -> None:
+    response = pages.get(f"{ROOT}/{request_id}")
     assert response.status_code == 404
     assert words in text_of(response)
     assert "<script" not in response.text
 
 
-def test_a_404_of_a_gateway_is_not_taken_for_the_services_own(pages: Pages, sandbox: Sandbox) -> None:
+def test_a_404_from_a_gateway_does_not_mean_that_the_request_is_missing(pages: Pages, sandbox: Sandbox) -> None:
     sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>", times=None)
     response = pages.get(f"{ROOT}/4711")
     assert response.status_code == 200
@@ -85,20 +105,30 @@ def test_a_404_of_a_gateway_is_not_taken_for_the_services_own(pages: Pages, sand
 
 
 def test_shows_several(pages: Pages, sandbox: Sandbox) -> None:
-    ids = ",".join([*(made := add(sandbox, 3, status="pending")), "999"])
+    request_ids = add_requests(sandbox, 3, status="pending")
+    ids = ",".join([*request_ids, "999"])
     response = pages.get(f"{ROOT}?ids={ids}&total=250")
     text = text_of(response)
     assert response.status_code == 200
-    assert "The first 4 of 250 are shown" in text
+    assert "Showing the first 4 of 250 requests" in text
     assert "The service does not list it" in text
     assert "<script" not in response.text
-    for number in made:
-        assert f'href="{ROOT}/{number}"' in response.text
+    for request_id in request_ids:
+        assert f'href="{ROOT}/{request_id}"' in response.text
     assert f'href="{ROOT}?ids={ids}&amp;total=250"' in response.text
 
 
-@pytest.mark.parametrize("ids", ["", "x", "1,,2", "1,-2", ",".join(map(str, range(101)))])
-def test_what_are_no_ids(pages: Pages, sandbox: Sandbox, ids: str) -> None:
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param("", id="none"),
+        pytest.param("x", id="text"),
+        pytest.param("1,,2", id="empty"),
+        pytest.param("1,-2", id="negative"),
+        pytest.param(",".join(map(str, range(101))), id="too-many"),
+    ],
+)
+def test_invalid_ids_are_not_sent(pages: Pages, sandbox: Sandbox, ids: str) -> None:
     sandbox.control.clear_request_log()
     response = pages.get(f"{ROOT}?ids={ids}&total=x")
     assert response.status_code == 404

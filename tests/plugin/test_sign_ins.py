@@ -1,4 +1,4 @@
-"""How the page signs in: a refused password is not sent by each of its readings."""
+"""How the page signs in: a refused password is not sent again by each reading."""
 
 from __future__ import annotations
 
@@ -15,45 +15,55 @@ if AIRFLOW < (3, 1):
 
 
 from airflow_custody.overview import read_overview, read_request
-from airflow_custody.plugin.readings import LIFETIME, ConnectionKey, Question, Readings
+from airflow_custody.plugin.page_hook import ConnectionKey
+from airflow_custody.plugin.readings import LIFETIME, Query, Readings
 from airflow_custody.sandbox import Sandbox
 
-Ask = Callable[..., Any]
+ReadWith = Callable[..., Any]
 PASSWORD = "correct horse battery"
 
 
 @pytest.fixture
-def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Return what reads a connection of a user with a password, a while after the last time."""
+def read_with(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ReadWith:
+    """Return a function that reads a service with a password, after the last reading is outdated."""
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
     clock = Clock(1000.0)
     readings = Readings(clock)
 
-    def ask(password: str, key: Any = "overview") -> Any:
+    def read_with(password: str, request_id: str = "") -> Any:
         connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": password}
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOE", json.dumps(connection))
-        read = read_overview if key == "overview" else lambda client: read_request(client, str(key))
+        read = (lambda client: read_request(client, request_id)) if request_id else read_overview
         clock.now += LIFETIME
-        (reading,) = readings.get(Question(ConnectionKey("custody_joe", None), key, read))
+        (reading,) = readings.get(Query(ConnectionKey("custody_joe", None), request_id, read))
         return reading
 
-    return ask
+    return read_with
 
 
 def sign_ins(sandbox: Sandbox) -> int:
     return sum(each["path"].endswith("/authentication/token") for each in sandbox.control.request_log())
 
 
-def test_a_refused_password_is_not_sent_by_each_reading(ask: Ask, sandbox: Sandbox) -> None:
-    for number in range(3):
-        assert "This client does not send the same credentials again" in ask("wrong", number).problem
-        assert "does not send the same credentials again" in ask("wrong").value.health.problem
+def test_a_refused_password_is_sent_once(read_with: ReadWith, sandbox: Sandbox) -> None:
+    for request_id in ("1", "2", "3"):
+        assert "This client does not send the same credentials again" in read_with("wrong", request_id).problem
     assert sign_ins(sandbox) == 1
-    # A password that was changed is tried.
-    assert ask(PASSWORD).value.health.value.healthy
+
+
+def test_an_overview_says_that_the_password_was_refused(read_with: ReadWith) -> None:
+    read_with("wrong", "1")
+    overview = read_with("wrong").value
+    assert "does not send the same credentials again" in overview.health.problem
+
+
+def test_a_changed_password_is_sent(read_with: ReadWith, sandbox: Sandbox) -> None:
+    read_with("wrong")
+    assert read_with(PASSWORD).value.health.value.healthy
     assert sign_ins(sandbox) == 2
-    # Each reading has a client of its own then.
-    assert ask(PASSWORD).value.health.value.healthy
-    assert sign_ins(sandbox) == 3
-    ask("other")
-    assert sign_ins(sandbox) == 4
+
+
+def test_each_reading_signs_in_for_itself(read_with: ReadWith, sandbox: Sandbox) -> None:
+    for _ in range(2):
+        assert read_with(PASSWORD).value.health.value.healthy
+    assert sign_ins(sandbox) == 2

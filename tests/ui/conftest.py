@@ -1,4 +1,4 @@
-"""Airflow's API server with the page, services in various states behind it, and a browser without a window."""
+"""Airflow's API server with the page, services in various states, and a headless browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from support.browser.airflow_server import AirflowServer, run_airflow
 from support.browser.page_services import SERVICES, away, colleagues
 from support.browser.page_visitor import CreatedRequests, Visitor
@@ -30,7 +30,7 @@ with DAG("whitelist_suppliers", schedule=None):
         ]
     )
 """
-# The browser looks for nothing outside of this machine.
+# The browser must not use the network.
 _CHROMIUM_OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -39,6 +39,26 @@ _CHROMIUM_OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+_CUT_OFF = """
+    [...document.querySelectorAll('main *:not(thead, thead *)')].filter(element => {
+        const frame = element.closest('.scroll') ?? document.documentElement
+        const edge = frame.getBoundingClientRect().right + 1
+        return element.checkVisibility() && element.getBoundingClientRect().right > edge
+    }).map(element => element.outerHTML.slice(0, 200))
+"""
+
+
+@pytest.fixture(scope="session")
+def find_cut_off() -> Callable[[Page], list[str]]:
+    """Return a function that finds the elements which reach beyond the edge of their table or of the window."""
+
+    def find(page: Page) -> list[str]:
+        found: list[str] = page.evaluate(_CUT_OFF)
+        return found
+
+    return find
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +85,7 @@ def airflow(services: dict[str, Sandbox], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    """Start what somebody has who begins: the example DAGs, and a sandbox with two approvers."""
+    """Start Airflow as a new user has it: the example DAGs, and a sandbox with two approvers."""
     with Sandbox() as sandbox:
         approvers = sandbox.control.add_signers(["alice", "bob"])
         connections = connection_variables(sandbox.connection(pins=True), approvers)
@@ -105,7 +125,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(airflow: AirflowServer, browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """Return what opens a browser window for a user (None: nobody is signed in)."""
+    """Return a function that opens a browser window for a user (None: without signing in)."""
     contexts: list[BrowserContext] = []
 
     def open_window(user: str | None = "admin", server: AirflowServer = airflow, **options: Any) -> Visitor:
@@ -115,10 +135,14 @@ def visit(airflow: AirflowServer, browser: Browser) -> Iterator[Callable[..., Vi
             context.add_cookies([{"name": "_token", "value": server.tokens[user], "url": server.url}])
         page = context.new_page()
         complaints: list[str] = []
-        page.on("console", lambda each: complaints.append(each.text) if each.type in ("error", "warning") else None)
-        page.on("pageerror", lambda each: complaints.append(str(each)))
-        # One that nobody handles is dismissed.
-        page.on("dialog", lambda each: complaints.append(f"dialog: {each.message}"))
+
+        def note_complaint(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                complaints.append(message.text)
+
+        page.on("console", note_complaint)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         return Visitor(context, page, complaints, server.url)
 
     yield open_window

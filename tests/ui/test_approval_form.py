@@ -1,4 +1,4 @@
-"""The form in which people approve a plan, as Airflow shows it."""
+"""Airflow's form for approving a plan."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def question(airflow: AirflowServer) -> Iterator[dict[str, Any]]:
-    """Run a DAG until it asks, and return the question."""
+def form(airflow: AirflowServer) -> Iterator[dict[str, Any]]:
+    """Run a DAG until it waits for approval, and return the details of the form."""
     (airflow.dags / "rows.json").write_text(json.dumps({"version": 1, "addresses": _ROWS}))
     (airflow.dags / "whitelist_plan.py").write_text(_DAG)
     airflow.run("dags", "reserialize")
@@ -53,22 +53,22 @@ def question(airflow: AirflowServer) -> Iterator[dict[str, Any]]:
     with subprocess.Popen(command, env=airflow.environment, stdout=subprocess.DEVNULL) as run:
         try:
             deadline = time.monotonic() + 300
-            asked: list[dict[str, Any]] = []
-            while not asked and time.monotonic() < deadline:
+            forms: list[dict[str, Any]] = []
+            while not forms and time.monotonic() < deadline:
                 time.sleep(1)
-                asked = airflow.get("/dags/whitelist_plan/dagRuns/~/hitlDetails")["hitl_details"]
-            yield asked[0]
+                forms = airflow.get("/dags/whitelist_plan/dagRuns/~/hitlDetails")["hitl_details"]
+            yield forms[0]
         finally:
             run.kill()
 
 
-def test_the_headline_counts(question: dict[str, Any]) -> None:
-    assert question["subject"] == "Apply the whitelist plan: create 40, delete 0?"
+def test_the_headline_counts(form: dict[str, Any]) -> None:
+    assert form["subject"] == "Apply the whitelist plan: create 40, delete 0?"
 
 
-def test_its_tables_fit_in_a_window_of_1280_pixels(visit: Callable[..., Visitor], question: dict[str, Any]) -> None:
+def test_its_tables_fit_in_a_window_of_1280_pixels(visit: Callable[..., Visitor], form: dict[str, Any]) -> None:
     visitor = visit()
-    run = question["task_instance"]["dag_run_id"]
+    run = form["task_instance"]["dag_run_id"]
     visitor.page.goto(f"{visitor.url}/dags/whitelist_plan/runs/{run}/tasks/approve/required_actions")
     tables = visitor.page.locator("table")
     expect(tables).to_have_count(2, timeout=120_000)

@@ -1,4 +1,4 @@
-"""Airflow's form for a connection of type Custody, and its test button: what a person meets there."""
+"""Airflow's form for a connection of type Custody, and its test button."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_custody.sandbox import Sandbox
 Visit = Callable[..., Visitor]
 TYPE = get_provider_info()["connection-types"][0]
 _TIMEOUT = 120_000
-#: For the picture of a note at the bottom right.
+#: A low window, so that the note of the test button is near the form.
 _LOW = {**SMALL, "height": 520}
 
 
@@ -41,18 +41,18 @@ def fill_in(form: Locator, *, base_url: str, token: str, port: str = "") -> None
 
 
 def save(page: Page, form: Locator) -> None:
-    """Save the connection, and wait until the form is gone."""
+    """Save the connection, and wait until the form is closed."""
     form.get_by_role("button", name="Save").click()
     expect(form).to_be_hidden(timeout=_TIMEOUT)
 
 
 def press_test(page: Page, conn_id: str) -> Locator:
-    """Press the test button of a connection, and return the note that says what came of it."""
-    # Without the note that it was saved.
+    """Press the test button of a connection, and return the note with the result."""
+    # Remove the note that the connection was saved.
     page.reload()
     row = page.get_by_role("row").filter(has_text=conn_id)
     row.get_by_role("button", name="Test Connection").click()
-    # The tip of the button would hide other rows.
+    # The tooltip of the button would hide other rows.
     page.mouse.move(0, 0)
     note = page.get_by_role("status").filter(has_text="Test Connection")
     expect(note.first).to_be_visible(timeout=_TIMEOUT)
@@ -66,7 +66,7 @@ def service(services: dict[str, Sandbox]) -> Sandbox:
     return services["custody_default"]
 
 
-def test_the_form_has_our_labels_and_says_what_belongs_where(visit: Visit, service: Sandbox) -> None:
+def test_the_form_has_labels_placeholders_and_descriptions(visit: Visit, service: Sandbox) -> None:
     visitor = visit(viewport={"width": 1024, "height": 910})
     form = open_form(visitor.page, visitor.url, "custody_production")
     for name, label in TYPE["ui-field-behaviour"]["relabeling"].items():
@@ -94,18 +94,18 @@ def test_the_button_names_the_roles_that_the_user_lacks(visit: Visit, service: S
     expect(note).to_contain_text("Missing: WhitelistedAddressCreator (creating whitelisting requests)")
 
 
-def test_the_button_says_what_is_wrong(visit: Visit, service: Sandbox) -> None:
+def test_the_button_reports_a_wrong_scheme(visit: Visit, service: Sandbox) -> None:
     visitor = visit(viewport=_LOW)
     form = open_form(visitor.page, visitor.url, "custody_wrong")
-    # Without its scheme it is taken for HTTPS.
+    # A URL without a scheme counts as HTTPS.
     fill_in(form, base_url=urlsplit(service.url).netloc, token=service.token, port=str(urlsplit(service.url).port))
     save(visitor.page, form)
     note = press_test(visitor.page, "custody_wrong")
     expect(note).to_contain_text("Begin the base URL of this connection with http://")
 
 
-def test_without_a_port_the_button_of_this_airflow_is_a_bad_request(visit: Visit, service: Sandbox) -> None:
-    # If this fails, Airflow sends an empty port as one: then the placeholder and the documentation may say so.
+def test_without_a_port_airflows_button_is_a_bad_request(visit: Visit, service: Sandbox) -> None:
+    # If this fails, Airflow handles an empty port, and the placeholder and the documentation need no port any longer.
     visitor = visit()
     form = open_form(visitor.page, visitor.url, "custody_portless")
     fill_in(form, base_url=service.url, token=service.token)

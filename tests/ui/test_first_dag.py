@@ -1,4 +1,4 @@
-"""The run of a newcomer's DAG, as Airflow and the Custody page show it."""
+"""The run of a new user's first DAG, as Airflow and the Custody page show it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(newcomer: AirflowServer) -> str:
     return f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}"
 
 
-def test_each_task_of_the_run_is_there(newcomer: AirflowServer, run: str, visit: Visit) -> None:
+def test_the_graph_shows_each_task(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     visitor = visit(server=newcomer, viewport=SMALL)
     graph = visitor.open_graph(_DAG, run.replace("dagRuns", "runs"))
     for task in _TASKS:
@@ -33,22 +33,22 @@ def test_each_task_of_the_run_is_there(newcomer: AirflowServer, run: str, visit:
     visitor.page.get_by_label("Collapse Details Panel").click()
     visitor.page.get_by_label("Fit View").click()
     visitor.page.mouse.move(0, 0)
-    # The graph moves without an animation that the browser would know of.
+    # The graph moves without an animation that the browser reports.
     visitor.page.wait_for_timeout(1_000)
     visitor.take_picture("start-run")
 
 
-def test_its_request_is_signed_by_both(newcomer: AirflowServer, run: str, visit: Visit) -> None:
+def test_both_users_have_signed_the_request(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     request_id = newcomer.get(f"{run}/taskInstances/create_request/xcomEntries/return_value")["value"]
     visitor = visit(server=newcomer, viewport=SMALL)
     page = settled(visitor, f"/connections/custody_default/requests/{request_id}")
     verdict = page.locator(".verdict")
     expect(verdict).to_contain_text("In effect")
     expect(verdict).to_contain_text("Verified: signed by alice@example.test, bob@example.test")
-    visitor.take_picture("start-request", last=page.get_by_role("region", name="Payload", exact=True))
+    visitor.take_picture("start-request", last=page.get_by_role("region", name="Signed content", exact=True))
 
 
-def test_its_address_is_on_the_page(newcomer: AirflowServer, run: str, visit: Visit) -> None:
+def test_the_page_shows_the_address(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     visitor = visit(server=newcomer, viewport=SMALL)
     settled(visitor, "/")
     visitor.page.goto(f"{visitor.url}/plugin/custody")
@@ -57,8 +57,8 @@ def test_its_address_is_on_the_page(newcomer: AirflowServer, run: str, visit: Vi
     expect(frame.get_by_text("Settlement").first).to_be_visible()
 
 
-def test_the_form_asks_for_what_has_no_default(newcomer: AirflowServer, visit: Visit) -> None:
-    """No sample is whitelisted because nobody gave an address."""
+def test_the_form_requires_parameters_without_a_default(newcomer: AirflowServer, visit: Visit) -> None:
+    """A forgotten address is an error, and no sample address is whitelisted in its place."""
     page = visit(server=newcomer).page
     page.goto(f"{newcomer.url}/dags/{_DAG}")
     page.get_by_role("button", name="Trigger").first.click()

@@ -1,0 +1,61 @@
+"""The hook with which the page reads a service, and the key of its connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.overview import for_people
+
+if TYPE_CHECKING:
+    from airflow.models.connection import Connection
+
+    from airflow_custody.client import ClientSettings
+
+
+class ConnectionKey(NamedTuple):
+    """
+    A connection.
+
+    :param conn_id: its id.
+    :param team: the team that owns it; None: no team.
+    """
+
+    conn_id: str
+    team: str | None
+
+
+class PageHook(CustodyHook):
+    """
+    A hook for a connection that a team may own.
+
+    It sends no metrics, because metrics are about the work of DAGs.
+
+    :param connection: the connection.
+    """
+
+    sends_metrics = False
+
+    def __init__(self, connection: ConnectionKey) -> None:
+        super().__init__(connection.conn_id)
+        self._key = connection
+
+    def get_connection(self, conn_id: str) -> Connection:  # type: ignore[override]
+        from airflow.models.connection import Connection
+        from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
+
+        # If teams are disabled, the database may still name a team, which Airflow would refuse.
+        team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
+        connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
+        # Some databases ignore the case of an id. Access to the row that they return was not checked.
+        if connection.conn_id != conn_id:
+            raise AirflowNotFoundException(conn_id)
+        return connection
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the credentials of the client."""
+        return self._client is not None and self._client.auth.is_refused
+
+    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
+        return for_people(settings)
