@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from verification_cases.forge import (
+from support.keys.envelopes import (
     ETH_PATHS,
     FIXED32,
     FIXED64,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from support.keys.attacks import Unsuitable, attack, names
+from support.keys.attacks import ATTACKS, Unsuitable, attack
 from support.service.people import ROLES, Person, pem_of, public_pem_of
 from support.service.request_signing import (
     APPROVE,
@@ -271,7 +271,7 @@ def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) ->
     ann = approvers.ann
     ann.lookup_wait = 0.1
     carried_out = 0
-    for name in names():
+    for name in ATTACKS:
         ann.expected.clear()
         number = ann.create()
         hash_ = current_hash(ann, number)
