@@ -156,7 +156,8 @@ def test_what_somebody_else_confirms_is_read_back(
     with pytest.raises(CustodyResponseError, match="the service was asked, and") as caught:
         write.call()
     # Doing it again does no harm.
-    assert (caught.value.status, caught.value.retryable) == (status, True)
+    assert caught.value.status == status
+    assert caught.value.retryable is True
     assert not write.is_done()
     respond(sandbox, write, body, work=True, status=status)
     write.call()
@@ -225,7 +226,9 @@ def test_a_refusal_of_what_is_done_already_is_a_success(
     sandbox.control.add_fault(**fault, work=False)
     with pytest.raises(CustodyError) as caught:
         write.call()
-    assert (caught.value.status, caught.value.retryable, write.is_done()) == (status, False, False)
+    assert caught.value.status == status
+    assert caught.value.retryable is False
+    assert write.is_done() is False
     # An earlier try has arrived in the meantime.
     sandbox.control.add_fault(**fault, work=True)
     write.call()
@@ -239,7 +242,8 @@ def test_a_refusal_stays_one_if_it_cannot_be_read_what_is_done(sandbox: Sandbox,
         sandbox.control.add_fault("status", method="GET", status=reading)
         with pytest.raises(CustodyError) as caught:
             write.call()
-        assert (caught.value.status, caught.value.retryable) == (status, status == 503)
+        assert caught.value.status == status
+        assert caught.value.retryable == (status == 503)
 
 
 @pytest.mark.parametrize("name", ["delete request", "delete webhook"])
@@ -302,7 +306,8 @@ def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
         sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=200, body=body)
     with pytest.raises(CustodyResponseError, match=r"the service was asked, and|reading it back failed") as caught:
         write.call()
-    assert (caught.value.status, caught.value.code) == (404, "outcome-unknown")
+    assert caught.value.status == 404
+    assert caught.value.code == "outcome-unknown"
     assert caught.value.retryable is (fault["status"] == 503)
 
 

@@ -138,23 +138,36 @@ def test_pending_requests_that_are_refused(shown: dict[str, Any], why: str) -> N
     assert why in refused(Verifier(PINS).verify_signatures, shown)
 
 
-def test_a_request_without_rules_is_verified_by_those_in_force() -> None:
+@pytest.mark.parametrize(
+    "named", [{}, {"rulesContainerHash": "x"}], ids=["not named", "named, and not in the response"]
+)
+def test_a_request_without_rules_is_verified_by_those_in_force(named: dict[str, Any]) -> None:
     one = Verifier(PINS, rules_in_force=IN_FORCE)
+    expected = one.verify_signatures(envelope(TEXT_A, BY_ALICE))
     for _ in range(2):
-        found = one.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES))
-        assert found == one.verify_signatures(envelope(TEXT_A, BY_ALICE))
-    # Named, and not in the response.
-    label = envelope(TEXT_A, **NO_RULES, rulesContainerHash="x")
-    assert one.verify_signatures(label).rules == found.rules
-    # One that has rules of its own is verified by these, whatever is in force.
-    for rules in ({}, {"rulesContainer": "AAAA", "rulesSignatures": []}):
-        assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == found
-    for half in ("rulesContainer", "rulesSignatures"):
-        assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **{half: None}))
-    # They make nothing valid that is not.
+        assert one.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES, **named)) == expected
+
+
+@pytest.mark.parametrize("rules", [{}, {"rulesContainer": "AAAA", "rulesSignatures": []}], ids=["none", "junk"])
+def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules: Any) -> None:
+    expected = Verifier(PINS).verify_signatures(envelope(TEXT_A, BY_ALICE))
+    assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == expected
+
+
+@pytest.mark.parametrize("missing", ["rulesContainer", "rulesSignatures"])
+def test_rules_in_force_do_not_stand_in_for_half_of_its_own(missing: str) -> None:
+    shown: dict[str, Any] = {missing: None}
+    one = Verifier(PINS, rules_in_force=IN_FORCE)
+    assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **shown))
+
+
+def test_rules_in_force_make_nothing_valid_that_is_not() -> None:
+    one = Verifier(PINS, rules_in_force=IN_FORCE)
     assert "is not valid: " in refused(one.verify_signatures, envelope(TEXT_B, BY_BOB, **NO_RULES))
-    # What is in effect must have its own.
-    assert "are missing" in refused(one.verify, GOOD | NO_RULES)
+
+
+def test_what_is_in_effect_must_have_rules_of_its_own() -> None:
+    assert "are missing" in refused(Verifier(PINS, rules_in_force=IN_FORCE).verify, GOOD | NO_RULES)
 
 
 @pytest.mark.parametrize("rules", [5, {}, {**IN_FORCE, "rulesSignatures": None}, shown_rules("admin1", "admin1")])
@@ -181,7 +194,8 @@ def test_a_user_whose_id_is_shown_as_a_number(shown: Any, counts: bool) -> None:
 
 def test_rules_alone() -> None:
     found = Verifier(PINS).verify_rules(shown_rules(None, 5, "x", "AA==", "admin2", "admin1") | {"locked": False})
-    assert (found.timestamp, found.signed_by) == (TIMESTAMP, PINS.fingerprints)
+    assert found.timestamp == TIMESTAMP
+    assert found.signed_by == PINS.fingerprints
     one = VerificationPins(PINS.superadmin_keys, 1)
     assert Verifier(one).verify_rules(shown_rules("admin2")).signed_by == PINS.fingerprints[1:]
     assert Verifier(PINS).verify_rules(shown_rules("admin1", "admin2", data=DATA[:-6])).timestamp == 0
@@ -272,7 +286,8 @@ def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         # Rules that failed stay so, and others are not affected.
         refused(one.verify, {**GOOD, "rulesSignatures": "CgQSAgEB" * number})
         assert one.verify(GOOD)
-    assert (one._verifies.cache_info().currsize, one._signed_rules.cache_info().currsize) == (2, 1)
+    assert one._verifies.cache_info().currsize == 2
+    assert one._signed_rules.cache_info().currsize == 1
 
 
 def test_several_threads() -> None:

@@ -44,14 +44,20 @@ def test_each_user_has_a_key(container: RulesContainer) -> None:
 def test_two_of_ops() -> None:
     found = verify_envelope(envelope(TEXT_A, "alice", "bob"), PINS)
     assert found.fields["address"] == "0x00000000000000000000000000000000000000A1"
-    assert (found.hash, found.legacy, found.omitted) == (hash_of(TEXT_A), False, ())
+    assert found.hash == hash_of(TEXT_A)
+    assert found.legacy is False
+    assert found.omitted == ()
     assert found.user_ids == (ALICE, BOB)
-    assert (found.rules.sha256, found.rules.timestamp) == (CONTAINER_SHA256, 1767225600)
+    assert found.rules.sha256 == CONTAINER_SHA256
+    assert found.rules.timestamp == 1767225600
     assert found.rules.signed_by == PINS.fingerprints
     (applied,) = found.applied
-    assert (applied.currency, applied.network, applied.wallet_path) == ("ETH", "", None)
+    assert applied.currency == "ETH"
+    assert applied.network == ""
+    assert applied.wallet_path is None
     (group,) = applied.path
-    assert (group.group_id, group.minimum) == ("ops", 2)
+    assert group.group_id == "ops"
+    assert group.minimum == 2
 
 
 def test_one_of_ops_by_the_line_of_a_wallet() -> None:
