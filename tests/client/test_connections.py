@@ -287,7 +287,7 @@ class Recorder:
 
 
 @pytest.fixture
-def turned(monkeypatch: pytest.MonkeyPatch, waits: SkippingTime) -> SkippingTime:
+def turned(waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> SkippingTime:
     """Return the clock by which the client tells how old a request is."""
     monkeypatch.setattr(transport, "time", waits)
     return waits
@@ -354,6 +354,7 @@ def test_a_machine_that_sleeps_while_it_records_records_again(
     service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its monotonic clock stands still meanwhile."""
+    monkeypatch.setattr(transport, "time", time)
     clock = time.time
     before = Recorder(lambda: monkeypatch.setattr(time, "time", lambda: clock() + 60))
     assert client.create_whitelist_request(REQUEST, before_send=before) == "1"

@@ -103,6 +103,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 
 
+@pytest.mark.usefixtures("waits")
 @pytest.mark.parametrize(
     ("fault", "operation", "expected"),
     [

@@ -56,6 +56,7 @@ def read(text: str) -> SignedText:
         (compact(a={"b": 1, "B": 2}), "which differ in case"),
         (TEXT_X, "has the key contractType twice"),
     ],
+    ids=lambda value: value[-40:],
 )
 def test_refused(text: str, why: str) -> None:
     with pytest.raises(RefusalError, match=why):

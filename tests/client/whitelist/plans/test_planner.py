@@ -573,6 +573,7 @@ def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
         (listed(customerId={"x": 1}), "undeclared", None),
         (unreadable("{"), "unreadable", None),
     ],
+    ids=["in effect", "pending", "leaving", "odd action", "two chains", "hidden letter", "odd customer", "unreadable"],
 )
 def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
     envelope: WhitelistEnvelope, state: str, action: str | None
