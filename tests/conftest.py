@@ -56,6 +56,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"pass ids to parametrize, without addresses in memory: {item.nodeid[:300]}")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Show the beginning of collections, errors and long texts, which pytest would only number."""
+    is_long = isinstance(val, (str, bytes)) and len(val) > 80
+    if is_long or isinstance(val, (dict, list, tuple, set, frozenset, BaseException)):
+        return _shown(val)[:80]
+    return None
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!a}: {_shown(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (set, frozenset)):
+        # Their order is another in each process.
+        return "{" + ", ".join(sorted(map(_shown, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    if isinstance(value, int) and value.bit_length() > 64:
+        # Python refuses to write very large numbers.
+        return "a large number"
+    if isinstance(value, (str, bytes)):
+        return ascii(value[:80])
+    if value is None or isinstance(value, (int, float)):
+        return ascii(value)
+    return type(value).__name__
+
+
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
     with restored():

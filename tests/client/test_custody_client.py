@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,42 +91,49 @@ def test_accepted(url: str) -> None:
 def test_a_wrong_setting_is_named(settings: dict[str, Any], setting: str) -> None:
     with pytest.raises(CustodyConfigurationError) as caught:
         CustodyClient(**{"base_url": URL, "token": "t0ken", **settings})
-    assert (caught.value.setting, caught.value.code) == (setting, "setting-wrong")
+    assert caught.value.setting == setting
+    assert caught.value.code == "setting-wrong"
     assert "s3cret" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+TOKENS = ["", "s3cret\nb", "s3cret b", "s3cret\x00", "s3cret-\u20ac", "Bearer s3cret"]
+
+
+def refused_credentials(make: Callable[[], object]) -> str:
+    """Return the setting that is named when credentials are refused."""
+    with pytest.raises(CustodyConfigurationError) as caught:
+        make()
+    assert caught.value.code == "credentials-missing"
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__context__ is None
+    return str(caught.value.setting)
+
+
+@pytest.mark.parametrize("token", TOKENS, ids=repr)
+def test_a_token_that_cannot_be_sent_is_refused_and_not_quoted(token: str) -> None:
+    assert refused_credentials(lambda: CustodyClient(URL, token)) == "token"
 
 
 @pytest.mark.parametrize(
-    ("make", "setting"),
+    ("key_id", "secret", "setting"),
     [
-        *(
-            (lambda token=token: CustodyClient(URL, token), "token")
-            for token in (
-                "",
-                "s3cret\nb",
-                "s3cret b",
-                "s3cret\x00",
-                "s3cret-\u20ac",
-                "Bearer s3cret",
-            )
-        ),
-        (lambda: CustodyClient(URL), "token"),
-        (lambda: CustodyClient(URL, "t", auth=ApiKey("id", "ab")), "auth"),
-        (lambda: ApiKey("", "ab"), "api_key_id"),
-        (lambda: ApiKey("a\nb", "ab"), "api_key_id"),
-        (lambda: ApiKey("id", ""), "secret"),
-        (lambda: ApiKey("id", "s3cret-not-hex"), "secret"),
-        (lambda: ApiKey("id", b"s3cret"), "secret"),  # type: ignore[arg-type]
-        (lambda: PasswordSignIn("", "x"), "username"),
-        (lambda: PasswordSignIn("ann", ""), "password"),
+        ("", "ab", "api_key_id"),
+        ("a\nb", "ab", "api_key_id"),
+        ("id", "", "secret"),
+        ("id", "s3cret-not-hex", "secret"),
+        ("id", b"s3cret", "secret"),
     ],
 )
-def test_credentials_that_cannot_be_sent_are_refused_and_not_quoted(make: Any, setting: str) -> None:
-    with pytest.raises(CustodyConfigurationError) as caught:
-        make()
-    assert (caught.value.setting, caught.value.code) == (setting, "credentials-missing")
-    assert "s3cret" not in str(caught.value)
-    assert caught.value.__context__ is None
+def test_an_api_key_that_cannot_be_sent_is_refused_and_not_quoted(key_id: str, secret: Any, setting: str) -> None:
+    assert refused_credentials(lambda: ApiKey(key_id, secret)) == setting
+
+
+def test_credentials_that_are_missing_or_given_twice_are_refused() -> None:
+    assert refused_credentials(lambda: CustodyClient(URL)) == "token"
+    assert refused_credentials(lambda: CustodyClient(URL, "t", auth=ApiKey("id", "ab"))) == "auth"
+    assert refused_credentials(lambda: PasswordSignIn("", "x")) == "username"
+    assert refused_credentials(lambda: PasswordSignIn("ann", "")) == "password"
 
 
 def test_a_signing_key_in_place_of_its_path_is_refused_and_not_quoted() -> None:
@@ -167,7 +175,8 @@ def test_a_proxy_that_cannot_be_used_is_refused_and_its_password_not_shown(
             with pytest.raises(CustodyConfigurationError) as caught:
                 CustodyClient(URL, "t0ken", proxy=None if variable else proxy)
         assert str(caught.value).startswith(f"{place} must be a URL")
-        assert (caught.value.code, caught.value.setting) == ("setting-wrong", variable or "proxy")
+        assert caught.value.code == "setting-wrong"
+        assert caught.value.setting == (variable or "proxy")
         assert "s3cret" not in str(caught.value) + caplog.text
         assert caught.value.__context__ is None
 
@@ -251,10 +260,15 @@ def test_health_entries(sandbox: Sandbox, client: CustodyClient) -> None:
     groups = {"hsm": {"healthChecks": [entry, {}]}, "empty": {}, "null": None}
     sandbox.control.set_health_response({"groups": groups})
     full, bare, unreadable = client.list_health_checks()
-    assert (full.tenant_id, full.status, full.listed_under) == ("1", "Success", "hsm")
-    assert (full.report, full.last_update_date) == (entry["report"], None)
-    assert (bare.status, bare.report) == (None, None)
-    assert (unreadable.listed_under, unreadable.is_readable) == ("null", False)
+    assert full.tenant_id == "1"
+    assert full.status == "Success"
+    assert full.listed_under == "hsm"
+    assert full.report == entry["report"]
+    assert full.last_update_date is None
+    assert bare.status is None
+    assert bare.report is None
+    assert unreadable.listed_under == "null"
+    assert unreadable.is_readable is False
     empty: list[dict[str, Any]] = [{}, {"groups": {}}, {"groups": None}]
     for response in empty:
         sandbox.control.set_health_response(response)

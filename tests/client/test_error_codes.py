@@ -28,9 +28,12 @@ def test_the_services_own_code_is_another(sandbox: Sandbox, client: CustodyClien
     sandbox.control.add_fault("status", status=403)
     with pytest.raises(CustodyPermissionError) as caught:
         client.list_health_checks()
-    assert (caught.value.code, caught.value.error_code) == ("role-missing", "E900-403")
+    assert caught.value.code == "role-missing"
+    assert caught.value.error_code == "E900-403"
     reason, advice, code = str(caught.value).split("\n")
-    assert (reason, advice, code) == (caught.value.reason, caught.value.advice, "[custody/role-missing]")
+    assert reason == caught.value.reason
+    assert advice == caught.value.advice
+    assert code == "[custody/role-missing]"
     assert caught.value.text == f"{reason}. {advice}"
 
 
@@ -38,7 +41,10 @@ def test_an_error_is_the_same_in_another_process() -> None:
     error = CustodyConnectionError("busy", code="no-response", advice="Wait.", operation="poll", retry_after=5)
     ways: list[Any] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
     for again in [*(way(error) for way in ways), CustodyError.from_json(error.to_json())]:
-        assert (type(again), again.code, again.retry_after, str(again)) == (type(error), "no-response", 5, str(error))
+        assert type(again) is type(error)
+        assert again.code == "no-response"
+        assert again.retry_after == 5
+        assert str(again) == str(error)
 
 
 @pytest.mark.parametrize("code", [None, "from-a-later-version", ["token-expired"]])

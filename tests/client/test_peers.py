@@ -85,7 +85,11 @@ SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
 
 
 @pytest.mark.parametrize("call", [create, read])
-@pytest.mark.parametrize(("scheme", "greeting", "code", "retryable", "message", "advice"), SERVERS)
+@pytest.mark.parametrize(
+    ("scheme", "greeting", "code", "retryable", "message", "advice"),
+    SERVERS,
+    ids=[f"{row[0]}, {row[1]!r}" for row in SERVERS],
+)
 def test_a_server(
     scheme: str, greeting: bytes, code: str, retryable: bool, message: str, advice: str, call: Any
 ) -> None:
@@ -97,9 +101,13 @@ def test_a_server(
     assert len(received) == 1
     if call is create and scheme == "http":
         # Its body has left: who knows what was made of it.
-        assert (type(error), error.retryable, error.nothing_sent) == (CustodyOutcomeUnknownError, False, False)
+        assert type(error) is CustodyOutcomeUnknownError
+        assert error.retryable is False
+        assert error.nothing_sent is False
     else:
-        assert (type(error), error.code, error.retryable) == (CustodyConnectionError, code, retryable)
+        assert type(error) is CustodyConnectionError
+        assert error.code == code
+        assert error.retryable == retryable
         if call is create:
             assert error.nothing_sent
 
@@ -138,7 +146,9 @@ def test_a_proxy(proxy: Any, call: Any) -> None:
         error = error_of(call, SERVICE, proxy=url, max_retries=retries)
         assert message.format(host=url.rpartition("/")[2]) in error.message
         assert str(error.advice).startswith(advice.format(url=SERVICE))
-        assert (type(error), error.code, error.retryable) == (CustodyConnectionError, code, retryable)
+        assert type(error) is CustodyConnectionError
+        assert error.code == code
+        assert error.retryable == retryable
         assert error.nothing_sent or call is read
         assert len(received) == 1
 
@@ -154,7 +164,9 @@ def test_the_port_that_was_tried_is_named_although_the_base_url_has_none(scheme:
 def test_nobody_listens(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     error = error_of(call, "http://127.0.0.1:9/prefix", max_retries=1)
-    assert (error.code, error.nothing_sent, error.retryable) == ("unreachable", True, True)
+    assert error.code == "unreachable"
+    assert error.nothing_sent is True
+    assert error.retryable is True
     assert error.advice == "Check the base URL http://127.0.0.1:9/prefix, and that the service is up."
     assert caplog.text.count("; retry 1 of 1") == 1
 
@@ -180,6 +192,7 @@ UNKNOWN_CA = "Its CA is not in 'verify', or an intermediate certificate is missi
         ("127.0.0.1", -1, 1, "another bundle", UNKNOWN_CA),
         ("127.0.0.1", -1, 1, True, "If its CA is private, give its bundle in 'verify'."),
     ],
+    ids=["expired", "not yet valid", "another host", "another CA", "a private CA"],
 )
 def test_a_certificate_that_is_not_accepted(
     tmp_path: Path,
@@ -198,7 +211,8 @@ def test_a_certificate_that_is_not_accepted(
     with raw_server(lambda stream: None, context_of((authority[0], "", str(tmp_path / "server.pem")))) as (url, _):
         error = error_of(read, SERVICE, proxy=url, **settings) if is_proxy else error_of(read, url, **settings)
     peer = url.rpartition("/")[2]
-    assert (error.code, error.retryable) == ("tls-failed", False)
+    assert error.code == "tls-failed"
+    assert error.retryable is False
     assert f"the certificate of {'the proxy ' if is_proxy else ''}{peer} was not accepted: " in error.message
     assert str(error.advice).startswith(advice)
 
@@ -260,6 +274,7 @@ CANNOT_BE_USED = "cannot be used for a server like this: have it issued again"
             CANNOT_BE_USED,
         ),
     ],
+    ids=["no key identifier", "a CA that is none", "for clients only"],
 )
 def test_a_certificate_that_is_not_made_as_it_must_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca: Any, server: Any, cause: str, advice: str
@@ -276,7 +291,8 @@ def test_a_certificate_that_is_not_made_as_it_must_be(
     bundle = issue(tmp_path, ca=ca, server=server, has_identifiers=advice != STRICT)
     with raw_server(lambda stream: None, context_of((trustme.CA(), "", str(tmp_path / "server.pem")))) as (url, _):
         error = error_of(read, url, verify=str(bundle))
-    assert (error.code, error.retryable) == ("tls-failed", False)
+    assert error.code == "tls-failed"
+    assert error.retryable is False
     assert cause in error.message
     assert advice in str(error.advice)
 
@@ -284,6 +300,7 @@ def test_a_certificate_that_is_not_made_as_it_must_be(
 @pytest.mark.parametrize(
     ("version", "given"),
     [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, False)],
+    ids=["TLS 1.2, missing", "TLS 1.2, refused", "TLS 1.3, missing"],
 )
 def test_a_client_certificate_that_is_missing_or_refused(
     tmp_path: Path, authority: Authority, version: ssl.TLSVersion, given: bool
@@ -332,13 +349,15 @@ def test_a_client_certificate_that_is_missing_or_refused(
             f"The user needs the role TPUser. {OTHER_OR_GATEWAY}",
         ),
     ],
+    ids=["200", "404 in JSON", "404 page", "405 in JSON", "405 page", "403 page"],
 )
 def test_another_program_or_a_gateway(sandbox: Sandbox, status: int, body: Any, advice: str) -> None:
     kind = "html" if isinstance(body, str) else "status"
     sandbox.control.add_fault(kind, status=status, body=body, times=None)
     call = read if "3.14" in advice else lambda client: client.get_current_user()
     error = error_of(call, sandbox.url)
-    assert (error.code, error.from_service) == ("response-unusable", False)
+    assert error.code == "response-unusable"
+    assert error.from_service is False
     assert advice.format(f"the base URL {sandbox.url}") in str(error.advice)
     error = error_of(call, sandbox.url, source="the Airflow connection 'bank'")
     assert "the Airflow connection 'bank'" in str(error.advice).replace("The user of", "")
@@ -359,5 +378,6 @@ def test_another_program_or_a_gateway(sandbox: Sandbox, status: int, body: Any, 
 def test_an_error_body_is_the_services_own_by_its_number(sandbox: Sandbox, body: dict[str, Any], is_own: bool) -> None:
     sandbox.control.add_fault("status", status=404, body=body)
     error = error_of(read, sandbox.url)
-    assert (error.from_service, error.code) == (is_own, "not-found" if is_own else "response-unusable")
+    assert error.from_service == is_own
+    assert error.code == ("not-found" if is_own else "response-unusable")
     assert ("a gateway may have sent this" in str(error.advice)) is not is_own

@@ -44,7 +44,7 @@ def test_nothing_is_pinned_by_default() -> None:
         [ONE.replace("\n", "\\n"), TWO],
         f"# admin 1\n{ONE}# admin 2\n{TWO}",
     ],
-    ids=repr,
+    ids=["one text", "two texts", "escaped line ends", "with comments"],
 )
 def test_keys_are_pem_texts_or_files(tmp_path: Path, keys: Any) -> None:
     given = [keys]
@@ -111,7 +111,8 @@ def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
     settings: dict[str, Any], setting: str, why: str
 ) -> None:
     error = refusal(**settings)
-    assert (error.setting, error.code) == (setting, "setting-wrong")
+    assert error.setting == setting
+    assert error.code == "setting-wrong"
     assert f"'{setting}'" in str(error)
     assert why in str(error)
     assert len(str(error)) < 300
@@ -161,6 +162,7 @@ def test_a_private_key_is_refused_and_not_shown() -> None:
         ({"allow_legacy_signatures": "True"}, "allow_legacy_signatures", True),
         ({"allow_legacy_signatures": "false"}, "allow_legacy_signatures", False),
     ],
+    ids=str,
 )
 def test_what_else_is_pinned(settings: dict[str, Any], attribute: str, value: object) -> None:
     found = getattr(pins_of(**pinned(1), **settings), attribute)

@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
@@ -225,30 +225,41 @@ def create_webhook(server: Hostile, secret: str | None) -> str:
         return texts_of(lambda: client.create_webhook(TYPE, URL, secret=secret))
 
 
-#: Who has which secret, and makes a call. Where the request carries it, no word of the response is quoted.
-CARRIERS: dict[str, tuple[st.SearchStrategy[str], Callable[[Hostile, str], str], bool]] = {
-    "token": (tokens, lambda server, secret: read(server, BearerToken(secret)), True),
-    "password": (secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret)), True),
-    "API key": (keys, lambda server, secret: read(server, ApiKey("key-id", secret.swapcase())), True),
-    "proxy": (secrets.filter(is_latin_1), by_proxy, True),
-    "sign-in": (secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret)), False),
-    "new webhook": (secrets, create_webhook, False),
+class Carrier(NamedTuple):
+    """
+    A call whose sender has a secret.
+
+    :ivar is_quoted: whether words of the response are quoted: not where the request carries the secret.
+    """
+
+    secrets: st.SearchStrategy[str]
+    call: Callable[[Hostile, str], str]
+    is_quoted: bool = True
+
+
+CARRIERS = {
+    "token": Carrier(tokens, lambda server, secret: read(server, BearerToken(secret))),
+    "password": Carrier(secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret))),
+    "API key": Carrier(keys, lambda server, secret: read(server, ApiKey("key-id", secret.swapcase()))),
+    "proxy": Carrier(secrets.filter(is_latin_1), by_proxy),
+    "sign-in": Carrier(secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret)), is_quoted=False),
+    "new webhook": Carrier(secrets, create_webhook, is_quoted=False),
 }
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_no_secret_is_shown(hostile: Hostile, carrier: str) -> None:
-    strategy, call, is_quoted = CARRIERS[carrier]
-    hostile.sign_in_works = carrier != "sign-in"
+@pytest.mark.parametrize("name", CARRIERS)
+def test_no_secret_is_shown(hostile: Hostile, name: str) -> None:
+    carrier = CARRIERS[name]
+    hostile.sign_in_works = name != "sign-in"
 
     @settings(max_examples=100)
-    @given(strategy, ways)
+    @given(carrier.secrets, ways)
     def check(secret: str, way: tuple[str, str, int]) -> None:
         place, form, status = way
         echo(hostile, place, f"{WORD} {FORMS[form](secret)}", status)
-        texts = call(hostile, secret)
+        texts = carrier.call(hostile, secret)
         assert not [each for each in FORMS.values() if each(secret) in texts]
-        assert is_quoted or WORD not in texts
+        assert carrier.is_quoted or WORD not in texts
 
     check()
 

@@ -148,7 +148,8 @@ def test_a_suspended_task_sends_nothing(sandbox: Sandbox, attempt_of: Task) -> N
     attempt_of.held_up = 6
     with pytest.raises(attempt_of.names["NotSent"], match="held up"):
         attempt_of.attempt()
-    assert (ids(sandbox), attempt_of.store.values) == ([], {})
+    assert ids(sandbox) == []
+    assert attempt_of.store.values == {}
 
 
 def test_a_person_decides_between_two_candidates(sandbox: Sandbox, attempt_of: Task) -> None:

@@ -222,21 +222,32 @@ class TestApprovalInAdvance:
         assert signatures(sandbox) == 2
 
 
-def test_without_anything_to_do_only_the_proof_runs(sandbox: Sandbox, folder: Path) -> None:
+@pytest.fixture
+def in_effect(sandbox: Sandbox, folder: Path) -> None:
+    """Have the service show in effect what the file says."""
     with CustodyClient(sandbox.url, sandbox.token) as client:
         for row in read_whitelist_file(folder / FILE).rows:
             sandbox.control.set_whitelist_status(client.create_whitelist_request(row.request), EFFECTIVE)
     sandbox.control.clear_request_log()
+
+
+@pytest.mark.usefixtures("in_effect")
+def test_without_anything_to_do_only_the_proof_runs(sandbox: Sandbox, folder: Path) -> None:
     run = run_dag(dag_of(folder))
     assert run.state == "success", run.states
     assert {state for (task_id, _), state in run.states.items() if task_id not in ("wait_until_healthy", "prove")} == {
         "skipped"
     }
     assert run.xcom("prove")["counts"]["unchanged"] == ROWS
-    assert run_dag(dag_of(folder, "custody_whitelist_reconciliation")).state == "success"
-    # The reconciliation finds what the file does not have.
+    assert sandbox.control.request_log("POST") == []
+
+
+@pytest.mark.usefixtures("in_effect")
+def test_the_reconciliation_finds_what_the_file_does_not_have(sandbox: Sandbox, folder: Path) -> None:
+    dag = dag_of(folder, "custody_whitelist_reconciliation")
+    assert run_dag(dag).state == "success"
     (folder / FILE).write_text((folder / FILE).read_text().partition("  - label: Exchange")[0])
-    run = run_dag(dag_of(folder, "custody_whitelist_reconciliation"))
+    run = run_dag(dag)
     assert run.state == "failed"
     assert run.xcom("reconcile")["counts"]["undeclared"] == 1
     assert sandbox.control.request_log("POST") == []

@@ -123,7 +123,7 @@ def _renamed(number: int, fault: str, **more: Any) -> Scenario:
     return Scenario(f"renamed_{number}", fault, (*lost, slow), **options)
 
 
-#: What the service makes of an address that is signed by pinned keys; tests/client/verification has all attacks.
+#: What the service makes of an address that is signed by pinned keys; tests/support/keys/attacks.py has all attacks.
 _LIES = {
     "": "the service shows an address that is really signed, by pinned keys",
     "text and hash": "the service lies: another address in the text, with a hash of its own",

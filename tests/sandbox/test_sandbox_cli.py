@@ -100,7 +100,8 @@ def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
     with running("--with-signers", "--token", "it's-mine") as process:
         check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
         assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
-        assert (check, verify) == ("custody check", "custody whitelist verify")
+        assert check == "custody check"
+        assert verify == "custody whitelist verify"
         # What is printed below the addresses is pasted into a shell.
         printed = "\n".join(process.lines[process.lines.index("") :])
         commands = [shlex.join([sys.executable, "-c", TRY_OUT, check, verify]), "echo ---", 'echo "$CUSTODY_PINS"']
@@ -143,7 +144,8 @@ def test_the_keys_as_files(tmp_path: Path) -> None:
     # What is not ours is not overwritten.
     (folder / "bob.pem").write_text("somebody's key")
     done = run("--with-signers", "--keys", str(folder))
-    assert (done.returncode, (folder / "bob.pem").read_text()) == (1, "somebody's key")
+    assert done.returncode == 1
+    assert (folder / "bob.pem").read_text() == "somebody's key"
     assert re.fullmatch(r"error: cannot write the keys: .*\.pem'\n", done.stderr)
 
 
@@ -163,7 +165,8 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
     done = run("--port", str(sandbox.port))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert done.returncode == 1
+    assert done.stdout == ""
     assert re.fullmatch(r"error: cannot listen on .*\n", done.stderr)
 
 

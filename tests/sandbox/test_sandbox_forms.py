@@ -44,23 +44,15 @@ def test_the_current_user(api: Api, sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"blockchain": None}, "blockchain"),
         ({"blockchain": " "}, "blockchain"),
         ({"currency": "BTC"}, "not the same"),
         ({"blockchain": "DOGE", "address": "D"}, "not active"),
-        ({"label": None}, "label"),
         ({"label": " "}, "label"),
-        ({"label": 3}, "label"),
-        ({"address": None}, "address"),
         ({"address": "0x12"}, "rules of ETH"),
-        ({"linkedInternalAddressIds": "12"}, "linkedInternalAddressIds"),
-        ({"linkedInternalAddressIds": [12]}, "linkedInternalAddressIds.0"),
         ({"linkedInternalAddressIds": ["12", ""]}, "linkedInternalAddressIds.1"),
         ({"linkedWalletIds": ["-1"]}, "linkedWalletIds.0"),
         ({"linkedWalletIds": ["12\n"]}, "linkedWalletIds.0"),
         ({"addressType": "unheard"}, "addressType"),
-        ({"memo": 12}, "memo"),
-        ({"visibilityGroupID": 1}, "visibilityGroupID"),
     ],
     ids=str,
 )
@@ -68,8 +60,7 @@ def test_a_malformed_whitelisting_request_is_refused(
     api: Api, sandbox: Sandbox, changes: dict[str, Any], message: str
 ) -> None:
     body = {"blockchain": "ETH", "label": "Cold store", "address": ETH, **changes}
-    given = {name: value for name, value in body.items() if value is not None}
-    assert message in refused(api.post(PATH, given), 400)
+    assert message in refused(api.post(PATH, body), 400)
     assert sandbox.control.whitelist_requests() == []
 
 
@@ -78,7 +69,9 @@ def test_a_whitelisting_request(api: Api, sandbox: Sandbox) -> None:
     number = api.create(network="sepolia", memo="\u00e9\u00b5", **links)
     assert number == "3711"
     envelope = api.get(f"{PATH}/{number}").json()["result"]
-    assert (envelope["id"], envelope["tenantId"], envelope["blockchain"]) == (number, "1", "ETH")
+    assert envelope["id"] == number
+    assert envelope["tenantId"] == "1"
+    assert envelope["blockchain"] == "ETH"
     assert envelope["trails"][0]["userId"] == "1"
     assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 2
     text = envelope["metadata"]["payloadAsString"]
@@ -87,7 +80,9 @@ def test_a_whitelisting_request(api: Api, sandbox: Sandbox) -> None:
     assert payload == envelope["metadata"]["payload"]
     keys = ["currency", "network", "addressType", "address", "memo", "label", "customerId", "exchangeAccountId"]
     assert list(payload) == [*keys, "linkedInternalAddresses", "linkedWallets", "contractType"]
-    assert (payload["address"], payload["network"], payload["memo"]) == (ETH, "sepolia", "\u00e9\u00b5")
+    assert payload["address"] == ETH
+    assert payload["network"] == "sepolia"
+    assert payload["memo"] == "\u00e9\u00b5"
     assert [each["id"] for each in payload["linkedInternalAddresses"]] == ["12"]
     assert payload["linkedWallets"][0] == {**payload["linkedWallets"][0], "id": 7}
     # Where the network is only in the envelope, the text has another hash.
@@ -104,7 +99,8 @@ def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbo
     first, second = api.create(), api.create()
     assert api.get(PATH).json() == {}
     found = api.get(f"{PATH}?includeForApproval=true").json()
-    assert ([row["id"] for row in found["result"]], found["totalItems"]) == ([first, second], "2")
+    assert [row["id"] for row in found["result"]] == [first, second]
+    assert found["totalItems"] == "2"
     sandbox.control.set_whitelist_status(first, "approved")
     assert api.listed() == [first]
     assert api.listed(f"{PATH}/for-approval?includeAlreadySignedByUser=true") == [second]
@@ -115,27 +111,41 @@ def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbo
     assert api.get(f"{PATH}/for-approval", token=other).json() == {}
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?includeForApproval=1&", f"{PATH}/for-approval?"])
-def test_search(api: Api, path: str) -> None:
-    one, two, three = (
-        api.create(label="Alpha", network="mainnet"),
-        api.create(label="beta \u00e9", address="0x" + "1" * 40),
-        api.create(label="gamma", blockchain="ADA", address=ADA),
-    )
-    found = {
-        "": [one, two, three],
-        f"ids={two}&ids={one}&ids=1": [one, two],
-        "blockchain=eth": [one, two],
-        "network=mainnet": [one],
-        "query=ALPH": [one],
-        "query=111": [two],
-        "query=addr1&blockchain=ADA": [three],
-        "limit=2": [one, two],
-        "limit=2&offset=2": [three],
-    }
-    if "for-approval" not in path:
-        found[f"addresses={ADA}&addresses={ETH}&addresses=x"] = [one, three]
-    assert {query: api.listed(path + query) for query in found} == found
+@pytest.mark.parametrize(
+    "path", [f"{PATH}?includeForApproval=1&", f"{PATH}/for-approval?"], ids=["all", "for approval"]
+)
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", "123"),
+        ("ids=3712&ids=3711&ids=1", "12"),
+        ("blockchain=eth", "12"),
+        ("network=mainnet", "1"),
+        ("query=ALPH", "1"),
+        ("query=111", "2"),
+        ("query=addr1&blockchain=ADA", "3"),
+        ("limit=2", "12"),
+        ("limit=2&offset=2", "3"),
+    ],
+)
+def test_search(searched: Api, path: str, query: str, found: str) -> None:
+    assert searched.listed(path + query) == [f"371{each}" for each in found]
+
+
+def test_search_for_addresses(searched: Api) -> None:
+    assert searched.listed(f"{PATH}?includeForApproval=1&addresses={ADA}&addresses={ETH}&addresses=x") == [
+        "3711",
+        "3713",
+    ]
+
+
+@pytest.fixture
+def searched(api: Api) -> Api:
+    """Return a service with three requests."""
+    api.create(label="Alpha", network="mainnet")
+    api.create(label="beta \u00e9", address="0x" + "1" * 40)
+    api.create(label="gamma", blockchain="ADA", address=ADA)
+    return api
 
 
 def test_a_webhook(api: Api) -> None:
@@ -163,14 +173,14 @@ def test_an_event_is_a_call_to_each_webhook_of_its_type(api: Api, sandbox: Sandb
     assert [each["webhookId"] for each in sent] == hooks
     keys = {"id", "eventId", "webhookId", "payload", "status", "attempts", "createdAt", "updatedAt"}
     assert {*sent[0]} == keys
-    assert (sent[0]["eventId"], json.loads(sent[0]["payload"])) == ("e", {"requestId": "7"})
+    assert sent[0]["eventId"] == "e"
+    assert json.loads(sent[0]["payload"]) == {"requestId": "7"}
     (late, _) = sandbox.control.send_event(TYPE, "text", status="failed", age=100)
+    path = f"/webhooks/calls?sortOrder=ASC&webhookID={hooks[0]}"
     # By creation.
-    found = {"": [late["id"], sent[0]["id"]], "status=failed": [late["id"]], "eventID=other": []}
-    listed = {
-        query: api.listed(f"/webhooks/calls?sortOrder=ASC&webhookID={hooks[0]}&{query}", "calls") for query in found
-    }
-    assert listed == found
+    assert api.listed(path, "calls") == [late["id"], sent[0]["id"]]
+    assert api.listed(f"{path}&status=failed", "calls") == [late["id"]]
+    assert api.listed(f"{path}&eventID=other", "calls") == []
 
 
 @pytest.mark.parametrize(("path", "key"), [("/webhooks", "webhooks"), ("/webhooks/calls", "calls")])
@@ -187,11 +197,15 @@ def test_pages_with_a_cursor(api: Api, sandbox: Sandbox, path: str, key: str) ->
         return [each["id"] for each in body.get(key, ())], body["cursor"]
 
     first, at_first = page("FIRST")
-    assert (first, at_first) == (ids[:2], {"currentPage": at_first["currentPage"], "hasNext": True})
+    assert first == ids[:2]
+    assert at_first == {"currentPage": at_first["currentPage"], "hasNext": True}
     second, at_second = page("NEXT", at_first["currentPage"])
-    assert (second, at_second["hasNext"], at_second["hasPrevious"]) == (ids[2:4], True, True)
+    assert second == ids[2:4]
+    assert at_second["hasNext"] is True
+    assert at_second["hasPrevious"] is True
     third, at_third = page("NEXT", at_second["currentPage"])
-    assert (third, at_third.get("hasNext")) == (ids[4:], None)
+    assert third == ids[4:]
+    assert at_third.get("hasNext") is None
     beyond, _ = page("NEXT", at_third["currentPage"])
     assert beyond == []
     for current in ("x", "W10="):

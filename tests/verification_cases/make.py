@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from support.keys import attacks
-from support.keys import worked_example as worked
-from verification_cases.forge import (
+from support.keys.envelopes import (
     ANY,
     DEFAULT_RULE,
     ETH_PATHS,
@@ -26,10 +24,12 @@ from verification_cases.forge import (
     INTERNAL_WALLET,
     LINKED_ADDRESS,
     ORDER,
+    PINNED,
     TEXT_A,
     TEXT_B,
     TEXT_C,
     TEXT_CS,
+    TEXT_X,
     TIMESTAMP,
     UNKNOWN,
     USERS,
@@ -48,25 +48,23 @@ from verification_cases.forge import (
     path,
     pem,
     private_key,
-    retext,
     rule,
     rules_signatures,
     sign,
-    signing,
     superadmin_entry,
     tag,
     text_of,
     twin,
     user,
+    user_entry,
     user_id,
     varint,
     wallet_cell,
+    with_text,
 )
 
 FOLDER = Path(__file__).parent
 Envelope = dict[str, Any]
-#: Where an envelope is refused: see docs/verification-cases.md.
-Step = Literal["text", "rules", "chain", "rule", "signatures"]
 
 
 class Pinned(NamedTuple):
@@ -89,7 +87,7 @@ def pinned(envelope: Envelope, **pins: Any) -> Pinned:
 
 def legacy(received: str, signed: str, *signings: Any) -> Pinned:
     """Return a text beside signatures over a legacy form of it, with pins that allow it. Default: those of all."""
-    all_users = (signing(name, hash_of(signed)) for name in ("alice", "bob", "carol"))
+    all_users = (user_entry(name, hash_of(signed)) for name in ("alice", "bob", "carol"))
     return Pinned(envelope(received, *(signings or all_users)), {"allow_legacy_signatures": True}, signed)
 
 
@@ -148,54 +146,69 @@ def metadata(**changes: Any) -> Envelope:
     return GOOD | {"metadata": GOOD["metadata"] | changes}
 
 
-# The worked example, in its own bytes
+# The worked example, in its own bytes: its signatures were made with random numbers, so they cannot be made again.
 
-W_A, W_B, W_C, W_X = worked.TEXT_A, worked.TEXT_B, worked.TEXT_C, worked.TEXT_X
-W_LABEL = ',"label":"x"}'
-W_GOOD = worked.envelope(W_A, worked.BY_ALICE, worked.BY_BOB)
-W_AS_BOB = worked.entry("bob", worked.ALICE, worked.HASH_A, worked.HASH_B)
-W_SWAPPED = worked.entry("alice", worked.ALICE, worked.HASH_B, worked.HASH_A)
-W_INVENTED = worked.TEXT_CS[:-1] + ',"contractType":"ERC20"}'
+
+def recorded(name: str, signature: str, *hashes: str) -> Envelope:
+    """Return a signature of the worked example, which is in base64."""
+    return {
+        "signature": {"userId": user_id(name), "signature": signature, "comment": "ok"},
+        "hashes": [*hashes],
+    }
+
+
+def worked(text: str, *entries: Envelope, **changes: Any) -> Envelope:
+    """Return an envelope of the worked example."""
+    return {
+        "id": "7",
+        "blockchain": "ETH",
+        "network": "mainnet",
+        "metadata": {"hash": hash_of(text), "payloadAsString": text, "payload": {}},
+        "signedAddress": {"payload": "", "signatures": [*entries]},
+        "rulesContainer": b64(DEMO),
+        "rulesSignatures": RECORDED_RULES_SIGNATURES,
+        **changes,
+    }
+
+
 DEMO = container()
-assert b64(DEMO) == worked.CONTAINER
+RECORDED_RULES_SIGNATURES = (
+    "ClcKE2FkbWluMUBleGFtcGxlLnRlc3QSQODvftwewvjeOUYzV9cTnYIaANzqTqlSSxQvz98BbZ9VEk5b4JfXdJ8244b6Uf33PCLH"
+    "wNXP4DwP9yHt6+TXqKQKVwoTYWRtaW4yQGV4YW1wbGUudGVzdBJAxUUcQFxsNiUjRoo/hCGWywu3LYvddmtvuzY5FP5m4SF2IrAP"
+    "nTkxUZxi2Iopz8oevELUaPEuwZii8DRuYs+Lfg=="
+)
+ALICE_AB = "W9alMYcSQ7MtBM5O7WKVn+/NjXu72mxDmhSO2E9t+U2mKCZXZRoz1YwlEyN0pbIxLTybpcVhHbBD7AQYodI8yQ=="
+BOB_A = "0jRrFuW0F2qOxBJ/ioVwNeGXvWkVH6Qw3GlOs2hzL9Qc/py1MzLr6y6Fs/K3aan9F3Lht9FqmOqLrnaH/J9hHQ=="
+CAROL_CS = "hI+exrBjTkLjM4wTzCnB/vnS7vtAqsS7DDiTthuQjU3jrtv1aXXMqbxhDLCni9fzqtnWms/zLja3MvCwIo4XbQ=="
+RECORDED_ALICE = recorded("alice", ALICE_AB, A, B)
+RECORDED_BOB = recorded("bob", BOB_A, A)
+RECORDED_CAROL = recorded("carol", CAROL_CS, CS)
+WORKED_A = worked(TEXT_A, RECORDED_ALICE, RECORDED_BOB)
+WITH_LABEL = ',"label":"x"}'
+INVENTED = TEXT_CS[:-1] + ',"contractType":"ERC20"}'
 
 
 # What a malicious service does
 
 
-def attacked(*outcomes: attacks.Outcome, network: str = "") -> dict[str, Envelope]:
+def attacked(names: Iterable[str], network: str = "") -> dict[str, Envelope]:
     """Return what attacks make of an envelope."""
-    keys = {user_id(name): secret(name) for name in ("alice", "bob")}
-    keys |= {f"superadmin-{number}": secret(f"admin{number}") for number in (1, 2)}
+    keys = {user_id(name): private_key(name) for name in ("alice", "bob")}
+    keys |= {f"superadmin-{number}": private_key(f"admin{number}") for number in (1, 2)}
     means = attacks.Means(keys, [envelope(TEXT_B, "alice", id="3712")], TIMESTAMP)
     lawful, made = envelope(text_of(network=network, memo="42"), "alice", "bob"), {}
-    for name in attacks.names(*outcomes):
+    for name in names:
         with suppress(attacks.Unsuitable):
             made[name] = attacks.change(name, lawful, means)
     return made
 
 
-def secret(name: str) -> str:
-    """Return a name's private key in PEM."""
-    return private_key(name).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-STEP_OF: dict[str, Step] = {
-    **dict.fromkeys(("text", "address twice", "address in another case", "lone surrogate"), "text"),
-    **dict.fromkeys(("number for the text", "another kind of text"), "text"),
-    **dict.fromkeys(("own rules", "own rules under the super-administrators' names", "no rules"), "rules"),
-    **dict.fromkeys(("one super-administrator under several names", "one super-administrator mirrored"), "rules"),
-    **dict.fromkeys(("changed rules", "extended rules", "endless number in the rules", "rules in JSON"), "rules"),
-    "list for the rules' signatures": "rules",
-    "another chain": "chain",
-    "another network": "rule",
-}
-ATTACKED = attacked("refused") | attacked("refused", network="mainnet")
-CANNOT_SEE = attacked("not visible")
+ATTACKED = attacked(attacks.STEP_OF) | attacked(attacks.STEP_OF, network="mainnet")
+NOT_VISIBLE = attacked(attacks.NOT_VISIBLE)
 
 # What the rest is made of
 
-ALICE = signing("alice", A)
+ALICE = user_entry("alice", A)
 BY_ALICE = sign("alice", message_of([A]))
 R, S = BY_ALICE[:32], BY_ALICE[32:]
 SIGNED = b64(BY_ALICE)
@@ -218,7 +231,7 @@ LINKED = linked(LINK)
 LINKS = [LINK, {"id": "13", "address": "0xB"}]
 FURTHER_IN = [linked(LINK | {"more": more}) for more in ({"id": 1, "label": "x"}, {"id": 1})]
 LABELLED = [link | {"label": "x"} for link in LINKS]
-THREE = {"superadmin_keys": [pem(name) for name in ("admin1", "admin2", "admin3")]}
+THREE = {"superadmin_keys": [*PINNED, pem("admin3")]}
 BASE64, SIGNATURES = GOOD["rulesContainer"], GOOD["rulesSignatures"]
 SAFE = signed_a(rules=container(extra=field(98, b"\xff\xef\xbe" * 3)))
 assert BASE64.endswith("g==")
@@ -245,15 +258,15 @@ SHARED = container(
     groups=(group("ops", "alice"), group("board", "ann", "carol")),
     rules=(rule("ETH", path(("ops", 1), ("board", 2))),),
 )
-FORGED_C = signing("carol", C, signature=bytes(64))
-AS_ANN = signing("alice", A, label=user_id("ann"))
+FORGED_C = user_entry("carol", C, signature=bytes(64))
+AS_ANN = user_entry("alice", A, label=user_id("ann"))
 WITH_STRANGERS = container(users=(*USERS, user("dave")), groups=(group("ops", "alice", "bob", "ghost"), GROUPS[1]))
 NUMBERED = container(
     users=[field(1, "1") + field(2, pem("alice"))],
     groups=[field(1, "ops") + field(2, "1")],
     rules=[rule("ETH", ONE_OF_OPS)],
 )
-MANY = [signing(name, A, B, C) for name in ("alice", "bob")]
+MANY = [user_entry(name, A, B, C) for name in ("alice", "bob")]
 JUNK: list[Any] = [
     *(None, 5, "", [], {}),
     *({"signature": None, "hashes": [A]}, {"signature": {}, "hashes": [A]}),
@@ -261,7 +274,7 @@ JUNK: list[Any] = [
     {"signature": {"userId": user_id("alice"), "signature": None}, "hashes": [A]},
     {"signature": {"userId": user_id("alice"), "signature": "\u00e9" * 88}, "hashes": [A]},
     {"signature": {"userId": user_id("alice")}, "hashes": [A]},
-    signing("mallory", A, label=user_id("alice")),
+    user_entry("mallory", A, label=user_id("alice")),
     *({**ALICE, "hashes": hashes} for hashes in (None, A, 5, {A: A}, [A, None], [A, 5], [[A]], [A, "\u00e9" * 64])),
 ]
 K1 = private_key("alice", ec.SECP256K1)
@@ -283,12 +296,12 @@ def with_key(key: str) -> bytes:
     return container(users=[user("alice", key=key), *USERS[1:]])
 
 
-REFUSED: dict[Step, dict[str, Variants]] = {
+REFUSED: dict[attacks.Step, dict[str, Variants]] = {
     "text": {
         "Worked example": {
-            "8 C with a label appended": pinned(worked.envelope(W_C[:-1] + W_LABEL, worked.BY_CAROL), **LEGACY),
-            "13 A with a label appended": worked.envelope(W_A[:-1] + W_LABEL, worked.BY_ALICE, worked.BY_BOB),
-            "14 a memo made to vanish": pinned(worked.envelope(W_X, worked.BY_CAROL), **LEGACY),
+            "8 C with a label appended": pinned(worked(TEXT_C[:-1] + WITH_LABEL, RECORDED_CAROL), **LEGACY),
+            "13 A with a label appended": worked(TEXT_A[:-1] + WITH_LABEL, RECORDED_ALICE, RECORDED_BOB),
+            "14 a memo made to vanish": pinned(worked(TEXT_X, RECORDED_CAROL), **LEGACY),
         },
         "No hash of the text": {
             "in capitals": metadata(hash=A.upper()),
@@ -330,12 +343,12 @@ REFUSED: dict[Step, dict[str, Variants]] = {
     },
     "rules": {
         "Worked example": {
-            "10 admin1 twice": W_GOOD | {"rulesSignatures": rules_signatures(DEMO, "admin1", "admin1")},
-            "12 rules cut": W_GOOD | {"rulesContainer": b64(DEMO[:-6])},
-            "16 users for administrators": W_GOOD | {"rulesSignatures": rules_signatures(DEMO, "alice", "bob")},
+            "10 admin1 twice": WORKED_A | {"rulesSignatures": rules_signatures(DEMO, "admin1", "admin1")},
+            "12 rules cut": WORKED_A | {"rulesContainer": b64(DEMO[:-6])},
+            "16 users for administrators": WORKED_A | {"rulesSignatures": rules_signatures(DEMO, "alice", "bob")},
         },
         "A pin shows older rules": {
-            "of last year": pinned(CANNOT_SEE["older rules"], rules_not_before=TIMESTAMP),
+            "of last year": pinned(NOT_VISIBLE["older rules"], rules_not_before=TIMESTAMP),
             "by a second": pinned(GOOD, rules_not_before=TIMESTAMP + 1),
             "without a date": pinned(DATED[None], rules_not_before=TIMESTAMP),
             "of the far future": pinned(DATED[2**63], rules_not_before=TIMESTAMP),
@@ -377,7 +390,7 @@ REFUSED: dict[Step, dict[str, Variants]] = {
         },
     },
     "chain": {
-        "Worked example": {"9 B on another chain": worked.envelope(W_B, worked.BY_ALICE, blockchain="XLM")},
+        "Worked example": {"9 B on another chain": worked(TEXT_B, RECORDED_ALICE, blockchain="XLM")},
         "The envelope shows the chain that is signed": {
             "in another case": GOOD | {"blockchain": "eth"},
             "not at all": GOOD | {"blockchain": None},
@@ -385,7 +398,7 @@ REFUSED: dict[Step, dict[str, Variants]] = {
     },
     "rule": {
         "A pin shows another network": {
-            "swapped": pinned(CANNOT_SEE["swapped network"], networks=["mainnet"]),
+            "swapped": pinned(NOT_VISIBLE["swapped network"], networks=["mainnet"]),
             "not shown": pinned(under(MAINNET, TESTNET, network=None), networks=["mainnet"]),
             "signed": pinned(under(MAINNET, TESTNET, text=ON_TESTNET, network=None), networks=["mainnet"]),
         },
@@ -414,15 +427,15 @@ REFUSED: dict[Step, dict[str, Variants]] = {
     },
     "signatures": {
         "Worked example": {
-            "2 A by alice": worked.envelope(W_A, worked.BY_ALICE),
-            "3 A by alice twice": worked.envelope(W_A, worked.BY_ALICE, worked.BY_ALICE),
-            "5 A by alice, once as bob": worked.envelope(W_A, worked.BY_ALICE, W_AS_BOB),
-            "6 C by carol": worked.envelope(W_C, worked.BY_CAROL),
-            "11 A with hashes swapped": worked.envelope(W_A, W_SWAPPED, worked.BY_BOB),
+            "2 A by alice": worked(TEXT_A, RECORDED_ALICE),
+            "3 A by alice twice": worked(TEXT_A, RECORDED_ALICE, RECORDED_ALICE),
+            "5 A by alice, once as bob": worked(TEXT_A, RECORDED_ALICE, recorded("bob", ALICE_AB, A, B)),
+            "6 C by carol": worked(TEXT_C, RECORDED_CAROL),
+            "11 A with hashes swapped": worked(TEXT_A, recorded("alice", ALICE_AB, B, A), RECORDED_BOB),
         },
         "The text is signed as it is written": {
-            "a space more": retext(GOOD, TEXT_A.replace(":", ": ")),
-            "keys in another order": retext(GOOD, compact(dict(reversed(json.loads(TEXT_A).items())))),
+            "a space more": with_text(GOOD, TEXT_A.replace(":", ": ")),
+            "keys in another order": with_text(GOOD, compact(dict(reversed(json.loads(TEXT_A).items())))),
         },
         "Not a legacy form": {
             "a renamed label": legacy(TEXT_C, TEXT_C.replace("renamed later", "before")),
@@ -435,7 +448,7 @@ REFUSED: dict[Step, dict[str, Variants]] = {
             "the first key": legacy(TEXT_CS.replace("{", '{"contractType":"x",', 1), TEXT_CS),
             "inside of a value": legacy(text_of(memo=',"contractType":"'), TEXT_A),
             "the old text under the new one's signatures": legacy(TEXT_CS, TEXT_C),
-            "one signature for each form": legacy(TEXT_C, TEXT_CS, signing("alice", C), signing("bob", CS)),
+            "one signature for each form": legacy(TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("bob", CS)),
         },
         "The rule of each possible network must be met": {
             "only the shown one's": FEW,
@@ -478,16 +491,16 @@ REFUSED: dict[Step, dict[str, Variants]] = {
             "an unknown type": cells(field(1, 17) + field(2, field(1, "demo/7"))),
         },
         "One user counts once": {
-            "with the other s": with_alice(signing("alice", A, signature=twin(BY_ALICE))),
-            "over other lists": with_alice(signing("alice", A, B), signing("alice", B, A)),
-            "in capitals": with_alice(signing("alice", A, label=user_id("alice").upper())),
+            "with the other s": with_alice(user_entry("alice", A, signature=twin(BY_ALICE))),
+            "over other lists": with_alice(user_entry("alice", A, B), user_entry("alice", B, A)),
+            "in capitals": with_alice(user_entry("alice", A, label=user_id("alice").upper())),
         },
         "Two users with one key count once": {
             "in a group": with_alice(AS_ANN, rules=ANN_IN_OPS),
             "in the group that needs two": with_alice(AS_ANN, rules=SHARED),
         },
         "The whole list of hashes is signed": {
-            name: envelope(TEXT_A, signing("alice", *shown, signed=signed), "bob")
+            name: envelope(TEXT_A, user_entry("alice", *shown, signed=signed), "bob")
             for name, (shown, signed) in {
                 "one removed": ((A, B), (A, B, C)),
                 "one put in another's place": ((B, A), (B, C)),
@@ -504,11 +517,11 @@ REFUSED: dict[Step, dict[str, Variants]] = {
             "the hash alone": beside_bob(sign("alice", A.encode())),
         },
         "No user of the group": {
-            "outside of the group": with_alice(signing("dave", A), rules=WITH_STRANGERS),
-            "in the group, but no user": with_alice(signing("ghost", A), rules=WITH_STRANGERS),
-            "bob, as a stranger": with_alice(signing("bob", A, label=user_id("mallory"))),
-            "bob without a name": with_alice(signing("bob", A, label="")),
-            "true for the name 1": envelope(TEXT_A, signing("alice", A, label=True), rules=NUMBERED),
+            "outside of the group": with_alice(user_entry("dave", A), rules=WITH_STRANGERS),
+            "in the group, but no user": with_alice(user_entry("ghost", A), rules=WITH_STRANGERS),
+            "bob, as a stranger": with_alice(user_entry("bob", A, label=user_id("mallory"))),
+            "bob without a name": with_alice(user_entry("bob", A, label="")),
+            "true for the name 1": envelope(TEXT_A, user_entry("alice", A, label=True), rules=NUMBERED),
         },
         "Not a signature of 64 bytes": {
             "zeros": beside_bob(bytes(64)),
@@ -537,14 +550,14 @@ REFUSED: dict[Step, dict[str, Variants]] = {
 
 VERIFIED: dict[str, Variants] = {
     "Worked example": {
-        "1 A by alice and bob": W_GOOD,
-        "4 B by alice, by a line": worked.envelope(W_B, worked.BY_ALICE),
-        "7 C by carol, legacy": Pinned(worked.envelope(W_C, worked.BY_CAROL), LEGACY, worked.TEXT_CS),
-        "15 an invented contract type": Pinned(worked.envelope(W_INVENTED, worked.BY_CAROL), LEGACY, worked.TEXT_CS),
+        "1 A by alice and bob": WORKED_A,
+        "4 B by alice, by a line": worked(TEXT_B, RECORDED_ALICE),
+        "7 C by carol, legacy": Pinned(worked(TEXT_C, RECORDED_CAROL), LEGACY, TEXT_CS),
+        "15 an invented contract type": Pinned(worked(INVENTED, RECORDED_CAROL), LEGACY, TEXT_CS),
     },
-    "Not signed, so not read": attacked("not read"),
-    "No signature can show it": CANNOT_SEE,
-    "Another address than you asked for": attacked("compared"),
+    "Not signed, so not read": attacked(attacks.NOT_READ),
+    "No signature can show it": NOT_VISIBLE,
+    "Another address than you asked for": attacked(attacks.COMPARED),
     "Signed, however odd": {
         "letters of many scripts": by_all(text_of(label="\u00e9\u4e2d\U0001f600")),
         "a surrogate pair and escapes": by_all(MEMO.replace('"x"', '"\\ud83d\\ude00 \\u003c\\u0026"')),
@@ -563,9 +576,11 @@ VERIFIED: dict[str, Variants] = {
         "one label": legacy(linked(LABELLED[0], LINKS[1]), linked(*LINKS)),
         "contract type beside signed labels": legacy(linked(*LABELLED), linked(*LABELLED, without=["contractType"])),
         "contract type in the middle": legacy(TEXT_CS.replace(',"memo"', ',"contractType":"x","memo"'), TEXT_CS),
-        "by a line of the signed text": legacy(WITH_WALLET, OLD_WALLET, signing("alice", hash_of(OLD_WALLET))),
-        "with junk over the new text": legacy(TEXT_C, TEXT_CS, FORGED_C, signing("carol", CS)),
-        "together with the new text by some": legacy(TEXT_C, TEXT_CS, signing("alice", CS, C), signing("bob", CS)),
+        "by a line of the signed text": legacy(WITH_WALLET, OLD_WALLET, user_entry("alice", hash_of(OLD_WALLET))),
+        "with junk over the new text": legacy(TEXT_C, TEXT_CS, FORGED_C, user_entry("carol", CS)),
+        "together with the new text by some": legacy(
+            TEXT_C, TEXT_CS, user_entry("alice", CS, C), user_entry("bob", CS)
+        ),
     },
     "Rules signed by two of three pinned keys": {
         "among strangers and junk": pinned(signed_a("mallory", "admin2", b"", field(2, b"short"), "admin3"), **THREE),
@@ -619,8 +634,8 @@ VERIFIED: dict[str, Variants] = {
         "of two users with one key, and bob": with_alice(AS_ANN, "bob", rules=ANN_IN_OPS),
         "of one key in each of two groups": with_alice(AS_ANN, "carol", rules=SHARED),
         "over many texts": envelope(TEXT_A, *MANY),
-        "of a user whose id is shown as a number": envelope(TEXT_A, signing("alice", A, label=1), rules=NUMBERED),
-        "with the other s": with_alice(signing("bob", A, signature=twin(sign("bob", message_of([A]))))),
+        "of a user whose id is shown as a number": envelope(TEXT_A, user_entry("alice", A, label=1), rules=NUMBERED),
+        "with the other s": with_alice(user_entry("bob", A, signature=twin(sign("bob", message_of([A]))))),
         "among junk of all kinds": envelope(TEXT_A, *JUNK, "alice", *JUNK, "bob"),
         "200 of them": envelope(TEXT_A, *[None] * 198, "alice", "bob"),
         "with a key of 1000 characters": beside_bob(BY_ALICE, with_key(pem("alice") + "#" * 822)),
@@ -632,7 +647,7 @@ VERIFIED: dict[str, Variants] = {
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the cases, by the names of their files."""
     for name, made in ATTACKED.items():
-        step = STEP_OF.get(name, "signatures")
+        step = attacks.STEP_OF[name]
         yield case(step, "A malicious service", name, made, {"verdict": "refused", "step": step})
     for step, groups in REFUSED.items():
         for why, variants in groups.items():
@@ -649,7 +664,7 @@ def case(folder: str, why: str, name: str, given: Envelope | Pinned, verdict: di
     if folder == "verified":
         signed = made.signed or made.envelope["metadata"]["payloadAsString"]
         verdict |= {"fields": json.loads(signed), "legacy": bool(made.signed)}
-    pins = {"superadmin_keys": [pem("admin1"), pem("admin2")], "superadmin_minimum": 2, "networks": None}
+    pins = {"superadmin_keys": PINNED, "superadmin_minimum": 2, "networks": None}
     pins |= {"allow_legacy_signatures": False, "rules_not_before": None} | made.pins
     slug = re.sub("[^a-z0-9]+", "-", f"{why} {name}".lower()).strip("-")
     return f"{folder}/{slug}", {"reason": f"{why}: {name}", **verdict, "pins": pins, "envelope": made.envelope}

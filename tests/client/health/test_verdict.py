@@ -51,7 +51,8 @@ def test_one_bad_check_is_enough_to_be_unhealthy(change: dict[str, Any]) -> None
     for checks in ([entry(), entry(**change)], [entry(**change), entry(), entry()]):
         verdict = judge(checks, HealthCriteria(), NOW)
         assert not verdict.healthy
-        assert (verdict.total, verdict.unhealthy) == (len(checks), 1)
+        assert verdict.total == len(checks)
+        assert verdict.unhealthy == 1
 
 
 ERROR, OTHER = entry("db", status="error"), entry("db", healthCheck="x")
@@ -79,6 +80,22 @@ UNREADABLE = HealthCheck({}, "hsm-2", is_readable=False)
         ([entry(), UNREADABLE], {"checks": ["k"]}, False),
         ([entry(), UNREADABLE], {"components": ["c"]}, False),
     ],
+    ids=[
+        "all",
+        "in capitals",
+        "another group is not",
+        "its group is not",
+        "its result is there",
+        "another result is not needed",
+        "its result is not healthy",
+        "stale, and allowed",
+        "another word, and allowed",
+        "a letter that folds to k",
+        "one that cannot be read",
+        "one that cannot be read in another group",
+        "one that cannot be read may be that check",
+        "one that cannot be read may be that component",
+    ],
 )
 def test_healthy(checks: list[HealthCheck], criteria: dict[str, Any], healthy: bool) -> None:
     assert judge(checks, HealthCriteria.of(**criteria), NOW).healthy is healthy
@@ -94,6 +111,7 @@ def test_healthy(checks: list[HealthCheck], criteria: dict[str, Any], healthy: b
         ([entry()], {"require_results": ["BTC"]}, "no check reports a result for 'BTC'; the results are 'ETH'"),
         ([entry(), OTHER], {"groups": ["hsm"], "checks": ["x"]}, "left by the other filters"),
     ],
+    ids=["none", "tenant", "listed under another group", "group", "result", "left out by another filter"],
 )
 def test_checks_that_do_not_match_the_criteria_are_not_healthy(
     checks: list[HealthCheck], criteria: dict[str, Any], why: str
@@ -195,7 +213,9 @@ def test_missing_names_are_a_mistake_of_the_author_unless_an_unhealthy_check_may
     verdict = judge([entry(), entry("db", healthCheck="ping")], criteria, NOW)
     assert verdict.missing == {("groups", "hsn"), ("require_results", "BTC")}
     error = verdict.wrong_names()
-    assert (error.code, error.retryable, error.setting) == ("parameter-wrong", False, "groups")
+    assert error.code == "parameter-wrong"
+    assert error.retryable is False
+    assert error.setting == "groups"
     assert error.message.startswith("no group named 'hsn' exists; the groups are 'db', 'hsm'; no check reports")
     assert not judge([entry(), entry(status="error")], HealthCriteria(require_results=("BTC",)), NOW).missing
 

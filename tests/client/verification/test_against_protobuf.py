@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from verification_cases.forge import (
+from support.keys.envelopes import (
     ETH_PATHS,
     FIXED32,
     FIXED64,
@@ -181,6 +181,7 @@ QUICK = settings(max_examples=400, deadline=None, suppress_health_check=[HealthC
         *(container(), RICH, UNKNOWN + RICH, b"", container(timestamp=2**64 - 1), container(timestamp=None)),
         container(extra=tag(2**29 - 1, 0) + b"\0"),
     ],
+    ids=["usual", "rich", "unknown fields first", "empty", "the last date", "no date", "the last number of a field"],
 )
 def test_rules_that_both_read(body: bytes) -> None:
     assert compare(body)

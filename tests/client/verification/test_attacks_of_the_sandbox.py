@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.keys.attacks import attack, names
+from support.keys.attacks import STEP_OF, attack
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError, CustodyVerificationError
@@ -61,7 +61,7 @@ def verify(client: CustodyClient, number: str) -> VerifiedAddress:
     return found[0]
 
 
-@pytest.mark.parametrize("name", [each for each in names("refused") if each != "lone surrogate"])
+@pytest.mark.parametrize("name", [each for each in STEP_OF if each != "lone surrogate"])
 def test_refused(sandbox: Sandbox, client: CustodyClient, signed: list[str], name: str) -> None:
     attack(sandbox.control, sandbox.token, signed[0], name)
     with pytest.raises(CustodyVerificationError, match=signed[0]) as caught:

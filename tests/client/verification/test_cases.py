@@ -34,7 +34,9 @@ def test_verdict(name: str) -> None:
     verifier = REMEMBERING.setdefault(pins, Verifier(pins))
     if case["verdict"] == "verified":
         found = verify_envelope(envelope, pins)
-        assert (found.fields, found.legacy, bool(found.omitted)) == (case["fields"], case["legacy"], case["legacy"])
+        assert found.fields == case["fields"]
+        assert found.legacy == case["legacy"]
+        assert bool(found.omitted) == case["legacy"]
         assert verifier.verify(envelope) == found
         return
     code, says = STEPS[case["step"]]
@@ -48,7 +50,8 @@ def test_verdict(name: str) -> None:
     assert len(first) < 500
     assert all(line.isprintable() for line in first.split("\n"))
     assert len(first.split("\n")) == (3 if reasons[0].advice else 2)
-    assert (reasons[0].code, reasons[0].retryable) == (code, False)
+    assert reasons[0].code == code
+    assert reasons[0].retryable is False
     assert re.match(rf"whitelisting request \d+ is not verified: ({says})", first)
     # A pending request needs as good a text, and as good rules.
     if case["step"] != "signatures":
@@ -64,7 +67,8 @@ def test_what_verifies_under_an_id_that_is_no_number_is_not_trusted(identifier: 
     states: tuple[ReportedState, ...] = ("effective", "pending")
     for state in states:
         found = decide_trust({**case["envelope"], "id": identifier}, state, verifier)
-        assert (found.state, "its id is no number" in str(found.error)) == ("unverified", True)
+        assert found.state == "unverified"
+        assert "its id is no number" in str(found.error)
 
 
 def test_the_files_are_those_that_the_script_makes() -> None:

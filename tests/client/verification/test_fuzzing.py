@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from verification_cases.forge import (
+from support.keys.envelopes import (
     DEFAULT_RULE,
+    PINNED,
     RULES,
     TEXT_A,
     TEXT_B,
@@ -39,15 +40,15 @@ from verification_cases.forge import (
     path,
     pem,
     raw,
-    retext,
     rule,
     sign,
-    signing,
     superadmin_entry,
     text_of,
     twin,
+    user_entry,
     user_id,
     wallet_cell,
+    with_text,
 )
 
 from airflow_custody.client.errors import CustodyVerificationError
@@ -56,11 +57,11 @@ from airflow_custody.client.verification.verifier import VerificationPins, Verif
 BOTH = ("alice", "bob")
 TEXT_D = text_of(currency="BTC", address="bc1q", label="demo D")
 TEXT_N = text_of(network="mainnet", label="demo N", contractType="ERC20")
-BATCH = signing("alice", hash_of(TEXT_A), hash_of(TEXT_B))
+BATCH = user_entry("alice", hash_of(TEXT_A), hash_of(TEXT_B))
 ENVELOPES = (
     envelope(TEXT_A, BATCH, "bob"),
     envelope(TEXT_B, BATCH, id="3712"),
-    envelope(TEXT_C, signing("carol", hash_of(TEXT_CS)), id="3713"),
+    envelope(TEXT_C, user_entry("carol", hash_of(TEXT_CS)), id="3713"),
     envelope(TEXT_D, "alice", "carol", blockchain="BTC", id="3714"),
     envelope(TEXT_N, *BOTH, id="3715"),
 )
@@ -68,9 +69,9 @@ ENVELOPES = (
 WEAK = container(rules=(rule("", path(("ops", 1))),))
 WEAKER = envelope(TEXT_D, "alice", rules=WEAK, superadmins=("admin1",), blockchain="BTC")
 
-PINS = VerificationPins([pem("admin1"), pem("admin2")], 2)
-LEGACY = VerificationPins([pem("admin1"), pem("admin2"), pem("admin3")], 2, allow_legacy_signatures=True)
-MAINNET = VerificationPins([pem("admin1"), pem("admin2")], 2, networks=["mainnet"])
+PINS = VerificationPins(PINNED, 2)
+LEGACY = VerificationPins([*PINNED, pem("admin3")], 2, allow_legacy_signatures=True)
+MAINNET = VerificationPins(PINNED, 2, networks=["mainnet"])
 REMEMBERING = {pins: Verifier(pins) for pins in (PINS, LEGACY, MAINNET)}
 ALL_PINS = st.sampled_from([*REMEMBERING])
 
@@ -156,7 +157,7 @@ def at(value: Any, where: tuple[Any, ...]) -> Any:
     return value
 
 
-TWIN = signing("alice", hash_of(TEXT_A), signature=twin(sign("alice", message_of([hash_of(TEXT_A)]))))
+TWIN = user_entry("alice", hash_of(TEXT_A), signature=twin(sign("alice", message_of([hash_of(TEXT_A)]))))
 POOL: list[Any] = [None, "", 0, -1, 2**64, 1.5, True, False, [], {}, [[]], [None], {"": None}, "x", "\ud800", "\0"]
 POOL += ["BTC", "testnet", "Any", user_id("mallory"), hash_of(TEXT_A).upper(), "é" * 64, b64(bytes(64)), "A" * 88]
 POOL += [at(one, where) for one in (*ENVELOPES, WEAKER, TWIN) for where in places(one)]
@@ -237,7 +238,7 @@ def edit(text: Any, edits: list[tuple[int, int, Any]]) -> Any:
 @given(st.sampled_from(ENVELOPES), st.lists(EDIT, min_size=1, max_size=4), st.booleans(), ALL_PINS)
 def test_mutations_of_the_text(one: dict[str, Any], edits: list[Any], rehash: bool, pins: VerificationPins) -> None:
     text = edit(one["metadata"]["payloadAsString"], edits)
-    changed = retext(one, text)
+    changed = with_text(one, text)
     if not rehash:
         changed["metadata"]["hash"] = one["metadata"]["hash"]
     check(changed, pins)
@@ -247,7 +248,7 @@ def test_mutations_of_the_text(one: dict[str, Any], edits: list[Any], rehash: bo
 @given(st.sampled_from([TEXT_CS, TEXT_C]), st.lists(INJECTION, max_size=6))
 @example(TEXT_CS, [])
 def test_injections_that_a_legacy_form_takes_out_again(text: str, injections: list[Any]) -> None:
-    check(retext(ENVELOPES[2], edit(text, injections)), LEGACY)
+    check(with_text(ENVELOPES[2], edit(text, injections)), LEGACY)
 
 
 @QUICK
@@ -372,8 +373,8 @@ def test_long_base64(key: str, filling: str) -> None:
 
 
 def test_many_signatures_of_users() -> None:
-    alice = signing("alice", hash_of(TEXT_A))
-    bad = [signing("alice", hash_of(TEXT_A), signature=bytes([1, number]) * 32) for number in range(199)]
+    alice = user_entry("alice", hash_of(TEXT_A))
+    bad = [user_entry("alice", hash_of(TEXT_A), signature=bytes([1, number]) * 32) for number in range(199)]
     for entries in (bad, bad * 100, [None] * 100_000, [{**alice, "hashes": [hash_of(TEXT_A)] * 20_000}] * 10):
         given_envelope = envelope(TEXT_A)
         given_envelope["signedAddress"]["signatures"] = entries
@@ -384,4 +385,4 @@ def test_many_signatures_of_users() -> None:
 @pytest.mark.parametrize("filling", [',"contractType":"', ',"label":"x"', ',"contractType":"\\"', "\\", ",", "[", "{"])
 def test_long_texts(size: int, filling: str) -> None:
     text = TEXT_CS[:-1] + filling * (size // len(filling)) + "}"
-    refuse(retext(ENVELOPES[2], text), Verifier(LEGACY).verify)
+    refuse(with_text(ENVELOPES[2], text), Verifier(LEGACY).verify)

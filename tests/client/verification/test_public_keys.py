@@ -13,32 +13,28 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
-from support.keys.worked_example import ADMIN1, ADMIN2, PINS, pem, private_key, sign
+from support.keys.envelopes import ORDER, PINNED, PRIME, b64, der, private_key, raw, sign, twin
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, decode_base64, read_public_keys
 from airflow_custody.client.verification.verifier import VerificationPins
 
-DER1 = base64.b64decode(ADMIN1)
-ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-PRIME = 2**256 - 2**224 + 2**192 + 2**96 - 1
-ONE, TWO = pem(ADMIN1), pem(ADMIN2)
+DER1 = der("admin1")
+IN_BASE64 = b64(DER1)
+ONE, TWO = PINNED
 BOTH = ONE + TWO
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIBhTCCASugAwIBAgIQ\n-----END CERTIFICATE-----\n"
 IN_ONE_LINE = ONE.replace("\n", "")
 
 
-def encoded(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-
-
-def in_pem(der: bytes) -> str:
-    return f"-----BEGIN PUBLIC KEY-----\n{base64.b64encode(der).decode()}\n-----END PUBLIC KEY-----\n"
+def in_one_line(key: bytes) -> str:
+    return f"-----BEGIN PUBLIC KEY-----\n{b64(key)}\n-----END PUBLIC KEY-----\n"
 
 
 def test_der_and_pem() -> None:
     key = PublicKey.from_der(DER1)
-    assert (key.der, key.pem) == (DER1, ONE)
+    assert key.der == DER1
+    assert key.pem == ONE
     assert key.fingerprint == hashlib.sha256(DER1).hexdigest()
     assert pickle.loads(pickle.dumps(key)) == key
 
@@ -56,6 +52,11 @@ HEIGHT = pow(0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
 COMPRESSED = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + b"\x02" + DER1[27:59]
 
 
+ED25519 = (
+    ed25519.Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
+    .public_key()
+    .public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+)
 BAD_KEYS = {
     "none": (b"", "not a public key"),
     "short": (DER1[:-1], "or it is truncated"),
@@ -65,10 +66,10 @@ BAD_KEYS = {
     "x is the prime": (point(PRIME, HEIGHT), "not on the curve"),
     "hybrid": (DER1[:26] + bytes([6 + DER1[-1] % 2]) + DER1[27:], "."),
     "compressed": (COMPRESSED, "an uncompressed point"),
-    "secp256k1": (encoded(ec.derive_private_key(7, ec.SECP256K1())), "named curve P-256"),
-    "P-384": (encoded(ec.derive_private_key(7, ec.SECP384R1())), "named curve P-256"),
+    "secp256k1": (der(ec.derive_private_key(7, ec.SECP256K1())), "named curve P-256"),
+    "P-384": (der(ec.derive_private_key(7, ec.SECP384R1())), "named curve P-256"),
     "the length in a longer form": (b"\x30\x81\x59" + DER1[2:], "."),
-    "Ed25519": (encoded(ed25519.Ed25519PrivateKey.from_private_bytes(b"\1" * 32)), "named curve P-256"),
+    "Ed25519": (ED25519, "named curve P-256"),
     "the point alone": (DER1[26:], "."),
 }
 
@@ -78,7 +79,7 @@ def test_other_keys_are_refused(name: str) -> None:
     der, why = BAD_KEYS[name]
     with pytest.raises(KeyTextError, match=why):
         PublicKey.from_der(der)
-    for text in (in_pem(der), ONE + in_pem(der)):
+    for text in (in_one_line(der), ONE + in_one_line(der)):
         with pytest.raises(KeyTextError, match=why):
             list(read_public_keys(text))
 
@@ -100,7 +101,7 @@ GOOD_TEXTS: dict[str, Any] = {
     "no line ends": [IN_ONE_LINE, TWO.replace("\n", "")],
     "white space around": f"\n\t {ONE}\n \n{TWO}  ",
     "comments with dashes": f"# ----- admins -----\n{ONE}\n  # the second\n{TWO}# -----END-----",
-    "one line of base64": in_pem(DER1) + TWO,
+    "one line of base64": in_one_line(DER1) + TWO,
 }
 
 
@@ -111,8 +112,7 @@ def test_ways_to_write_pins(name: str) -> None:
     assert hash(pins) == hash(dataclasses.replace(pins))
     assert pins.superadmin_keys == (ONE, TWO)
     assert pins.networks == ("mainnet", "testnet")
-    assert pins.fingerprints == PINS.fingerprints
-    assert pins.fingerprints[0] == hashlib.sha256(DER1).hexdigest()
+    assert pins.fingerprints == tuple(hashlib.sha256(der(name)).hexdigest() for name in ("admin1", "admin2"))
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ WRONG_PINS: list[tuple[str, Any, str]] = [
     (KEYS, [ONE, ""], "must be public keys in PEM"),
     (KEYS, [DER1], "must be public keys in PEM"),
     (KEYS, " \n", "must be public keys in PEM"),
-    (KEYS, ADMIN1, "it is base64 without the lines of PEM: put -----BEGIN PUBLIC KEY----- before it"),
+    (KEYS, IN_BASE64, "it is base64 without the lines of PEM: put -----BEGIN PUBLIC KEY----- before it"),
     (KEYS, CERTIFICATE, "it is a certificate: 'openssl x509 -pubkey -noout -in FILE' prints its key"),
     (KEYS, f"Bag Attributes\n{CERTIFICATE}", "it is a certificate"),
     (KEYS, ONE[:60], "it is truncated .-----END PUBLIC KEY----- is missing.*, or .* is not base64"),
-    (KEYS, ONE.replace(ADMIN1[60:64], ""), "it is truncated"),
+    (KEYS, ONE.replace(IN_BASE64[60:64], ""), "it is truncated"),
     (KEYS, f"# ----- admins -----\n{ONE[:-10]}", "it is truncated "),
     (KEYS, "# none", "there is no public key in PEM"),
     (KEYS, f"----- admins -----\n{ONE}", "it is not a public key in PEM"),
@@ -157,9 +157,9 @@ WRONG_PINS: list[tuple[str, Any, str]] = [
     (KEYS, ONE.replace("MFk", "MF-"), "not base64"),
     (KEYS, ONE.replace("g==", "h=="), "not base64"),
     (KEYS, TWO + ONE.replace("MFk", "MF\u00e9"), "key 2: .* not base64"),
-    (KEYS, ONE + in_pem(DER1[:-1]), "key 2: .* truncated"),
-    (KEYS, in_pem(DER1[:-1]), f"{ANY}it is not a public key, or it is truncated"),
-    (KEYS, [BOTH, in_pem(DER1)], "the same key twice: key 1 and key 3"),
+    (KEYS, ONE + in_one_line(DER1[:-1]), "key 2: .* truncated"),
+    (KEYS, in_one_line(DER1[:-1]), f"{ANY}it is not a public key, or it is truncated"),
+    (KEYS, [BOTH, in_one_line(DER1)], "the same key twice: key 1 and key 3"),
     (KEYS, [ONE, SECRET], "there is a private key"),
     (KEYS, SECRET.replace("PRIVATE", "PUBLIC"), "."),
     ("superadmin_minimum", 0, "from 1 to 2"),
@@ -203,18 +203,14 @@ def test_pins_at_their_edges() -> None:
 
 
 def test_signatures_at_their_edges() -> None:
-    key, message = PublicKey.from_der(encoded(private_key("alice"))), b"message"
+    key, message = PublicKey.from_der(der("alice")), b"message"
     good = sign("alice", message)
     r, s = int.from_bytes(good[:32], "big"), int.from_bytes(good[32:], "big")
-
-    def of(r: int, s: int) -> bytes:
-        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
-
     assert key.verifies(good, message)
     assert not key.verifies(good, b"another")
     assert not key.verifies(sign("bob", message), message)
-    assert key.verifies(of(r, ORDER - s), message)  # malleable: its bytes identify nothing
-    for bad in (of(0, s), of(r, 0), of(0, 0), of(ORDER, s), of(r, ORDER), of(2**256 - 1, 2**256 - 1), of(s, r)):
+    assert key.verifies(twin(good), message)  # malleable: its bytes identify nothing
+    for bad in (raw(0, s), raw(r, 0), raw(0, 0), raw(ORDER, s), raw(r, ORDER), raw(2**256 - 1, 2**256 - 1), raw(s, r)):
         assert not key.verifies(bad, message)
     for size in (0, 63, 65, 72):
         assert not key.verifies((good + good)[:size], message)

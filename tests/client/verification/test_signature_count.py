@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pytest
-from support.keys.worked_example import HASH_A, private_key, signed_entry
+from support.keys.envelopes import TEXT_A, hash_of, pem, user_entry
 
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold
 from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries
 
-
-def key(name: str) -> str:
-    numbers = private_key(name).public_key().public_numbers()
-    return PublicKey(numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")).pem
-
-
-KEYS = {each: key(each) for each in ("a", "b", "c")}
+HASH_A = hash_of(TEXT_A)
+KEYS = {name: pem(name) for name in ("a", "b", "c")}
 
 
 def entries(names: str) -> list[Entry]:
@@ -25,9 +20,7 @@ def entries(names: str) -> list[Entry]:
     found = []
     for name in names.split():
         claimed, _, signer = name.partition("=")
-        shown = signed_entry(signer or claimed, HASH_A)
-        shown["signature"]["userId"] = claimed
-        found.append(shown)
+        found.append(user_entry(signer or claimed, HASH_A, label=claimed))
     return read_entries({"signedAddress": {"signatures": found}})
 
 

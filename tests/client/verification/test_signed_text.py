@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.keys.worked_example import HASH_CS, TEXT_C, TEXT_CS, TEXT_X
+from support.keys.envelopes import TEXT_C, TEXT_CS, TEXT_X, hash_of
 
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import (
@@ -41,10 +40,6 @@ def read(text: str) -> SignedText:
     return read_signed_text(text, hash_of(text))
 
 
-def hash_of(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -61,6 +56,7 @@ def hash_of(text: str) -> str:
         (compact(a={"b": 1, "B": 2}), "which differ in case"),
         (TEXT_X, "has the key contractType twice"),
     ],
+    ids=lambda value: value[-40:],
 )
 def test_refused(text: str, why: str) -> None:
     with pytest.raises(RefusalError, match=why):
@@ -144,9 +140,9 @@ def test_legacy_forms() -> None:
     contract = TEXT_C.replace(',"contractType":""', "")
     label = TEXT_C.replace(',"label":"renamed later"', "")
     assert legacy(TEXT_C) == [
-        (hashlib.sha256(contract.encode()).hexdigest(), ("contractType",)),
-        (hashlib.sha256(label.encode()).hexdigest(), ("linkedInternalAddresses.label",)),
-        (HASH_CS, ("contractType", "linkedInternalAddresses.label")),
+        (hash_of(contract), ("contractType",)),
+        (hash_of(label), ("linkedInternalAddresses.label",)),
+        (hash_of(TEXT_CS), ("contractType", "linkedInternalAddresses.label")),
     ]
     assert legacy(TEXT_CS) == []
 

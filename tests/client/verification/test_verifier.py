@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import threading
@@ -11,23 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.keys.worked_example import (
-    ALICE,
-    BY_ALICE,
-    BY_BOB,
-    BY_CAROL,
-    CONTAINER,
-    HASH_A,
-    HASH_B,
-    PINS,
-    SIGNATURES,
+from support.keys.envelopes import (
+    PINNED,
     TEXT_A,
     TEXT_B,
     TEXT_C,
-    entry,
+    TEXT_CS,
+    TIMESTAMP,
+    b64,
+    container,
     envelope,
+    hash_of,
+    rules_signatures,
     sign,
-    signed_entry,
+    user_entry,
+    user_id,
 )
 
 from airflow_custody.client.errors import CustodyVerificationError
@@ -37,9 +34,15 @@ from airflow_custody.client.verification.signature_count import MAX_HASHES, read
 from airflow_custody.client.verification.verifier import RequestSignatures, VerificationPins, Verifier, verify_envelope
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
+PINS = VerificationPins(PINNED, 2)
 LEGACY = dataclasses.replace(PINS, allow_legacy_signatures=True)
-DATA = base64.b64decode(CONTAINER)
-TIMESTAMP = 1767225600
+DATA = container()
+HASH_A = hash_of(TEXT_A)
+BY_ALICE = user_entry("alice", HASH_A, hash_of(TEXT_B))
+BY_BOB = user_entry("bob", HASH_A)
+BY_CAROL = user_entry("carol", hash_of(TEXT_CS))
+#: What alice has signed, as bob's.
+ALICE_AS_BOB = BY_ALICE | {"signature": BY_ALICE["signature"] | {"userId": user_id("bob")}}
 GOOD = envelope(TEXT_A, BY_ALICE, BY_BOB)
 NO_RULES: dict[str, Any] = {"rulesContainer": None, "rulesSignatures": None}
 
@@ -54,9 +57,9 @@ def refused(work: Callable[..., object], *given: object) -> str:
 
 def shown_rules(*signatures: object, data: bytes = DATA) -> dict[str, Any]:
     """Return rules as ``GET /rules`` shows them; a name's signature is a true one."""
-    names = {name: base64.b64encode(sign(name, data)).decode() for name in ("admin1", "admin2")}
+    names = {name: b64(sign(name, data)) for name in ("admin1", "admin2")}
     shown = [{"userId": "x", "signature": names.get(str(each), each)} for each in signatures]
-    return {"rulesContainer": base64.b64encode(data).decode(), "rulesSignatures": shown}
+    return {"rulesContainer": b64(data), "rulesSignatures": shown}
 
 
 IN_FORCE = shown_rules("admin1", "admin2")
@@ -117,12 +120,15 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "does not have the rules that it names"),
         (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service shows 'XLM'"),
         (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
-        (envelope(TEXT_A, entry("bob", ALICE, HASH_A, HASH_B)), "it is not one of 'bob@example.test'"),
-        (envelope(TEXT_A, entry("alice", ALICE, HASH_A)), "it is not one of 'alice@example.test'"),
-        (envelope(TEXT_A, entry("eve", ALICE, HASH_A)), "'eve@example.test' is no user of its rules"),
-        (envelope(TEXT_A, entry("alice", "AA==", HASH_A)), "it is not 64 bytes in base64"),
+        (envelope(TEXT_A, ALICE_AS_BOB), "it is not one of 'bob@example.test'"),
+        (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not one of 'alice@example.test'"),
+        (
+            envelope(TEXT_A, user_entry("alice", HASH_A, label=user_id("eve"))),
+            "'eve@example.test' is no user of its rules",
+        ),
+        (envelope(TEXT_A, user_entry("alice", HASH_A, signature=b"\0")), "it is not 64 bytes in base64"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are no list"),
-        (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": ALICE}}), "it names no user"),
+        (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": b64(bytes(64))}}), "it names no user"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "its signature 1 of 2 is not valid: it is not"),
         (envelope(TEXT_C, BY_CAROL), "it covers another text"),
         (envelope(TEXT_A, *[BY_ALICE] * 201), "more than 200 signatures"),
@@ -132,23 +138,36 @@ def test_pending_requests_that_are_refused(shown: dict[str, Any], why: str) -> N
     assert why in refused(Verifier(PINS).verify_signatures, shown)
 
 
-def test_a_request_without_rules_is_verified_by_those_in_force() -> None:
+@pytest.mark.parametrize(
+    "named", [{}, {"rulesContainerHash": "x"}], ids=["not named", "named, and not in the response"]
+)
+def test_a_request_without_rules_is_verified_by_those_in_force(named: dict[str, Any]) -> None:
     one = Verifier(PINS, rules_in_force=IN_FORCE)
+    expected = one.verify_signatures(envelope(TEXT_A, BY_ALICE))
     for _ in range(2):
-        found = one.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES))
-        assert found == one.verify_signatures(envelope(TEXT_A, BY_ALICE))
-    # Named, and not in the response.
-    label = envelope(TEXT_A, **NO_RULES, rulesContainerHash="x")
-    assert one.verify_signatures(label).rules == found.rules
-    # One that has rules of its own is verified by these, whatever is in force.
-    for rules in ({}, {"rulesContainer": "AAAA", "rulesSignatures": []}):
-        assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == found
-    for half in ("rulesContainer", "rulesSignatures"):
-        assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **{half: None}))
-    # They make nothing valid that is not.
+        assert one.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES, **named)) == expected
+
+
+@pytest.mark.parametrize("rules", [{}, {"rulesContainer": "AAAA", "rulesSignatures": []}], ids=["none", "junk"])
+def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules: Any) -> None:
+    expected = Verifier(PINS).verify_signatures(envelope(TEXT_A, BY_ALICE))
+    assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == expected
+
+
+@pytest.mark.parametrize("missing", ["rulesContainer", "rulesSignatures"])
+def test_rules_in_force_do_not_stand_in_for_half_of_its_own(missing: str) -> None:
+    shown: dict[str, Any] = {missing: None}
+    one = Verifier(PINS, rules_in_force=IN_FORCE)
+    assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **shown))
+
+
+def test_rules_in_force_make_nothing_valid_that_is_not() -> None:
+    one = Verifier(PINS, rules_in_force=IN_FORCE)
     assert "is not valid: " in refused(one.verify_signatures, envelope(TEXT_B, BY_BOB, **NO_RULES))
-    # What is in effect must have its own.
-    assert "are missing" in refused(one.verify, GOOD | NO_RULES)
+
+
+def test_what_is_in_effect_must_have_rules_of_its_own() -> None:
+    assert "are missing" in refused(Verifier(PINS, rules_in_force=IN_FORCE).verify, GOOD | NO_RULES)
 
 
 @pytest.mark.parametrize("rules", [5, {}, {**IN_FORCE, "rulesSignatures": None}, shown_rules("admin1", "admin1")])
@@ -175,7 +194,8 @@ def test_a_user_whose_id_is_shown_as_a_number(shown: Any, counts: bool) -> None:
 
 def test_rules_alone() -> None:
     found = Verifier(PINS).verify_rules(shown_rules(None, 5, "x", "AA==", "admin2", "admin1") | {"locked": False})
-    assert (found.timestamp, found.signed_by) == (TIMESTAMP, PINS.fingerprints)
+    assert found.timestamp == TIMESTAMP
+    assert found.signed_by == PINS.fingerprints
     one = VerificationPins(PINS.superadmin_keys, 1)
     assert Verifier(one).verify_rules(shown_rules("admin2")).signed_by == PINS.fingerprints[1:]
     assert Verifier(PINS).verify_rules(shown_rules("admin1", "admin2", data=DATA[:-6])).timestamp == 0
@@ -186,10 +206,10 @@ def test_rules_alone() -> None:
     ("rules", "why"),
     [
         (shown_rules("admin1", "admin1"), "signed by 1 of the 2 pinned keys"),
-        (IN_FORCE | {"rulesContainer": base64.b64encode(DATA + b"\0").decode()}, "signed by 0 of the 2 pinned keys"),
+        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 pinned keys"),
         (shown_rules("admin1", "admin2", *["x"] * 31), "more than 32 signatures"),
-        (IN_FORCE | {"rulesSignatures": SIGNATURES}, "signatures are missing"),
-        (IN_FORCE | {"rulesContainer": CONTAINER[:-1]}, "are not base64"),
+        (IN_FORCE | {"rulesSignatures": rules_signatures(DATA, "admin1", "admin2")}, "signatures are missing"),
+        (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
         (IN_FORCE | {"rulesContainer": "A" * 6_000_000}, "are larger than"),
         (IN_FORCE | {"rulesContainer": None}, "are missing"),
         (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp comes twice"),
@@ -248,14 +268,14 @@ def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
     for _ in range(3):
         one.verify(GOOD)
         one.verify(envelope(TEXT_B, BY_ALICE))
-        refused(one.verify, envelope(TEXT_A, BY_ALICE, entry("bob", ALICE, HASH_A, HASH_B)))
+        refused(one.verify, envelope(TEXT_A, BY_ALICE, ALICE_AS_BOB))
         refused(one.verify, {**GOOD, "rulesSignatures": "AA=="})
         one.verify_rules(IN_FORCE)
     assert len(verified) == len(set(verified))
 
 
 def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
-    verify_envelope(envelope(TEXT_A, *[signed_entry("carol", HASH_A)] * 5, BY_ALICE, BY_BOB), PINS)
+    verify_envelope(envelope(TEXT_A, *["carol"] * 5, BY_ALICE, BY_BOB), PINS)
     assert len(verified) == 6  # three for the rules, one for each user
 
 
@@ -266,7 +286,8 @@ def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         # Rules that failed stay so, and others are not affected.
         refused(one.verify, {**GOOD, "rulesSignatures": "CgQSAgEB" * number})
         assert one.verify(GOOD)
-    assert (one._verifies.cache_info().currsize, one._signed_rules.cache_info().currsize) == (2, 1)
+    assert one._verifies.cache_info().currsize == 2
+    assert one._signed_rules.cache_info().currsize == 1
 
 
 def test_several_threads() -> None:

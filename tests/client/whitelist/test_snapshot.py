@@ -86,6 +86,7 @@ LIVE = Row("LIVE", "settled", "signed", "create")
         (LIVE, None, "effective"),
         (Row("Rejected", "settled", "", "create"), None, "rejected"),
     ],
+    ids=str,
 )
 def test_the_state_follows_from_where_a_request_is_listed_and_its_status(
     row: Row, effective: tuple[str, ...] | None, state: str

@@ -164,7 +164,8 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
     request = settled(envelope(word))
     assert request.state == expected
     found = RequestWait("7").update({"7": request})
-    assert (found.is_done, found.error is not None) == (expected == "effective", expected == "rejected")
+    assert found.is_done == (expected == "effective")
+    assert (found.error is not None) == (expected == "rejected")
     if expected == "unknown":
         (warning,) = found.warnings
         assert repr(sanitize(word or "not given")) in warning == found.summary
@@ -274,7 +275,8 @@ def test_many_are_counted_and_ten_are_named() -> None:
         "unknown status); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
     )
     # A status that is not known is named once.
-    assert (len(first.warnings), wait.update(found).warnings) == (1, [])
+    assert len(first.warnings) == 1
+    assert wait.update(found).warnings == []
     wait, found = many(*["rejected"] * 12, *["pending"] * 8)
     error = wait.update(found).error.message  # type: ignore[union-attr]
     assert error.startswith("12 of 20 whitelisting requests are not going to take effect: whitelisting request 0 was r")

@@ -1,9 +1,9 @@
 """
-A malicious service: the sandbox shows a whitelisting request as somebody would who wants it to be believed.
+Attacks of a malicious service, which changes the envelopes that it shows.
 
-It has what the real service has: rules and signatures that were made once, and other requests. What it takes keys for
-that it has not, it makes with keys of its own. ``verification_cases`` makes whole envelopes without a sandbox, of these
-attacks and others.
+It has what the real service has: rules and signatures that were made once, and other requests. Where it lacks a key, it
+uses one of its own. ``attack`` has the sandbox carry out one of them; ``verification_cases`` stores what each makes of
+an envelope.
 """
 
 from __future__ import annotations
@@ -12,39 +12,37 @@ import base64
 import copy
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import requests
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from verification_cases.forge import (
+from support.keys.envelopes import (
+    Key,
     b64,
     compact,
     container,
     field,
     group,
     hash_of,
-    message_of,
     path,
-    retext,
     rule,
     rules_signatures,
     sign,
-    signing,
     superadmin_entry,
     twin,
     user,
+    user_entry,
+    with_text,
 )
 
 from airflow_custody.sandbox import SandboxControl
 
 Envelope = dict[str, Any]
-#: What somebody who verifies by signatures alone makes of an attack: refuses the envelope; does not read what was
-#: changed; can only compare what was signed with what was asked for; or cannot know.
-Outcome = Literal["refused", "not read", "compared", "not visible"]
+#: Where verification refuses an envelope: see docs/verification-cases.md.
+Step = Literal["text", "rules", "chain", "rule", "signatures"]
 
 #: Where the attacker wants the funds to go.
 OTHER_ADDRESS = "0x" + "66" * 20
@@ -58,14 +56,15 @@ class Unsuitable(Exception):
 @dataclass(frozen=True)
 class Means:
     """
-    What a malicious service has at hand, or what has once been signed for it.
+    What a malicious service can use.
 
-    :param keys: private keys in PEM by the ids of those who have them; super-administrators' begin with ``superadmin``.
+    :param keys: what has once been signed with these keys, by the ids of those who have them, can be shown again;
+        super-administrators' ids begin with ``superadmin``.
     :param others: the envelopes of other requests that are in effect.
     :param now: the time, in Unix seconds.
     """
 
-    keys: dict[str, str]
+    keys: Mapping[str, Key]
     others: list[Envelope]
     now: int
 
@@ -73,32 +72,22 @@ class Means:
     def superadmins(self) -> list[str]:
         return [name for name in self.keys if name.startswith("superadmin")]
 
-    def sign(self, name: str, message: bytes) -> bytes:
-        key = load_pem_private_key(self.keys[name].encode(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return sign(key, message)
-
-    def signing(self, name: str, *hashes: str) -> dict[str, Any]:
-        """Return the entry of a user's true signature over hashes."""
-        return signing(name, *hashes, label=name, signature=self.sign(name, message_of(hashes)))
+    def user_entry(self, name: str, *hashes: str) -> dict[str, Any]:
+        """Return a user's true signature over hashes."""
+        return user_entry(self.keys[name], *hashes, label=name)
 
     def superadmin_entry(self, name: str, rules: bytes, *, of: str = "") -> bytes:
         """Return a super-administrator's true signature, or that of another one under this name."""
-        return superadmin_entry(name, rules, label=name, signature=self.sign(of or name, rules))
+        return superadmin_entry(self.keys[of or name], rules, label=name)
 
     def mirrored(self, rules: bytes) -> tuple[bytes, bytes]:
         """Return one super-administrator's signature, and its twin under the name of the next."""
         first, second, *_ = self.superadmins
-        mirrored = superadmin_entry(second, rules, label=second, signature=twin(self.sign(first, rules)))
-        return self.superadmin_entry(first, rules), mirrored
+        mirrored = twin(sign(self.keys[first], rules))
+        return self.superadmin_entry(first, rules), superadmin_entry(second, rules, label=second, signature=mirrored)
 
 
 Change = Callable[[Envelope, Means], Envelope]
-
-
-def names(*outcomes: Outcome) -> list[str]:
-    """Return the names of the attacks with these outcomes; by default, of all."""
-    return [name for name, (outcome, _) in ATTACKS.items() if not outcomes or outcome in outcomes]
 
 
 def attack(control: SandboxControl, token: str, number: str, name: str) -> None:
@@ -108,14 +97,20 @@ def attack(control: SandboxControl, token: str, number: str, name: str) -> None:
     lawful = requests.get(f"{root}/{number}", headers=headers, timeout=30).json()["result"]
     found = requests.get(root, headers=headers, params={"limit": 100}, timeout=30).json().get("result", [])
     others = [each for each in found if each["id"] != number and "signedAddress" in each]
-    changed = change(name, lawful, Means(control.private_keys(), others, int(time.time())))
+    keys = {user_id: _key(pem) for user_id, pem in control.private_keys().items()}
+    changed = change(name, lawful, Means(keys, others, int(time.time())))
     control.set_whitelist_envelope(number, **{**dict.fromkeys(lawful), **changed})
+
+
+def _key(pem: str) -> Key:
+    key = load_pem_private_key(pem.encode(), None)
+    assert isinstance(key, Key)
+    return key
 
 
 def change(name: str, lawful: Envelope, means: Means) -> Envelope:
     """Return an envelope under an attack."""
-    _, make = ATTACKS[name]
-    changed = make(copy.deepcopy(lawful), means)
+    changed = ATTACKS[name](copy.deepcopy(lawful), means)
     if changed == lawful:
         raise Unsuitable("it is already shown this way")
     return changed
@@ -143,12 +138,12 @@ def _with_metadata(envelope: Envelope, **changes: Any) -> Envelope:
     return envelope | {"metadata": envelope["metadata"] | changes}
 
 
-def _with_text(envelope: Envelope, **keys: Any) -> Envelope:
-    return retext(envelope, compact({**_fields(envelope), **keys}))
+def _with_fields(envelope: Envelope, **fields: Any) -> Envelope:
+    return with_text(envelope, compact({**_fields(envelope), **fields}))
 
 
 def _append(envelope: Envelope, more: str) -> Envelope:
-    return retext(envelope, f"{_text(envelope)[:-1]}{more}}}")
+    return with_text(envelope, f"{_text(envelope)[:-1]}{more}}}")
 
 
 def _entries(envelope: Envelope, minimum: int = 1) -> list[dict[str, Any]]:
@@ -191,7 +186,7 @@ def _resigned(envelope: Envelope, means: Means, text: str) -> Envelope:
     """Have those who signed sign another text instead, as they once did; show that."""
     signers = _signers(envelope)
     _need({*signers} <= means.keys.keys(), "that only the sandbox's own signers have signed")
-    return retext(_with_entries(envelope, (means.signing(name, hash_of(text)) for name in signers)), text)
+    return with_text(_with_entries(envelope, (means.user_entry(name, hash_of(text)) for name in signers)), text)
 
 
 def _invented_contract_type(envelope: Envelope, means: Means) -> Envelope:
@@ -220,7 +215,7 @@ def _under_own_rules(
     groups, rules = (group("approvers", "mallory"),), (rule("", path(("approvers", 1))),)
     own = container(users=(user("mallory"),), groups=groups, rules=rules, timestamp=means.now - age)
     shown = {"rulesContainer": b64(own), "rulesSignatures": rules_signatures(own, *entries(own))}
-    return _with_entries(envelope, [signing("mallory", _hash(envelope))]) | shown
+    return _with_entries(envelope, [user_entry("mallory", _hash(envelope))]) | shown
 
 
 def _with_rules(envelope: Envelope, means: Means, rules: bytes) -> Envelope:
@@ -248,29 +243,26 @@ def _on_testnet(envelope: Envelope, is_signed: bool) -> Envelope:
 
 def _with_wallet(envelope: Envelope) -> Envelope:
     wallet = {"id": 66, "name": "Wallet 66", "path": "m/44'/60'/66'"}
-    return _with_text(envelope, linkedWallets=[*_fields(envelope).get("linkedWallets", []), wallet])
+    return _with_fields(envelope, linkedWallets=[*_fields(envelope).get("linkedWallets", []), wallet])
 
 
 _OTHER_KIND = compact({"name": "Treasury", "symbol": "TRS", "decimals": 18})
-_JUNK = signing("eve", "66" * 32, signature=bytes(range(64)))
+_JUNK = user_entry("eve", "66" * 32, signature=bytes(range(64)))
 _EVERYBODY = {"parallel": [{"sequential": [{"externalGroupID": "everybody", "minimumSignatures": 1}]}]}
 _IN_JSON = b'{"users":[],"groups":[],"addressWhitelistingRules":[]}'
 _A_LIST = [{"userId": "superadmin-1@example.test", "signature": b64(b"x" * 64)}]
 
-#: What changes an envelope, by what comes of it and by name.
-_CHANGES: dict[Outcome, dict[str, Change]] = {
-    "refused": {
-        # The text
+#: What verification refuses, by the step where it does.
+REFUSED: dict[Step, dict[str, Change]] = {
+    "text": {
         "text": lambda e, m: _with_metadata(e, payloadAsString=_text(e).replace(_fields(e)["address"], OTHER_ADDRESS)),
-        "text and hash": lambda e, m: _with_text(e, address=OTHER_ADDRESS),
         "address twice": lambda e, m: _append(e, f',"address":"{OTHER_ADDRESS}"'),
         "address in another case": lambda e, m: _append(e, f',"Address":"{OTHER_ADDRESS}"'),
-        "invented contract type": _invented_contract_type,
-        "wallet added": lambda e, m: _with_wallet(e),
-        "lone surrogate": lambda e, m: _with_text(e, label="Treasury \ud800"),
+        "lone surrogate": lambda e, m: _with_fields(e, label="Treasury \ud800"),
         "number for the text": lambda e, m: _with_metadata(e, payloadAsString=3711),
         "another kind of text": lambda e, m: _resigned(e, m, _OTHER_KIND),
-        # The rules
+    },
+    "rules": {
         "own rules": lambda e, m: _under_own_rules(e, m, lambda rules: ("mallory", "eve")),
         "own rules under the super-administrators' names": lambda e, m: _under_own_rules(
             e, m, lambda rules: (superadmin_entry("mallory", rules, label=name) for name in m.superadmins)
@@ -285,37 +277,48 @@ _CHANGES: dict[Outcome, dict[str, Change]] = {
         "rules in JSON": lambda e, m: _with_rules(e, m, _IN_JSON),
         "no rules": lambda e, m: e | {"rulesContainer": None, "rulesSignatures": None},
         "list for the rules' signatures": lambda e, m: e | {"rulesSignatures": _A_LIST},
-        # The users' signatures
+    },
+    "chain": {"another chain": lambda e, m: e | {"blockchain": "XLM"}},
+    "rule": {"another network": lambda e, m: _on_testnet(e, is_signed=True)},
+    "signatures": {
+        "text and hash": lambda e, m: _with_fields(e, address=OTHER_ADDRESS),
+        "invented contract type": _invented_contract_type,
+        "wallet added": lambda e, m: _with_wallet(e),
         "signatures in DER": lambda e, m: _with_signatures(e, _in_der),
         "one user repeated": lambda e, m: _with_entries(e, [_entries(e, 2)[0]] * len(_entries(e))),
         "one user under several names": lambda e, m: _renamed(e),
         "hash added": lambda e, m: _with_hashes(e, lambda hashes: [*hashes, "66" * 32]),
         "hash in an old signature": _hash_in_an_old_signature,
-        "signer outside of the group": lambda e, m: _with_entries(e, (m.signing(n, _hash(e)) for n in m.superadmins)),
-        "unknown signers": lambda e, m: _with_entries(e, (signing(name, _hash(e)) for name in ("mallory", "eve"))),
+        "signer outside of the group": lambda e, m: _with_entries(
+            e, (m.user_entry(n, _hash(e)) for n in m.superadmins)
+        ),
+        "unknown signers": lambda e, m: _with_entries(e, (user_entry(name, _hash(e)) for name in ("mallory", "eve"))),
         "signatures under the users' names": lambda e, m: _with_entries(
-            e, (signing("mallory", _hash(e), label=name) for name in _signers(e))
+            e, (user_entry("mallory", _hash(e), label=name) for name in _signers(e))
         ),
         "null lists": lambda e, m: _with_hashes(e, lambda hashes: None),
         "numbers for signatures": lambda e, m: _with_entries(e, [3711] * len(_entries(e))),
-        # What nobody signs
-        "another chain": lambda e, m: e | {"blockchain": "XLM"},
-        "another network": lambda e, m: _on_testnet(e, is_signed=True),
     },
-    "not read": {
-        "payload": lambda e, m: _with_metadata(e, payload=e["metadata"]["payload"] | {"address": OTHER_ADDRESS}),
-        "bad key of somebody else": lambda e, m: _with_rules(e, m, _container(e) + field(1, user("eve", key="no key"))),
-        "junk entry first": lambda e, m: _with_entries(e, [{**_JUNK, "hashes": [_hash(e)]}, *_entries(e)]),
-        "weaker approvers": lambda e, m: e | {"approvers": _EVERYBODY},
-    },
-    "not visible": {
-        # Really signed last year, when one key, since lost, was enough.
-        "older rules": lambda e, m: _under_own_rules(
-            e, m, lambda rules: (m.superadmin_entry(name, rules) for name in m.superadmins), age=_YEAR
-        ),
-        "swapped network": lambda e, m: _on_testnet(e, is_signed=False),
-    },
-    "compared": {"another envelope": _another_envelope},
 }
-#: What comes of a change, and the change, by name.
-ATTACKS = {name: (outcome, made) for outcome, changes in _CHANGES.items() for name, made in changes.items()}
+#: What verification does not read.
+NOT_READ: dict[str, Change] = {
+    "payload": lambda e, m: _with_metadata(e, payload=e["metadata"]["payload"] | {"address": OTHER_ADDRESS}),
+    "bad key of somebody else": lambda e, m: _with_rules(e, m, _container(e) + field(1, user("eve", key="no key"))),
+    "junk entry first": lambda e, m: _with_entries(e, [{**_JUNK, "hashes": [_hash(e)]}, *_entries(e)]),
+    "weaker approvers": lambda e, m: e | {"approvers": _EVERYBODY},
+}
+#: What no signature can show.
+NOT_VISIBLE: dict[str, Change] = {
+    # Really signed last year, when one key, since lost, was enough.
+    "older rules": lambda e, m: _under_own_rules(
+        e, m, lambda rules: (m.superadmin_entry(name, rules) for name in m.superadmins), age=_YEAR
+    ),
+    "swapped network": lambda e, m: _on_testnet(e, is_signed=False),
+}
+#: What a comparison with what was asked for finds, and nothing else does.
+COMPARED: dict[str, Change] = {"another envelope": _another_envelope}
+#: The step that refuses an attack, by the attack's name.
+STEP_OF: dict[str, Step] = {name: step for step, changes in REFUSED.items() for name in changes}
+ATTACKS: dict[str, Change] = NOT_READ | NOT_VISIBLE | COMPARED
+for _changes in REFUSED.values():
+    ATTACKS |= _changes

@@ -108,7 +108,8 @@ def test_csv(end: str) -> None:
         label='Z, "A"', address="x", blockchain="ETH", linked_wallet_ids=["1", "02"]
     )
     assert second.request == WhitelistRequest(label="b", address="y", blockchain="BTC", memo="0013")
-    assert (first.where, second.where) == ("line 2", "line 4")
+    assert first.where == "line 2"
+    assert second.where == "line 4"
 
 
 @pytest.mark.parametrize(("separator", "joined"), [(",", ";"), (";", ","), ("\t", ";")])
@@ -132,7 +133,8 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
         label="b", address="y", blockchain="BTC", linked_wallet_ids=["7"], memo="0013"
     )
     # The notes have two lines.
-    assert (first.where, second.where) == ("line 3", "line 6")
+    assert first.where == "line 3"
+    assert second.where == "line 6"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,8 @@ def test_the_format_is_that_of_the_name(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"list.{suffix}"
     path.write_text(GOOD_FILES.get(suffix, GOOD_FILES["yaml"]))
     found = read_whitelist_file(path, check_addresses=False)
-    assert (found.name, len(found.rows)) == (str(path), 1)
+    assert found.name == str(path)
+    assert len(found.rows) == 1
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,12 +52,14 @@ addresses:
     assert second.request == WhitelistRequest(
         label="b", address="cd", blockchain="BTC", linked_wallet_ids=["7"], exchange_account_id="9223372036854775807"
     )
-    assert (first.where, second.where) == ("line 7", "line 10")
+    assert first.where == "line 7"
+    assert second.where == "line 10"
     windows = parse(text.replace("\n", "\r\n"))
     assert windows.rows == (first, second)
     assert windows.sha256 == hashlib.sha256(text.replace("\n", "\r\n").encode()).hexdigest()
     (row,) = parse("addresses:\n- {label: a, address: b}\ndefaults: {currency: BTC}\nversion: 1\n").rows
-    assert (row.request.currency, row.where) == ("BTC", "line 2")
+    assert row.request.currency == "BTC"
+    assert row.where == "line 2"
 
 
 JOINED = "has a comma, a semicolon, a point or white space in it: it must be one id"
@@ -203,7 +205,8 @@ def test_the_text_of_an_error_is_bounded() -> None:
     assert lines[0] == f"list.yaml: 300 faults; nothing was sent: {error.faults[0]}"
     assert lines[1:] == [*error.faults[1:20], "... and 280 more", "[custody/file-wrong]"]
     copy = pickle.loads(pickle.dumps(error))
-    assert (str(copy), copy.faults) == (str(error), error.faults)
+    assert str(copy) == str(error)
+    assert copy.faults == error.faults
     assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
     # One fault is one line, whatever is in the file.
     evil = '"a\\nline 1: all is well\\e[2J' + "x" * 5000 + '"'

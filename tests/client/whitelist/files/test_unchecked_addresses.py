@@ -32,8 +32,10 @@ def test_a_library_is_imported_with_the_first_address_that_needs_it() -> None:
 
 
 def test_a_file_says_which_addresses_could_not_be_checked() -> None:
-    assert (read(ROW).unchecked, read(ROW).unchecked_text) == (0, "")
+    assert read(ROW).unchecked == 0
+    assert read(ROW).unchecked_text == ""
     file = read(ROW, *UNKNOWN[:3])
-    assert (file.unchecked, file.unchecked_chains) == (3, ("XYZ", "B"))
+    assert file.unchecked == 3
+    assert file.unchecked_chains == ("XYZ", "B")
     assert file.unchecked_text == "addresses: 3 of 4 could not be checked (XYZ, B)"
     assert read(*UNKNOWN, check_addresses=False).unchecked_text == ""

@@ -130,6 +130,10 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
         listed(memo=0),
         listed(network=["x"]),
     ],
+    ids=[
+        *("no text", "a deep text", "a key twice", "no address", "a list for the address", "a blank address"),
+        *("no chain", "a number for the memo", "zero for the memo", "a list for the network"),
+    ],
 )
 def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> None:
     for each in (ask(), ask(address=LEGACY, blockchain="BTC"), ask(memo="7")):

@@ -56,30 +56,30 @@ NOT_THERE = "which the file does not have"
 @pytest.mark.parametrize(
     ("limits", "creates", "deletes", "unchanged", "fault"),
     [
-        (PlanLimits(), 100, 10, 100, ""),
-        (PlanLimits(), 101, 0, 0, "it creates 101, and max_creates is 100"),
-        (PlanLimits(max_creates=None), 10_000, 0, 0, ""),
-        (PlanLimits(max_creates=1), 1, 0, 0, ""),
-        (PlanLimits(max_creates=0), 1, 0, 0, "it creates 1, and max_creates is 0"),
-        (PlanLimits(), 0, 11, 100, "it deletes 11, and max_deletes is 10"),
-        (PlanLimits(max_deletes=0), 0, 1, 0, "it deletes 1, and max_deletes is 0"),
-        (PlanLimits(max_deletes=None), 0, 30, 70, ""),
-        (PlanLimits(max_deletes=None), 0, 31, 69, f"it deletes 31 of the 100 {AT_SERVICE}"),
-        (PlanLimits(), 0, 9, 0, ""),
-        (PlanLimits(), 0, 10, 0, f"it deletes 10 of the 10 {AT_SERVICE}"),
-        (PlanLimits(max_deletes=None, max_delete_percent=None), 0, 100, 0, ""),
-        (PlanLimits(must_keep=["Treasury", ADDRESS]), 1, 0, 0, ""),
-        (PlanLimits(must_keep=ADDRESS), 0, 0, 1, ""),
-        (PlanLimits(must_keep=["treasury"]), 1, 0, 0, f"must_keep names 'treasury', {NOT_THERE}"),
-        (PlanLimits(must_keep=[OTHER]), 1, 0, 0, f"must_keep names '{OTHER}', {NOT_THERE}"),
+        ({}, 100, 10, 100, ""),
+        ({}, 101, 0, 0, "it creates 101, and max_creates is 100"),
+        ({"max_creates": None}, 10_000, 0, 0, ""),
+        ({"max_creates": 1}, 1, 0, 0, ""),
+        ({"max_creates": 0}, 1, 0, 0, "it creates 1, and max_creates is 0"),
+        ({}, 0, 11, 100, "it deletes 11, and max_deletes is 10"),
+        ({"max_deletes": 0}, 0, 1, 0, "it deletes 1, and max_deletes is 0"),
+        ({"max_deletes": None}, 0, 30, 70, ""),
+        ({"max_deletes": None}, 0, 31, 69, f"it deletes 31 of the 100 {AT_SERVICE}"),
+        ({}, 0, 9, 0, ""),
+        ({}, 0, 10, 0, f"it deletes 10 of the 10 {AT_SERVICE}"),
+        ({"max_deletes": None, "max_delete_percent": None}, 0, 100, 0, ""),
+        ({"must_keep": ["Treasury", ADDRESS]}, 1, 0, 0, ""),
+        ({"must_keep": ADDRESS}, 0, 0, 1, ""),
+        ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep names 'treasury', {NOT_THERE}"),
+        ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep names '{OTHER}', {NOT_THERE}"),
         # At the service, but not in the file.
-        (PlanLimits(must_keep=["Treasury"]), 0, 1, 0, f"must_keep names 'Treasury', {NOT_THERE}"),
+        ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep names 'Treasury', {NOT_THERE}"),
     ],
 )
-def test_limits(limits: PlanLimits, creates: int, deletes: int, unchanged: int, fault: str) -> None:
+def test_limits(limits: dict[str, Any], creates: int, deletes: int, unchanged: int, fault: str) -> None:
     rows = [PlanRow("create", "create", ask(), where="line 2")] * creates
     rows += [PlanRow("unchanged", None, ask(), where="line 3", request_id="1")] * unchanged
     rows += [PlanRow("undeclared", "delete", ask(), request_id="2")] * deletes
-    faults = limits.faults(WhitelistPlan(rows))
+    faults = PlanLimits(**limits).faults(WhitelistPlan(rows))
     assert len(faults) == bool(fault)
     assert "".join(faults).startswith(fault)

@@ -105,7 +105,9 @@ def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
         found = plan(ask(**asked), listed(**shown), TellingVerifier([3711]), prune=prune)
         assert states(found) == [("unverified", None, "3711")]
         (row,) = found.rows
-        assert (row.where, row.request, row.fields) == ("line 2", ask(**asked), ())
+        assert row.where == "line 2"
+        assert row.request == ask(**asked)
+        assert row.fields == ()
         assert row.note == f"{WHY}. It may be this one: nothing is created"
         assert found.has_changes
         assert not found.operations
@@ -128,7 +130,8 @@ def test_what_is_for_no_row_is_named_and_not_deleted() -> None:
     assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY, WHY]
     assert found.rows[1].request == ask(address=OTHER)
     # One that no file can ask for: what it claims is shown all the same.
-    assert (found.rows[2].request, found.rows[2].shown["address"]) == (None, f" {XRP}")
+    assert found.rows[2].request is None
+    assert found.rows[2].shown["address"] == f" {XRP}"
     # Without them, the true one would be deleted.
     found = plan(ask(address=XRP, blockchain="XRP"), envelopes, TellingVerifier([2, 3]), prune=True)
     assert ("undeclared", "delete", "1") in states(found)
@@ -169,11 +172,13 @@ def test_what_a_legacy_form_does_not_cover_is_not_there(
 ) -> None:
     envelope = listed(1, contractType="ERC20")
     (row,) = plan(ask(**asked), envelope, TellingVerifier(legacy=[1])).rows
-    assert (row.state, row.fields) == (state, fields)
+    assert row.state == state
+    assert row.fields == fields
     assert row.note == "signed in a legacy form, which does not cover contractType"
     assert row.shown == dict.fromkeys(fields, "")
     (row,) = plan(ask(contract_type="ERC20"), envelope, TellingVerifier()).rows
-    assert (row.state, row.note) == ("unchanged", "")
+    assert row.state == "unchanged"
+    assert row.note == ""
     _, row = plan(ask(address=OTHER, label="x"), envelope, TellingVerifier(legacy=[1])).rows
     assert row.request == ask()
     assert "does not cover contractType" in row.note

@@ -94,7 +94,10 @@ def test_what_is_at_the_service_is_neither_created_nor_deleted(
     for prune in (False, True):
         found = plan(ask(**asked), listed(**shown), prune=prune)
         (row,) = found.rows
-        assert (row.state, row.action, row.request_id, row.where) == (state, None, "3711", "line 2")
+        assert row.state == state
+        assert row.action is None
+        assert row.request_id == "3711"
+        assert row.where == "line 2"
         assert sorted(row.fields) == sorted(fields)
         assert set(row.shown) == {*fields} - {"envelope", "linkedWallets.limit", "'a.b'"}
         assert row.hash == listed(**shown).hash
@@ -167,7 +170,8 @@ def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
         (row,) = plan(ask(), envelope, **options).rows
         assert row.state == state
         if state == "differs":
-            assert (row.fields, row.shown) == (("status",), {"status": "FROZEN"})
+            assert row.fields == ("status",)
+            assert row.shown == {"status": "FROZEN"}
             assert "neither in effective_statuses nor in rejected_statuses" in row.note
 
 
@@ -218,7 +222,10 @@ def test_what_differs_in_what_a_request_says_is_replaced(
     for options in ({"replace": True}, BOTH):
         found = plan(ask(**asked), there, **options)
         row = found.rows[0]
-        assert (row.state, row.action, row.fields, row.others) == ("replace", "create", fields, effective)
+        assert row.state == "replace"
+        assert row.action == "create"
+        assert row.fields == fields
+        assert row.others == effective
         assert "until the new request is in effect" in row.note
         # Nothing is deleted with it.
         assert not found.with_action("delete")
@@ -415,7 +422,8 @@ def test_two_candidates_stop(order: int) -> None:
         ([mainnet], "2", "unchanged"),
     ):
         (row, *others) = plan([unnamed], envelopes[::order], ignore=ignored, **BOTH).rows
-        assert (row.state, [each.action for each in others]) == (state, [None] * len(others))
+        assert row.state == state
+        assert [each.action for each in others] == [None] * len(others)
     # Two parties that differ only in case.
     pair = [ask(**CANTON), ask(**{**CANTON, "address": ALICE.upper()})]
     assert found(pair) == ["differs", "differs"]
@@ -441,7 +449,10 @@ def test_what_cannot_be_read_stops_every_row_that_is_not_found() -> None:
         found = plan(requests, envelope, prune=True)
         *rows, last = found.rows
         assert [row.where for row in rows if row.state == "unreadable"] == ["line 2", "line 3"]
-        assert (last.state, last.action, last.request_id, last.where) == ("unreadable", None, "3799", "")
+        assert last.state == "unreadable"
+        assert last.action is None
+        assert last.request_id == "3799"
+        assert last.where == ""
         assert "request 3799 cannot be read, and may be this one" in rows[0].note
         assert found.has_changes
         # What is there is there.
@@ -463,7 +474,8 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     for name in ("abc-7", "x" * 90):
         odd = listed(wire={"id": name, "metadata": None})
         (row, shown) = plan(ask(), odd).rows
-        assert (row.state, shown.request_id) == ("unreadable", name)
+        assert row.state == "unreadable"
+        assert shown.request_id == name
         assert states(plan(ask(), odd, ignore=[name, 7])) == [("create", "create", ""), ("unreadable", None, name)]
     # It is approved with the plan.
     assert found.plan_hash != plan(ask(), []).plan_hash
@@ -540,7 +552,8 @@ def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
 ) -> None:
     for replace in (False, True):
         found = plan(ask(**asked), listed(**shown), replace=replace, prune=True)
-        assert (states(found), found.operations) == ([("differs", None, "3711")], ())
+        assert states(found) == [("differs", None, "3711")]
+        assert found.operations == ()
         advice = advice_on_differences(found, replace=replace)
         assert "name the network that you mean" in advice
         assert "'ignore' (--ignore)" in advice
@@ -566,6 +579,7 @@ def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
         (listed(customerId={"x": 1}), "undeclared", None),
         (unreadable("{"), "unreadable", None),
     ],
+    ids=["in effect", "pending", "leaving", "odd action", "two chains", "hidden letter", "odd customer", "unreadable"],
 )
 def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
     envelope: WhitelistEnvelope, state: str, action: str | None
@@ -602,14 +616,16 @@ def test_what_cannot_be_asked_for_is_shown_all_the_same() -> None:
 def test_unknown_keys_and_words_are_accepted_by_name() -> None:
     envelope = listed(tag="99", wire={"action": "ARCHIVE"})
     (row,) = plan(ask(), envelope).rows
-    assert (row.state, row.fields) == ("differs", ("tag", "envelope.action"))
+    assert row.state == "differs"
+    assert row.fields == ("tag", "envelope.action")
     assert row.shown == {"tag": "99", "envelope.action": "ARCHIVE"}
     assert "tag not requested: 'accept_fields' accepts" in row.note
     assert "'envelope.action' in 'accept_fields' accepts it" in row.note
     (row,) = plan(ask(), envelope, accept_fields="tag").rows
     assert row.fields == ("envelope.action",)
     (row,) = plan(ask(), envelope, accept_fields=["tag", "envelope.action"]).rows
-    assert (row.state, row.note) == ("unchanged", "filled in by the service: tag")
+    assert row.state == "unchanged"
+    assert row.note == "filled in by the service: tag"
     # Words that say that something is taken away are not accepted at all.
     (row,) = plan(ask(), listed(wire={"action": "revoke"}), accept_fields=["envelope.action"]).rows
     assert row.state == "differs"

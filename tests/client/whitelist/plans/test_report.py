@@ -238,7 +238,9 @@ def test_reads_well() -> None:
     unchanged = f"\n    ETH {ADDRESS}\n      unchanged, line 1\n      label: Treasury\n"
     assert plan_to_text(found, all_rows=True) == text.replace("\n\nSign", f"{unchanged}\nSign")
     data = plan_to_json(found)
-    assert (data["plan_hash"], data["counts"], data["has_changes"]) == (found.plan_hash, found.counts, True)
+    assert data["plan_hash"] == found.plan_hash
+    assert data["counts"] == found.counts
+    assert data["has_changes"] is True
     shown = {name: data["rows"][1][name] for name in ("state", "action", "where", "id", "status", "shown")}
     assert [*shown.values()] == ["differs", None, "line 4", "3712", "APPROVED", differs.shown]
     assert data["rows"][4]["request"] is None

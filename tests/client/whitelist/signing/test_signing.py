@@ -88,7 +88,8 @@ def test_the_log_shows_the_whole_of_what_is_signed(
     # Airflow does not wrap a line. What is signed is all on one, so nothing in it looks like a line of the log.
     start, text, filled_in, envelope = first.split("\n")
     assert re.fullmatch(rf"To be signed, whitelisting request {one}, hash [0-9a-f]{{64}}:", start)
-    assert (text[0], text[-1]) == ("{", "}")
+    assert text[0] == "{"
+    assert text[-1] == "}"
     assert envelope.startswith("Only in the envelope, which is not signed: ")
     filled_in = filled_in.removeprefix("Filled in by the service: ")
     assert set(filled_in.split(", ")) == {"addressType", "tnParticipantID", "linkedWallets.name", "linkedWallets.path"}
@@ -182,7 +183,8 @@ def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver:
         with pytest.raises(CustodyRequestError, match=f"^sign whitelisting requests failed: {first}") as caught:
             approver.approve()
         assert approver.signed == []
-    assert (caught.value.code, caught.value.retryable) == ("request-refused", False)
+    assert caught.value.code == "request-refused"
+    assert caught.value.retryable is False
 
 
 # --- batches and later tries -------------------------------------------------------------------------------

@@ -66,8 +66,10 @@ def test_what_a_signer_raises_is_an_error_of_ours(
     if failure is not error:
         assert f" failed: {type(failure).__name__}; its" in str(error)
         assert "8642-PIN" not in f"{error} {error.to_json()}"
-        assert (error.__cause__, error.__context__) == (None, None)
-    assert (error.code, error.retryable) == ("signing-failed", retryable)
+        assert error.__cause__ is None
+        assert error.__context__ is None
+    assert error.code == "signing-failed"
+    assert error.retryable == retryable
     assert approver.sent == 0
 
 
@@ -204,7 +206,8 @@ def test_a_key_that_cannot_be_read_now_is_tried_again(
     approver.signer = PemSigner(load, name="the key")
     with pytest.raises(CustodyError, match=why) as caught:
         approver.approve()
-    assert (caught.value.retryable, isinstance(caught.value, CustodyConfigurationError)) == (retryable, not retryable)
+    assert caught.value.retryable == retryable
+    assert isinstance(caught.value, CustodyConfigurationError) == (not retryable)
     assert "8642-PIN" not in str(caught.value)
     assert approver.sent == 0
 

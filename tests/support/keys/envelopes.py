@@ -1,9 +1,8 @@
 """
-Rules, texts and signatures made by hand, so that anything about them can be wrong; the same bytes each time.
+Envelopes made by hand, so that anything about their rules, texts and signatures can be wrong; the same bytes each time.
 
-Imports nothing of what it is there to deceive. Whatever is not said otherwise is that of the worked example: rules in
-which ETH needs two of ``ops`` or one of ``board``, but one of ``ops`` for the wallet ``demo/7``, and all other chains
-need one of each.
+Imports nothing of the code under test. By default everything is that of the worked example: rules in which ETH needs
+two of ``ops`` or one of ``board``, but one of ``ops`` for the wallet ``demo/7``, and all other chains need one of each.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+Key = ec.EllipticCurvePrivateKey
+
 #: The number of points of P-256, and the prime of its field.
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 PRIME = 0xFFFFFFFF00000001000000000000000000000000FFFFFFFFFFFFFFFFFFFFFFFF
@@ -34,13 +35,13 @@ ANY, INTERNAL_WALLET, INTERNAL_ADDRESS = 0, 1, 2
 
 
 @cache
-def private_key(name: str, curve: type[ec.EllipticCurve] = ec.SECP256R1) -> ec.EllipticCurvePrivateKey:
+def private_key(name: str, curve: type[ec.EllipticCurve] = ec.SECP256R1) -> Key:
     """Return the key that belongs to a name."""
     digest = hashlib.sha256(f"verification example {name}".encode()).digest()
     return ec.derive_private_key(int.from_bytes(digest, "big") % ORDER, curve())
 
 
-def der(key: str | ec.EllipticCurvePrivateKey) -> bytes:
+def der(key: str | Key) -> bytes:
     """Return the public key of a name, or of a private key, as SubjectPublicKeyInfo."""
     public = (private_key(key) if isinstance(key, str) else key).public_key()
     return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -53,15 +54,10 @@ def pem(key: str | bytes) -> str:
     return f"-----BEGIN PUBLIC KEY-----\n{rows}-----END PUBLIC KEY-----\n"
 
 
-def sign_der(key: str | ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
-    """Return the signature of a name, or of a private key, over a message, as DER; the same each time."""
+def sign(key: str | Key, message: bytes) -> bytes:
+    """Return the signature of a name, or of a private key, over a message: 64 bytes, the same each time."""
     key = private_key(key) if isinstance(key, str) else key
-    return key.sign(message, ec.ECDSA(SHA256(), deterministic_signing=True))
-
-
-def sign(key: str | ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
-    """Return the same as 64 bytes."""
-    return raw(*decode_dss_signature(sign_der(key, message)))
+    return raw(*decode_dss_signature(key.sign(message, ec.ECDSA(SHA256(), deterministic_signing=True))))
 
 
 def raw(r: int, s: int) -> bytes:
@@ -174,6 +170,8 @@ def rule(currency: str, *paths: bytes, network: str = "", lines: Iterable[bytes]
     return encoded + fields(5, lines) + extra
 
 
+#: The keys of two super-administrators, both of whom have signed the rules.
+PINNED = [pem("admin1"), pem("admin2")]
 USERS = (user("alice"), user("bob"), user("carol"))
 GROUPS = (group("ops", "alice", "bob"), group("board", "carol"))
 ETH_PATHS = (path(("ops", 2)), path(("board", 1)))
@@ -194,17 +192,26 @@ def container(
     return encoded + (b"" if timestamp is None else field(10, timestamp)) + extra
 
 
-def superadmin_entry(name: str, rules: bytes, *, label: str | None = None, signature: bytes | None = None) -> bytes:
+def superadmin_entry(
+    key: str | Key, rules: bytes, *, label: str | None = None, signature: bytes | None = None
+) -> bytes:
     """
     Return one super-administrator's signature.
 
-    :param name: whose key signs.
+    :param key: whose key signs: a name, or a private key, which needs a label.
     :param rules: the bytes that are signed.
     :param label: the user id that it is sent under. Default: the name's.
     :param signature: what is sent as signature. Default: a true one.
     """
-    signature = sign(name, rules) if signature is None else signature
-    return field(1, user_id(name) if label is None else label) + field(2, signature)
+    signature = sign(key, rules) if signature is None else signature
+    return field(1, _label(key, label)) + field(2, signature)
+
+
+def _label(key: str | Key, label: Any) -> Any:
+    if label is None:
+        assert isinstance(key, str)
+        return user_id(key)
+    return label
 
 
 def rules_signatures(rules: bytes, *entries: str | bytes) -> str:
@@ -253,26 +260,34 @@ _C = {"address": "0x00000000000000000000000000000000000000C3", "memo": "4242", "
 TEXT_C = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS, "label": "renamed later"}])
 #: What was signed of C before texts had a contract type and labels of linked addresses.
 TEXT_CS = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS}], without=["contractType"])
+#: C whose memo comes back only if each ``contractType`` is taken out as text.
+TEXT_X = TEXT_CS.replace(
+    '"memo":"4242"',
+    '"contractType":"\\",","contractType":"\\"memo","contractType":"\\":","contractType":"\\"4242"',
+)
 
 
 # Envelopes
 
 
-def signing(
-    name: str, *hashes: Any, label: Any = None, signature: bytes | None = None, signed: Iterable[str] | None = None
+def user_entry(
+    key: str | Key,
+    *hashes: Any,
+    label: Any = None,
+    signature: bytes | None = None,
+    signed: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """
     Return one user's signature as an envelope shows it.
 
-    :param name: whose key signs.
+    :param key: whose key signs: a name, or a private key, which needs a label.
     :param hashes: the hashes that are shown.
     :param label: the user id that it is sent under. Default: the name's.
     :param signature: what is sent as signature. Default: a true one.
     :param signed: the hashes that are really signed. Default: those shown.
     """
-    signature = sign(name, message_of(hashes if signed is None else signed)) if signature is None else signature
-    shown = {"userId": user_id(name) if label is None else label, "signature": b64(signature)}
-    return {"signature": shown, "hashes": list(hashes)}
+    signature = sign(key, message_of(hashes if signed is None else signed)) if signature is None else signature
+    return {"signature": {"userId": _label(key, label), "signature": b64(signature)}, "hashes": list(hashes)}
 
 
 def message_of(hashes: Iterable[str]) -> bytes:
@@ -282,7 +297,7 @@ def message_of(hashes: Iterable[str]) -> bytes:
 
 def envelope(
     text: str,
-    *signings: Any,
+    *entries: Any,
     rules: bytes | None = None,
     superadmins: Iterable[str | bytes] = ("admin1", "admin2"),
     **changes: Any,
@@ -291,25 +306,25 @@ def envelope(
     Return an envelope.
 
     :param text: the text.
-    :param signings: names, which sign the text's hash, or signatures as they are given.
+    :param entries: names, which sign the text's hash, or signatures as they are given.
     :param rules: the rules. Default: those of the worked example.
     :param superadmins: who signs the rules: names, or entries as they are given.
     :param changes: values of keys of the envelope.
     """
     rules = container() if rules is None else rules
-    entries = [signing(one, hash_of(text)) if isinstance(one, str) else copy.deepcopy(one) for one in signings]
+    shown = [user_entry(one, hash_of(text)) if isinstance(one, str) else copy.deepcopy(one) for one in entries]
     return {
         "id": "3711",
         "status": "approved",
         "blockchain": "ETH",
         "network": "mainnet",
         "metadata": {"hash": hash_of(text), "payloadAsString": text, "payload": {}},
-        "signedAddress": {"signatures": entries},
+        "signedAddress": {"signatures": shown},
         "rulesContainer": b64(rules),
         "rulesSignatures": rules_signatures(rules, *superadmins),
     } | changes
 
 
-def retext(given: dict[str, Any], text: str) -> dict[str, Any]:
+def with_text(given: dict[str, Any], text: str) -> dict[str, Any]:
     """Return an envelope with another text and its hash, under the signatures that it had."""
     return given | {"metadata": given["metadata"] | {"payloadAsString": text, "hash": hash_of(text)}}
