@@ -80,7 +80,7 @@ def _has_failed(checks: dict[str, Check], assumptions: list[Assumption]) -> bool
 
 
 def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
-    """Return the results of the checks, and of the assumptions if they are tested."""
+    """Return the results of the checks, and of tested assumptions."""
     with ExitStack() as stack:
         try:
             client = stack.enter_context(open_client(args))
@@ -136,7 +136,7 @@ def _value_in_words(value: object) -> str:
 
 
 def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumption]) -> None:
-    """Write the results without details, advice and errors: these could identify the service."""
+    """Write the results without texts that could identify the service."""
     report = {
         "airflow-provider-custody": __version__,
         "python": platform.python_version(),
@@ -158,7 +158,7 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
 
 
 def _check_role(given: str) -> None:
-    """Reject a role that no operation needs. A mistyped role would be reported as missing."""
+    """Reject an unknown role. A mistyped role would be reported as missing."""
     known = sorted({role for needed in ROLES for role in needed.split(" or ")})
     for role in re.split(" or ", given, flags=re.IGNORECASE):
         if missing_roles([role], known):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,7 +22,7 @@ NOTHING_TO_DO, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = f"""\
 exit codes:
   {NOTHING_TO_DO}    nothing to do: no problems and no changes
-  {CHANGES}    the service differs from a file, is unhealthy, or an address is unverified
+  {CHANGES}    the service differs from a file, is unhealthy, or has unverified requests
   {ERROR}    error, including wrong usage and missing credentials
   {INTERRUPTED}  interrupted with Ctrl-C"""
 _NO_TOKEN_HERE = "; credentials are never arguments: set CUSTODY_TOKEN, or use --token-stdin"
@@ -29,7 +30,7 @@ _SECRETIVE = ("token", "password", "secret", "key")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that fills paragraphs to the width of the terminal, except for indented ones."""
+    """Fills paragraphs to the width of the terminal, except for indented ones."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -52,7 +53,8 @@ class _ShowAll(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
         if isinstance(parser, Parser):
-            print(parser.format_full_help(), end="")
+            # Ignores a closed pipe, as the short help does.
+            parser._print_message(parser.format_full_help(), sys.stdout)
         parser.exit()
 
 
@@ -108,18 +110,22 @@ class Parser(argparse.ArgumentParser):
         if is_full:
             formatter.add_text(self.details)
         for group in self._action_groups:
-            minor = [] if is_full else [each for each in group._group_actions if each in self._minor]
-            formatter.start_section(group.title)
-            formatter.add_text(group.description)
-            formatter.add_arguments([each for each in group._group_actions if each not in minor])
-            if minor:
-                names = ", ".join(each.option_strings[0] for each in minor)
-                formatter.add_text(f"With --base-url also: {names}.")
-            formatter.end_section()
+            self._format_group(formatter, group, [] if is_full else self._minor)
         if not is_full and (self.details or self._minor):
             formatter.add_text(f"See also: {self.prog} --help-all")
         formatter.add_text(self.epilog)
         return formatter.format_help()
+
+    @staticmethod
+    def _format_group(
+        formatter: argparse.HelpFormatter, group: argparse._ArgumentGroup, minor: list[argparse.Action]
+    ) -> None:
+        formatter.start_section(group.title)
+        formatter.add_text(group.description)
+        formatter.add_arguments([each for each in group._group_actions if each not in minor])
+        if names := [each.option_strings[0] for each in group._group_actions if each in minor]:
+            formatter.add_text(f"With --base-url also: {', '.join(names)}.")
+        formatter.end_section()
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage and where to find help, and exit with 1."""
@@ -139,7 +145,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _in_usage(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
-    """Return an argument that must be given, such as ``--comment TEXT`` or ``FILE [FILE ...]``."""
+    """Return a required argument, such as ``--comment TEXT`` or ``FILE [FILE ...]``."""
     value = formatter._format_args(action, action.dest.upper())
     return " ".join([*action.option_strings[:1], value])
 

@@ -54,7 +54,7 @@ def add_connection_options(parser: Parser) -> None:
 
 
 def _option(name: str) -> dict[str, Any]:
-    """Return the option for a setting, with the description of the connection form."""
+    """Return the option for a setting, with the form's description."""
     text = _FORM[name]["description"].removesuffix(".").replace("%", "%%")
     # An abbreviation keeps its capitals.
     if text[1:2].islower():

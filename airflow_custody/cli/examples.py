@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,19 +35,14 @@ def show_examples(args: Namespace, output: Output) -> int:
     JSON: a list of {"name", "summary", "path"}. With --to, the path is that of the copy.
     """
     folder = examples_folder()
-    sources = {path.stem: path for path in sorted(folder.glob("*.py"))}
-    names = [*dict.fromkeys(name.removesuffix(".py") for name in args.names)] or [*sources]
-    if unknown := [name for name in names if name not in sources]:
-        raise _wrong(f"unknown example {', '.join(unknown)}", "`custody examples` lists the examples.")
-    texts = {sources[name].name: sources[name].read_text("utf-8") for name in names}
-    summaries = {name: _summary_of(texts[sources[name].name]) for name in names}
+    texts = _read_examples(folder, args.names)
     target = Path(args.to) if args.to else None
     rows = [
-        {"name": name, "summary": summary, "path": str((target or folder) / sources[name].name)}
-        for name, summary in summaries.items()
+        {"name": name.removesuffix(".py"), "summary": _summary_of(text), "path": str((target or folder) / name)}
+        for name, text in texts.items()
     ]
     if target is None:
-        output.data(rows, [{"name": name, "summary": summary} for name, summary in summaries.items()])
+        output.data(rows, [{"name": row["name"], "summary": row["summary"]} for row in rows])
         return NOTHING_TO_DO
     if any(_WHITELIST in text for text in texts.values()):
         texts[_WHITELIST] = (folder / _WHITELIST).read_text("utf-8")
@@ -54,8 +50,17 @@ def show_examples(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO
 
 
+def _read_examples(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the text of each example by its file's name. Default: all."""
+    found = {path.name: path for path in sorted(folder.glob("*.py"))}
+    files = [f"{name.removesuffix('.py')}.py" for name in names] or [*found]
+    if unknown := [name.removesuffix(".py") for name in files if name not in found]:
+        raise _wrong(f"unknown example {', '.join(unknown)}", "`custody examples` lists the examples.")
+    return {name: found[name].read_text("utf-8") for name in files}
+
+
 def examples_folder() -> Path:
-    """Return the folder with the examples: in the package, or beside it in a clone."""
+    """Return the folder of the examples, in the package or beside it."""
     for folder in (_PACKAGE / "example_dags", _PACKAGE.parent / "example_dags"):
         if folder.is_dir():
             return folder
@@ -69,7 +74,7 @@ def _summary_of(source: str) -> str:
 
 
 def _copy(texts: dict[str, str], folder: Path) -> list[str]:
-    """Copy files into a folder, and return the paths of those that did not exist."""
+    """Write files that do not exist yet, and return their paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         copies = {folder / name: text for name, text in texts.items()}

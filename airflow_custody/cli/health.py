@@ -71,7 +71,7 @@ def check_health(args: Namespace, output: Output) -> int:
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:
-    """Return the names and status words of a check, exactly as the service sent them."""
+    """Return the names and status words that the service sent."""
     return {
         "group": check.listed_under,
         "component": check.component_name,
@@ -82,7 +82,7 @@ def _row(check: HealthCheck) -> dict[str, Any]:
 
 
 def _view(row: dict[str, Any], healthy_statuses: tuple[str, ...]) -> dict[str, Any]:
-    """Return a row for people, with each status in the colour of the verdict on it."""
+    """Return a row for people, with healthy and unhealthy words in colour."""
 
     def mark(text: str, *statuses: str) -> Mark:
         is_healthy = all(ascii_lower(each) in healthy_statuses for each in statuses)

@@ -24,6 +24,8 @@ _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for 
 # Columns are separated by two spaces. A longer text is not squeezed into a column that is narrower than this.
 _GAP = 2
 _LONG_TEXT, _NARROWEST_TEXT = 60, 30
+# Stands for a space where a line is not broken. Texts do not contain it, because they are printable.
+_NO_BREAK = "\0"
 
 
 @dataclass(frozen=True)
@@ -153,24 +155,18 @@ class Layout:
             yield (" " * _GAP).join(painted).rstrip()
 
     def _block(self, names: Sequence[str], cells: Sequence[Mark]) -> Iterator[str]:
-        """Yield a row that is too wide for a table: its first cell, then the others with their names."""
+        """Yield a row that does not fit a table: its first cell, then pairs of name and value."""
         first, *others = cells
-        yield self._paint(str(first), first)
+        width = (self._width or 0) - 2
         pairs = [replace(cell, before=f"{name}: ") for name, cell in zip(names[1:], others, strict=True) if str(cell)]
-        line, length = "", 0
-        for pair in pairs:
-            text = str(pair)
-            if line and length + 2 + len(text) > (self._width or 0):
-                yield line
-                line, length = "", 0
-            if len(text) + 2 > (self._width or 0):
-                yield from (f"  {each}" for each in Layout((self._width or 0) - 2)._wrap(pair, hanging="  "))
-                continue
-            line = f"{line}; " if line else "  "
-            length += 2 + len(text)
-            line += self._paint_in(text, pair)
-        if line:
-            yield line
+        # A pair that fits a line is not broken.
+        texts = [str(each) if len(str(each)) > width else str(each).replace(" ", _NO_BREAK) for each in pairs]
+        yield self._paint(str(first), first)
+        for line in split("; ".join(texts), width):
+            text = line.replace(_NO_BREAK, " ")
+            for pair in pairs:
+                text = text.replace(str(pair), self._paint_in(str(pair), pair))
+            yield f"  {text}"
 
     # --- lines ---
 
@@ -180,7 +176,7 @@ class Layout:
         yield from others
 
     def _paint_in(self, line: str, mark: Mark) -> str:
-        """Return a line with its word for a state in colour. The word may have been wrapped: then it stays as it is."""
+        """Paint the word for a state in a line. A word that was wrapped is not painted."""
         end = len(mark.before) + len(mark.word)
         if line[:end] != mark.before + mark.word:
             return line
@@ -216,7 +212,7 @@ def split(text: str, width: int | None, hanging: str = "") -> list[str]:
 
 
 def _least_width(column: Iterable[str]) -> int:
-    """Return the smallest width of a column in which no word is broken, and a long text can still be read."""
+    """Return the smallest width at which a column can be read, with no word broken."""
     column = list(column)
     longest_word = max(len(word) for text in column for word in text.split() or [""])
     longest_text = max(map(len, column))
@@ -231,7 +227,7 @@ def _as_mark(value: object) -> Mark:
 
 
 def _as_text(value: object) -> str:
-    """Return a value on one line; line breaks, terminal escapes and invisible characters as ``\\uXXXX``."""
+    """Return a value on one line, with unprintable characters as ``\\uXXXX``."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "yes", False: "no"}[value]
     if isinstance(value, datetime):

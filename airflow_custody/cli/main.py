@@ -92,7 +92,7 @@ def run(args: Namespace) -> int:
 
 
 def _report_unexpected(exception: Exception, args: Namespace) -> None:
-    """Report an unexpected error. Its text is printed only with ``--debug``, without the credentials in use."""
+    """Report an unexpected error, with its text only if ``--debug`` is given. Credentials are redacted."""
     text = f"unexpected error: {type(exception).__name__}; --debug shows its text and where it comes from"
     if args.debug:
         text = "".join(traceback.format_exception(exception))

@@ -127,5 +127,5 @@ _HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{48}\b")
 
 
 def shorten_hashes(text: str) -> str:
-    """Shorten each SHA-256 in a text for people to 16 digits. JSON has all 64."""
+    """Shorten each SHA-256 in a text to 16 digits. JSON has all."""
     return _HASH.sub(r"\1…", text)

@@ -86,7 +86,7 @@ def show_status(args: Namespace, output: Output) -> int:
 
 
 def _view_part(name: str, value: Any) -> Any:
-    """Return a part for people. If it could not be read, the lines above say why."""
+    """Return a part for people. Lines above report one that is unreadable."""
     return "not read" if value is None else _VIEWS[name](value)
 
 

@@ -65,7 +65,7 @@ def verify(args: Namespace, output: Output) -> int:
 
 
 def _view(found: VerifiedWhitelist) -> list[Any]:
-    """Return a line for each request that was not rejected and each group of duplicates, then the summary."""
+    """Return a line for each request, the duplicates, and the summary."""
     from airflow_custody.client.whitelist.verified import describe_row
 
     lines = [_view_row(each, describe_row(each)) for each in found.rows]
@@ -80,7 +80,7 @@ def _view_row(row: dict[str, Any], text: str) -> Mark:
 
 
 def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
-    """Return the evidence in a file, local or in an object storage, and the file's SHA-256."""
+    """Return the evidence in a file, and the file's SHA-256."""
     from airflow_custody.client.verification.evidence import (
         MAX_EVIDENCE_BYTES,
         evidence_error,

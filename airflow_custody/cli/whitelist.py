@@ -208,7 +208,7 @@ def _words(args: Namespace) -> StatusWords:
 
 
 def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
-    """Return the name of the service in a plan, and a snapshot of its requests."""
+    """Return the service's name in a plan, and its requests."""
     from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     with open_client(args) as client:

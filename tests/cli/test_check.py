@@ -176,7 +176,26 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         # What such a status means is not published.
         (None, (200, {"result": {**USER, "status": "locked"}}), True, ["ok", "unknown", "ok", "ok"]),
     ],
-    ids=lambda value: str(value) if isinstance(value, tuple) else None,
+    ids=[
+        "blank listing",
+        "blank listing and user",
+        "blank listing, no user operation",
+        "empty groups, no user operation",
+        "blank listing, user forbidden",
+        "user forbidden",
+        "blank listing, user without a visible name",
+        "blank listing, user without roles",
+        "nothing offered",
+        "user with a blank id",
+        "user not offered",
+        "401 of a gateway",
+        "404 of a gateway",
+        "user failed",
+        "roles that are text",
+        "no roles",
+        "roles not reported",
+        "status that is not published",
+    ],
 )
 def test_the_button_judges_in_the_same_way(
     connection: str,
@@ -194,7 +213,8 @@ def test_the_button_judges_in_the_same_way(
     assert tested is good, text
     assert good or text.endswith("]")
     ran = custody("check", "-o", "json")
-    assert [states(ran)[each] for each in ("credentials", "user", "roles", "health listing")] == expected
+    names = ("credentials", "user", "roles", "health listing")
+    assert {name: states(ran)[name] for name in names} == dict(zip(names, expected, strict=True))
     assert ran.code == (0 if good else 1)
     assert ran.data["ok"] == good
     for each in ran.data["checks"]:
@@ -252,7 +272,7 @@ def test_roles_that_are_missing_are_named_with_what_they_are_for(
         ((404, OWN_404), "failed", "role-missing"),
         ((502, "<html>"), "not checked", ""),
     ],
-    ids=str,
+    ids=["has them", "lacks one", "no user operation", "gateway"],
 )
 def test_roles_that_are_asked_for(
     custody: Run, sandbox: Sandbox, response: Fault | None, state: str, code: str

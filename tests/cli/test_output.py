@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
         ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
         ("whitelist nothing", "2>&-", ""),
     ],
+    ids=["output closed", "output full", "input closed", "errors closed"],
 )
 def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
     # Unbuffered output fails where it is written, and argparse does not say so.
@@ -64,31 +66,56 @@ def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr(CustodyClient, "list_health_checks", interrupt)
-    assert custody("health") == (130, "", "")
+    ran = custody("health")
+    assert ran.code == 130
+    assert ran.out == ""
+    assert ran.err == ""
 
 
-@pytest.mark.parametrize("debug", [False, True])
-def test_what_nobody_expected_is_told_without_secrets(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, debug: bool
-) -> None:
-    def fail(*args: object) -> None:
+@pytest.fixture
+def fail(sandbox: Sandbox) -> Callable[..., None]:
+    """Return a function that raises an unexpected error with the token and a terminal escape in its text."""
+
+    def raise_error(*args: object) -> None:
         raise RuntimeError(f"not expected: {sandbox.token}\x1b[2J")
 
-    arguments = ["health", *(["--debug"] if debug else [])]
-    with monkeypatch.context() as patch:
-        patch.setattr(CustodyClient, "list_health_checks", fail)
-        ran = custody(*arguments)
+    return raise_error
+
+
+def test_an_unexpected_error_is_reported_by_its_type(
+    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
+    ran = custody("health")
     assert ran.code == 1
     assert ran.out == ""
-    assert ("RuntimeError: not expected: ***" in ran.err) is ("Traceback" in ran.err) is debug
-    assert "unexpected error: RuntimeError" in ran.err or debug
-    assert not {sandbox.token, "\x1b"} & {*ran.err.split(), *ran.err}
-    # Before there are credentials, only debugging quotes an error.
+    assert "unexpected error: RuntimeError; --debug shows" in ran.err
+    assert "not expected" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_debug_shows_an_unexpected_error_without_the_credentials(
+    custody: Run, fail: Callable[..., None], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
+    ran = custody("health", "--debug")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "RuntimeError: not expected: ***" in ran.err
+    assert "Traceback" in ran.err
+    assert sandbox.token not in ran.err
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["plain", "debug"])
+def test_before_there_are_credentials_only_debug_quotes_an_error(
+    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
     monkeypatch.setattr("airflow_custody.cli.connection._authentication", fail)
-    ran = custody(*arguments)
+    ran = custody("health", *options)
     assert ran.code == 1
     assert "RuntimeError" in ran.err
-    assert ("not expected" in ran.err) is debug
+    assert ("not expected" in ran.err) is bool(options)
 
 
 def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +143,9 @@ def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> 
         log.warning("three")
     finally:
         log.removeHandler(handler)
-    assert capsys.readouterr() == ("three\n", "one\ntwo\n")
+    printed = capsys.readouterr()
+    assert printed.out == "three\n"
+    assert printed.err == "one\ntwo\n"
 
 
 VIEW = [

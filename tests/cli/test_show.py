@@ -41,6 +41,7 @@ def test_without_pins_nothing_is_verified(custody: Run, create: Create) -> None:
         ("pending", "unsigned", "Nobody has signed it yet."),
         ("rejected", "not checked", "there is nothing to verify"),
     ],
+    ids=["signed", "forged", "pending", "rejected"],
 )
 def test_what_is_not_signed_does_not_look_like_it(
     show: Run, create: Create, signed: Create, status: str, trust: str, says: str

@@ -93,7 +93,7 @@ def test_an_address_that_nobody_signed_and_one_in_effect_twice_are_named(
     assert row["rules"] is None
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, False], ids=["by id", "all"])
 def test_what_can_still_be_approved_was_not_rejected(
     audit: Audit, create: Create, sandbox: Sandbox, named: bool
 ) -> None:
@@ -119,7 +119,11 @@ def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Cre
     assert rows[pending]["user_ids"] == []
     assert rows[pending]["verified"] is False
     assert rows[rejected]["status"] == "rejected"
-    # A signature that is not valid is a finding, also while the request is pending.
+
+
+def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, create: Create, sandbox: Sandbox) -> None:
+    pending = create(2, status="pending")
+    rejected = create(3, status="rejected")
     junk = {"signature": {"userId": "ann", "signature": "A" * 88}, "hashes": ["0" * 64]}
     sandbox.control.set_whitelist_envelope(pending, signedAddress={"signatures": [junk]})
     ran = audit("--rejected-status", "none")
@@ -293,6 +297,7 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         (KEPT % TWICE, "has evidence of a request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "has the key listed twice"),
     ],
+    ids=["empty", "no evidence", "unknown listing", "unknown rules", "a request twice", "a key twice"],
 )
 def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "other.json"
@@ -306,7 +311,11 @@ def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, te
     assert "cannot be read" in plain("whitelist", "verify", "--from", str(tmp_path / "no.json"), *pins).err
 
 
-@pytest.mark.parametrize("broken", [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}])
+@pytest.mark.parametrize(
+    "broken",
+    [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}],
+    ids=["empty", "metadata", "signatures", "status and chain"],
+)
 def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]) -> None:
     data = json.loads(kept.read_text())
     data["evidence"]["rows"] += [
@@ -322,7 +331,7 @@ def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[s
     assert "request 99: ABSENT: it is not listed\n" in ran.out
 
 
-@pytest.mark.parametrize("broken", [{"metadata": 5}, {"signedAddress": "x"}])
+@pytest.mark.parametrize("broken", [{"metadata": 5}, {"signedAddress": "x"}], ids=["metadata", "signatures"])
 def test_a_row_that_cannot_be_read_is_its_own_finding(
     audit: Audit, signed: Create, sandbox: Sandbox, broken: dict[str, Any]
 ) -> None:

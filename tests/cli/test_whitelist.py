@@ -104,6 +104,7 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
         *((["FILE", "--only", wrong], "custody: only") for wrong in ("customer_id", "customer_id=", "label=x", "=x")),
         (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_is_wrong_before_the_service_is_asked(
     custody: Run, sandbox: Sandbox, file: Path, tmp_path: Path, arguments: list[str], reason: str
@@ -195,6 +196,7 @@ def test_options_of_a_plan(
         (["--max-creates", "1"], "it creates 2, and max_creates is 1"),
         (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
     ],
+    ids=["too many creations", "a row that must be kept"],
 )
 def test_a_plan_over_a_limit_is_1_and_shown_in_full(
     custody: Run, create: Create, file: Path, limit: list[str], text: str
