@@ -15,10 +15,11 @@ Level = Literal["good", "warning", "bad"]
 
 _MAX_SHOWN = 4000
 _COLOURS: dict[Level, str] = {"good": "32", "warning": "33", "bad": "1;31"}
+# A request that the service reports as approved is not green: only signatures prove it.
 _WORDS: dict[Level, str] = {
-    "good": "ok, holds, yes, verified, effective, approved, enabled, created",
+    "good": "ok, holds, yes, verified, enabled",
     "warning": "unknown, cannot tell, pending, unsigned, disabled, cooldown, rejected",
-    "bad": "failed, does not hold, no, unverified, absent, unreadable",
+    "bad": "failed, does not hold, unverified, absent, unreadable",
 }
 _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for word in words.split(", ")}
 # Columns are separated by two spaces. A longer text is not squeezed into a column that is narrower than this.

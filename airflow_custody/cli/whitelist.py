@@ -321,7 +321,7 @@ def delete(args: Namespace, output: Output) -> int:
             return NOTHING_TO_DO
         row = read_request(client, request_id).row
         data |= {"state": row.state, "chain": row.chain, "address": row.address, "label": row.label}
-        if not args.yes and not _is_confirmed(row, client.settings.base_url):
+        if not args.yes and not _is_confirmed(request_id, row, client.settings.base_url):
             message("not confirmed; nothing was deleted")
             output.data(data)
             return ERROR
@@ -330,12 +330,12 @@ def delete(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO
 
 
-def _is_confirmed(row: RequestRow, base_url: str) -> bool:
-    """Show a request, and ask whether to delete it."""
+def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
+    """Show a request, and ask whether to delete it. The question has no text of the service."""
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
     state = _IN_WORDS.get(row.state, row.state)
-    print(f"Delete request {row.id}, {state}, at {base_url}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"Delete request {request_id}, {state}, at {base_url}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -388,8 +388,8 @@ def add_to(commands: Commands) -> None:
     outputs = ("table", "json", "markdown")
     parser = add_command(group, "plan", "Compare a whitelist file with the service", plan, outputs)
     _add_file(parser, "file")
-    parser.add_argument("--prune", action="store_true", help="delete duplicates, and requests not in the file")
-    text = "replace requests that differ from their row"
+    parser.add_argument("--prune", action="store_true", help="plan to delete duplicates, and requests not in the file")
+    text = "plan to replace requests that differ from their row"
     parser.add_argument("--replace", action="store_true", help=text)
     text = "only this blockchain, customer_id or visibility_group_id"
     parser.add_argument("--only", metavar="KEY=VALUE", action="append", help=text)

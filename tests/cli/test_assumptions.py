@@ -48,7 +48,7 @@ def seen(ran: Ran, name: str) -> str:
 
 
 @pytest.mark.usefixtures("busy")
-def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
+def test_all_assumptions_hold_for_the_published_service(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
     sandbox.control.clear_request_log()
     ran = custody("check", "--assumptions", *pins, "-o", "json")
     assert ran.code == 0
@@ -61,7 +61,7 @@ def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str],
     assert "assumptions:" not in custody("check", *pins).out
 
 
-def test_where_nothing_is_listed_nothing_holds_by_its_absence(custody: Run, pins: list[str]) -> None:
+def test_an_empty_listing_proves_no_assumption(custody: Run, pins: list[str]) -> None:
     ran = custody("check", "--assumptions", *pins, "-o", "json")
     assert ran.code == 0
     told = ("operations", "refusals", "clock")
@@ -152,7 +152,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
         "a 404 of a gateway",
     ],
 )
-def test_each_reading_is_told(
+def test_each_deviation_is_reported(
     custody: Run,
     pins: list[str],
     sandbox: Sandbox,
@@ -197,7 +197,7 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
     assert ran.data["assumptions"] is None
 
 
-def test_a_report_tells_nothing_of_whose_service_it_is(
+def test_a_report_does_not_identify_the_service(
     custody: Run, pins: list[str], sandbox: Sandbox, create: Create, tmp_path: Path
 ) -> None:
     """Each text that the service may write where a word is expected is a value of the request itself."""

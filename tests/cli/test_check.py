@@ -38,7 +38,7 @@ def detail(ran: Ran, name: str) -> str:
     return f"{row(ran, name)['detail']} | {row(ran, name)['advice']}"
 
 
-def test_all_is_well(custody: Run) -> None:
+def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     ran = custody("check")
     assert ran.code == 0
     assert ran.err == ""
@@ -53,9 +53,7 @@ def test_all_is_well(custody: Run) -> None:
     )
 
 
-def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked(
-    plain: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_failure_the_rest_is_not_checked(plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["check", "--base-url", "http://127.0.0.1:1", "--max-retries", "0"]
     ran = plain(*arguments, "-o", "json")
     assert ran.code == 1
@@ -252,7 +250,7 @@ def test_a_secret_that_the_service_repeats_is_not_shown(
         ("adminreadonly", "Missing: WhitelistedAddressCreator (creating whitelisting requests), "),
     ],
 )
-def test_roles_that_are_missing_are_named_with_what_they_are_for(
+def test_missing_roles_are_named_with_their_purpose(
     custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, role: str, lacks: str
 ) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", role]))
@@ -274,9 +272,7 @@ def test_roles_that_are_missing_are_named_with_what_they_are_for(
     ],
     ids=["has them", "lacks one", "no user operation", "gateway"],
 )
-def test_roles_that_are_asked_for(
-    custody: Run, sandbox: Sandbox, response: Fault | None, state: str, code: str
-) -> None:
+def test_required_roles(custody: Run, sandbox: Sandbox, response: Fault | None, state: str, code: str) -> None:
     if response:
         add_fault(sandbox, "/users/me", *response)
     ran = custody("check", "--role", "tpuser", "--role", "AdminReadOnly or ADMIN", "-o", "json")
@@ -288,7 +284,7 @@ def test_roles_that_are_asked_for(
         assert found["advice"] == "Give the user AdminReadOnly or ADMIN, or use another user."
 
 
-def test_a_role_that_is_mistyped_is_refused(custody: Run, sandbox: Sandbox) -> None:
+def test_an_unknown_role_is_rejected(custody: Run, sandbox: Sandbox) -> None:
     ran = custody("check", "--role", "TPUser", "--role", "Admin or AdminReadOnyl")
     assert ran.code == 1
     assert ran.out == ""
@@ -361,7 +357,7 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
         ((200, {}), "failed", "response-unusable"),
     ],
 )
-def test_only_what_the_service_says_that_it_does_not_offer_is_unknown(
+def test_rules_are_unknown_only_if_the_service_does_not_offer_them(
     custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, response: Fault, state: str, code: str
 ) -> None:
     add_fault(sandbox, "/rules", *response)
@@ -373,7 +369,7 @@ def test_only_what_the_service_says_that_it_does_not_offer_is_unknown(
     assert "2 of 2 pinned keys" in found["detail"]
 
 
-def test_a_fingerprint_is_what_openssl_prints(custody: Run, keys: list[str], tmp_path: Path) -> None:
+def test_a_fingerprint_is_that_of_openssl(custody: Run, keys: list[str], tmp_path: Path) -> None:
     command = ["openssl", "pkey", "-pubin", "-outform", "DER"]
     der = subprocess.run(command, input=keys[0].encode(), capture_output=True, check=True).stdout
     fingerprint = hashlib.sha256(der).hexdigest()

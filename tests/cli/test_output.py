@@ -21,7 +21,7 @@ from airflow_custody.sandbox import Sandbox
 CUSTODY = [sys.executable, "-m", "airflow_custody.cli"]
 
 
-def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Create, tmp_path: Path) -> None:
+def test_a_closed_pipe_does_not_change_the_exit_code(sandbox: Sandbox, create: Create, tmp_path: Path) -> None:
     create(1)
     file = tmp_path / "list.yaml"
     file.write_text("version: 1\naddresses:\n- {label: a, address: b, blockchain: BTC}\n")
@@ -123,15 +123,15 @@ def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "custody: red [31m and more\n"
 
 
-def test_characters_that_the_terminal_lacks_are_printed_as_utf_8() -> None:
+def test_output_is_utf_8_in_every_locale() -> None:
     bytes_ = io.BytesIO()
     stream = io.TextIOWrapper(bytes_, encoding="ascii")
     Output("table", stream).text("Zürich")
     assert bytes_.getvalue() == "Zürich\n".encode()
 
 
-def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    log = logging.getLogger("test_logs_never_get_between_the_data")
+def test_log_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("test_log_lines_go_to_standard_error")
     # Whatever handlers other tests have left at the root.
     log.propagate = False
     handler = logging.StreamHandler(sys.stdout)
@@ -173,7 +173,7 @@ def test_a_terminal_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == PLAN
 
 
-def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_output_is_neither_coloured_nor_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
     stream = io.StringIO()

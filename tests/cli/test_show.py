@@ -43,7 +43,7 @@ def test_without_pins_nothing_is_verified(custody: Run, create: Create) -> None:
     ],
     ids=["signed", "forged", "pending", "rejected"],
 )
-def test_what_is_not_signed_does_not_look_like_it(
+def test_only_signed_content_is_shown_as_proved(
     show: Run, create: Create, signed: Create, status: str, trust: str, says: str
 ) -> None:
     ran = show(signed(1) if status == "signed" else create(1, status=status))
@@ -54,7 +54,7 @@ def test_what_is_not_signed_does_not_look_like_it(
     assert ("\npayload:\n" in ran.out) is (status == "signed") is ("\npayload, not verified:\n" not in ran.out)
 
 
-def test_what_a_legacy_form_does_not_cover(
+def test_a_legacy_form_names_what_it_does_not_cover(
     show: Run, custody: Run, pins: list[str], sandbox: Sandbox, signed: Create
 ) -> None:
     identifier = signed(1)
@@ -132,7 +132,7 @@ def test_it_shows_what_it_deletes_and_asks(
     assert bool(sandbox.control.whitelist_requests()) is not is_deleted
 
 
-def test_without_a_terminal_it_takes_yes(delete: Run, create: Create, sandbox: Sandbox) -> None:
+def test_without_a_terminal_yes_is_required(delete: Run, create: Create, sandbox: Sandbox) -> None:
     identifier, pending = create(1), create(2, status="pending")
     sandbox.control.clear_request_log()
     ran = delete(identifier, stdin="y\n")

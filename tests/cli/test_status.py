@@ -14,7 +14,7 @@ from airflow_custody.sandbox import Sandbox
 ONE_LINE = "the service is healthy: 9 of 9 checks are healthy\n"
 
 
-def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
+def test_a_service_without_problems_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
     twice = [create(1), create(1)]
     pending = create(2, status="pending")
     sandbox.control.change_whitelist_request(pending, label="a\u202eb\x1b[2J\u200bc")
@@ -61,7 +61,7 @@ def unhealthy(sandbox: Sandbox, number: str) -> None:
     ],
     ids=["unhealthy", "part", "all"],
 )
-def test_what_is_wrong_comes_first(
+def test_problems_come_first(
     custody: Run,
     create: Create,
     sandbox: Sandbox,
@@ -87,7 +87,9 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     assert "  unverified  " in ran.out
 
 
-def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_the_user_may_not_read_are_left_out(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"]))
     ran = custody("status")
     assert ran.code == 0
@@ -95,7 +97,7 @@ def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, mon
     assert "webhook" not in ran.out.casefold()
 
 
-def test_a_service_that_hangs_is_not_waited_for_as_by_a_task(
+def test_a_service_that_hangs_ends_the_command_soon(
     plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_custody.overview.read.MAX_TIMEOUT", 0.3)
@@ -132,7 +134,7 @@ def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None
     assert ran.err.startswith("custody: list health checks failed: ")
 
 
-def test_what_a_gate_can_name_is_listed(custody: Run, sandbox: Sandbox) -> None:
+def test_names_for_a_health_gate_are_listed(custody: Run, sandbox: Sandbox) -> None:
     ran = custody("health", "--group", "blockchain")
     header, row, *_ = ran.out.splitlines()
     assert header.split() == ["GROUP", "COMPONENT", "CHECK", "STATUS", "RESULTS"]

@@ -32,7 +32,7 @@ def test_all_commands_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_says_what_it_does_and_its_exit_codes(plain: Run, name: str) -> None:
+def test_full_help_has_exit_codes_and_json(plain: Run, name: str) -> None:
     ran = plain(*name.split(), "--help-all")
     assert ran.code == 0
     assert ran.err == ""
@@ -44,7 +44,7 @@ def test_each_command_says_what_it_does_and_its_exit_codes(plain: Run, name: str
         assert words in " ".join(ran.out.split())
 
 
-def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run) -> None:
+def test_examples_in_help_are_correct_usage(plain: Run) -> None:
     ran = plain("--help")
     assert ran.code == 0
     assert re.search(r"^ +0 +nothing to do.*^ +2 .*^ +1 +error", ran.out, re.MULTILINE | re.DOTALL)
@@ -69,7 +69,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
         "--unknown check",
     ],
 )
-def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) -> None:
+def test_wrong_usage_exits_with_1(plain: Run, arguments: str) -> None:
     ran = plain(*arguments.split())
     assert ran.code == 1
     assert ran.out == ""
@@ -77,14 +77,14 @@ def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) 
 
 
 @pytest.mark.parametrize("option", ["--conn-id", "--base-url", "--timeout", "--verify", "--group"])
-def test_what_an_unset_variable_of_a_shell_leaves_is_refused(plain: Run, option: str) -> None:
+def test_an_empty_value_is_rejected(plain: Run, option: str) -> None:
     ran = plain("health", option, "")
     assert ran.code == 1
     assert "is empty" in ran.err
 
 
 @pytest.mark.parametrize("arguments", [["--token", "s3cret-token"], ["--token=s3cret-token"], ["s3cret-token"]])
-def test_a_secret_in_an_argument_is_refused_and_not_shown(plain: Run, arguments: list[str]) -> None:
+def test_a_secret_in_an_argument_is_rejected_and_not_shown(plain: Run, arguments: list[str]) -> None:
     ran = plain("health", *arguments)
     assert ran.code == 1
     assert "s3cret" not in ran.out + ran.err
@@ -95,7 +95,7 @@ MORE = ["file", "-o", "json", "--output=foo", "--prune", "--max-deletes", "1", "
 
 
 @given(st.lists(st.sampled_from([*" ".join(COMMANDS).split(), *MORE]), max_size=6))
-def test_no_usage_whatever_exits_with_2(words: list[str]) -> None:
+def test_no_usage_exits_with_2(words: list[str]) -> None:
     code: object = None
     with redirect_stderr(io.StringIO()) as printed:
         try:
@@ -164,5 +164,5 @@ def test_webhooks_are_listed(custody: Run, sandbox: Sandbox, monkeypatch: pytest
         ("http://[s3cret", "***"),
     ],
 )
-def test_what_may_be_a_secret_in_a_url_is_not_shown(url: str | None, shown: str | None) -> None:
+def test_secrets_in_a_url_are_not_shown(url: str | None, shown: str | None) -> None:
     assert without_secrets(url) == shown

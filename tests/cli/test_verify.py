@@ -36,7 +36,7 @@ def pin(folder: Path, *keys: str) -> list[str]:
     return options
 
 
-def test_all_that_was_signed_is_verified(audit: Audit, signed: Create, sandbox: Sandbox) -> None:
+def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: Sandbox) -> None:
     ids = [signed(1), signed(2)]
     ran = audit()
     assert ran.code == 0
@@ -73,9 +73,7 @@ def test_all_that_was_signed_is_verified(audit: Audit, signed: Create, sandbox: 
     assert len(row["hash"]) == 64
 
 
-def test_an_address_that_nobody_signed_and_one_in_effect_twice_are_named(
-    audit: Audit, create: Create, signed: Create
-) -> None:
+def test_unsigned_and_duplicate_addresses_are_named(audit: Audit, create: Create, signed: Create) -> None:
     ids = [signed(1), signed(1, label="Another")]
     forged = create(1)
     ran = audit()
@@ -94,7 +92,7 @@ def test_an_address_that_nobody_signed_and_one_in_effect_twice_are_named(
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["by id", "all"])
-def test_what_can_still_be_approved_was_not_rejected(
+def test_a_request_that_can_still_be_approved_is_pending(
     audit: Audit, create: Create, sandbox: Sandbox, named: bool
 ) -> None:
     identifier = create(1, status="pending")
@@ -133,7 +131,7 @@ def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, cr
     assert f"request {rejected}: pending, no valid signature\n" in ran.out
 
 
-def test_pending_requests_that_are_shown_without_rules(
+def test_pending_requests_without_rules_of_their_own(
     audit: Audit, plain: Run, pins: list[str], create: Create, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     sandbox.control.configure(rules_on_pending=False)
@@ -159,7 +157,7 @@ def test_pending_requests_that_are_shown_without_rules(
     assert f"request {pending}: PENDING: it is shown without rules, and those in force cannot be used" in ran.out
 
 
-def test_some_by_their_ids(audit: Audit, create: Create, signed: Create) -> None:
+def test_requests_are_selected_by_id(audit: Audit, create: Create, signed: Create) -> None:
     good, forged = signed(1), create(2)
     assert audit("--id", good, "--id", good).code == 0
     assert audit("--id", forged).code == 2
@@ -177,7 +175,7 @@ def test_some_by_their_ids(audit: Audit, create: Create, signed: Create) -> None
     assert "--evidence needs -o json" in ran.err
 
 
-def test_without_pins_it_says_how_to_pin(
+def test_without_pins_the_error_explains_pinning(
     custody: Run, plain: Run, signed: Create, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed(1)
@@ -195,9 +193,7 @@ def test_without_pins_it_says_how_to_pin(
     assert plain("whitelist", "verify").code == 0
 
 
-def test_the_keys_of_all_files_are_pinned_and_other_pins_verify_nothing(
-    custody: Run, signed: Create, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_all_keys_in_all_files_are_pinned(custody: Run, signed: Create, sandbox: Sandbox, tmp_path: Path) -> None:
     ran = custody("whitelist", "verify", *pin(tmp_path, public_pem(1)))
     assert ran.code == 0
     assert ran.out.startswith("0 requests: 0 verified (")
@@ -228,7 +224,7 @@ def kept(audit: Audit, create: Create, signed: Create, tmp_path: Path) -> Path:
     return file
 
 
-def test_it_is_verified_again_without_the_service(plain: Run, kept: Path, pins: list[str], sandbox: Sandbox) -> None:
+def test_evidence_is_verified_without_the_service(plain: Run, kept: Path, pins: list[str], sandbox: Sandbox) -> None:
     sandbox.control.clear_request_log()
     ran = plain("whitelist", "verify", "--from", str(kept), *pins, "-o", "json")
     assert ran.code == 2
@@ -250,7 +246,7 @@ def test_it_is_verified_again_without_the_service(plain: Run, kept: Path, pins: 
     assert "\n1 request: 1 verified (" in ran.out
 
 
-def test_what_is_trusted_never_comes_from_the_file(plain: Run, kept: Path, pins: list[str], tmp_path: Path) -> None:
+def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[str], tmp_path: Path) -> None:
     ran = plain("whitelist", "verify", "--from", str(kept))
     assert ran.code == 1
     assert ran.out == ""
@@ -268,7 +264,7 @@ def test_what_is_trusted_never_comes_from_the_file(plain: Run, kept: Path, pins:
         assert f"{more[0]}: not with --from" in ran.err
 
 
-def test_a_file_that_was_changed_proves_nothing_more(plain: Run, kept: Path, pins: list[str]) -> None:
+def test_changed_evidence_is_not_verified(plain: Run, kept: Path, pins: list[str]) -> None:
     data = json.loads(kept.read_text())
     for row in data["rows"]:
         row.update(state="verified", verified=True, reason=None)
@@ -299,7 +295,7 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
     ],
     ids=["empty", "no evidence", "unknown listing", "unknown rules", "a request twice", "a key twice"],
 )
-def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
     ran = plain("whitelist", "verify", "--from", str(file), *pins)
@@ -316,7 +312,9 @@ def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, te
     [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}],
     ids=["empty", "metadata", "signatures", "status and chain"],
 )
-def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]) -> None:
+def test_a_broken_row_of_evidence_does_not_affect_others(
+    plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]
+) -> None:
     data = json.loads(kept.read_text())
     data["evidence"]["rows"] += [
         {"id": "8", "listed": "settled", "envelope": broken},
@@ -332,7 +330,7 @@ def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[s
 
 
 @pytest.mark.parametrize("broken", [{"metadata": 5}, {"signedAddress": "x"}], ids=["metadata", "signatures"])
-def test_a_row_that_cannot_be_read_is_its_own_finding(
+def test_a_broken_row_of_the_service_does_not_affect_others(
     audit: Audit, signed: Create, sandbox: Sandbox, broken: dict[str, Any]
 ) -> None:
     good, bad = signed(1), signed(2)

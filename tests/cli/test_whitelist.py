@@ -38,7 +38,7 @@ def counts(ran: Ran) -> dict[str, int]:
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def test_addresses_that_could_not_be_verified_are_told(plain: Run, custody: Run, tmp_path: Path) -> None:
+def test_unchecked_addresses_are_counted(plain: Run, custody: Run, tmp_path: Path) -> None:
     text = "addresses: 1 of 2 could not be checked (XYZ)"
     path = str(write(tmp_path / "list.json", row(1), row(2, address="abc", blockchain="XYZ")))
     ran = plain("whitelist", "validate", path)
@@ -52,7 +52,7 @@ def test_addresses_that_could_not_be_verified_are_told(plain: Run, custody: Run,
         assert run("whitelist", command, path, "--no-check-addresses").err == ""
 
 
-def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path: Path) -> None:
+def test_every_mistake_in_several_files_is_reported(plain: Run, file: Path, tmp_path: Path) -> None:
     """As pre-commit gives them: all are checked, and each fault has its file."""
     wrong = tmp_path / "two.yaml"
     rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
@@ -106,7 +106,7 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_before_the_service_is_asked(
+def test_errors_before_the_service_is_called(
     custody: Run, sandbox: Sandbox, file: Path, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
     wrong = write(tmp_path / "wrong.json", {"label": "L"}, row(1, **{"x\x1b[2J": 1}))
@@ -218,7 +218,7 @@ def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
     assert custody("whitelist", "plan", str(file), "--prune", *limits).code == 2
 
 
-def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+def test_unexpected_fields_are_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
     for number in (1, 2):
         sandbox.control.set_whitelist_envelope(create(number), action="ARCHIVE")
     accept = ["--accept-field", "tag", "--accept-field", "envelope.action"]
@@ -227,7 +227,7 @@ def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create,
         assert custody("whitelist", *command, *accept).code == 0
 
 
-def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
+def test_an_unreadable_request_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
     broken = create(1)
     sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
     assert counts(custody("whitelist", "plan", str(file), "-o", "json")) == {"unreadable": 3}
@@ -237,7 +237,7 @@ def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Cr
 
 
 @pytest.mark.parametrize("arguments", [["plan", "FILE", "-o", "json"], ["dump"]], ids=" ".join)
-def test_a_listing_that_cannot_be_read_is_no_plan_and_no_file(
+def test_an_unreadable_listing_gives_neither_plan_nor_file(
     custody: Run, sandbox: Sandbox, file: Path, arguments: list[str]
 ) -> None:
     sandbox.control.add_fault("status", status=500, method="GET", path="/whitelists/addresses/for-approval")
@@ -290,9 +290,7 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
 
-def test_what_is_missing_or_differs_is_named_and_the_file_says_so(
-    custody: Run, create: Create, sandbox: Sandbox, plan: Plan
-) -> None:
+def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, sandbox: Sandbox, plan: Plan) -> None:
     create(1)
     broken, spaced, other = create(2), create(3), create(4)
     sandbox.control.set_whitelist_metadata(broken, hash="0" * 64)
@@ -312,7 +310,7 @@ def test_what_is_missing_or_differs_is_named_and_the_file_says_so(
     assert found.get("unchanged") == 1, found
 
 
-def test_an_address_that_a_file_would_be_refused_for_is_named(
+def test_a_dump_with_an_invalid_address_is_incomplete(
     custody: Run, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(1)
@@ -326,7 +324,7 @@ def test_an_address_that_a_file_would_be_refused_for_is_named(
     assert len(yaml.safe_load(ran.out)["addresses"]) == 1
 
 
-def test_a_status_that_is_not_known_is_said(custody: Run, create: Create) -> None:
+def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     ran = custody("whitelist", "dump")
     assert ran.code == 0
     assert yaml.safe_load(ran.out) == {"version": 1, "addresses": []}
@@ -343,7 +341,7 @@ def test_a_status_that_is_not_known_is_said(custody: Run, create: Create) -> Non
     assert "left out: 1 rejected request" in custody("whitelist", "dump", "--rejected-status", "live").err
 
 
-def test_with_pinned_keys_a_dump_leaves_out_what_nobody_signed_and_a_plan_names_it(
+def test_with_pins_unverified_requests_are_not_dumped_and_are_planned_as_unverified(
     custody: Run, create: Create, pins: list[str], sandbox: Sandbox, tmp_path: Path
 ) -> None:
     signed, forged, waiting = create(1, status="pending"), create(2), create(3, status="pending")
