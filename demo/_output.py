@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _environment import relative_path
 
-from airflow_custody.client.text_table import format_table
+from airflow_custody.cli.layout import Layout
 
 # The width if there is no terminal, and the maximum, because longer lines are hard to read.
 WIDTH, MAX_WIDTH = 100, 120
@@ -90,8 +90,9 @@ class Style:
         """Return the lines of a table, or of a list if the table is too wide."""
         rows = list(rows)
         indent = " " * 4
-        lines = [f"{indent}{line}".rstrip() for line in format_table(list(columns), rows).splitlines()]
-        if max(map(len, lines)) <= self.width:
+        table = [dict(zip(columns, row, strict=True)) for row in rows]
+        lines = [f"{indent}{line}".rstrip() for line in Layout().lines(table)]
+        if max(map(len, lines), default=0) <= self.width:
             return lines
         lines = []
         for row in rows:

@@ -1,1 +1,1 @@
-"""The command line: ``custody``, and ``airflow custody`` where Airflow takes commands from providers."""
+"""The command line: ``custody``, and ``airflow custody`` on Airflow 3.2 and later."""

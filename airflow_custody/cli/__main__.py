@@ -1,4 +1,4 @@
-"""``python -m airflow_custody.cli`` is the console script ``custody``."""
+"""``python -m airflow_custody.cli`` runs the console script ``custody``."""
 
 from __future__ import annotations
 

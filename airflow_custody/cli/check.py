@@ -1,4 +1,4 @@
-"""The command that tries a connection step by step, and prints the result of each step."""
+"""The command ``check``: tests a connection step by step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody import __version__
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.layout import as_state
 from airflow_custody.cli.output import Output, message, shorten_hashes
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
@@ -28,32 +29,27 @@ if TYPE_CHECKING:
 
 def check(args: Namespace, output: Output) -> int:
     """
-    Try a connection step by step: whether its settings can be used, the service can be reached,
-    TLS, the credentials, who the user is, which roles the user lacks and what for, the health
-    listing, what is pinned to verify signatures with and whether the service's rules are signed so,
-    and whether the clocks agree. It changes nothing.
+    Test a connection step by step, without changing anything: settings, network, TLS, credentials, user, roles,
+    health listing, pinned keys and clocks.
 
-    A check fails if the response is not the service's, or a role required by --role is missing.
-    Unknown: the service does not offer this. The button Test Connection makes the same checks, but
-    does not compare the clocks.
+    Exit codes: 0 no check failed; 1 a check failed, or an assumption does not hold.
 
-    With --assumptions it also tries, with reads only, what this package assumes about the service
-    because it is not published: at most 1,000 requests and 500 webhook calls. An assumption holds
-    only if something was seen that shows it. --report writes the result without any value, label,
-    address, id or host, fit to be sent to others.
+    A check fails if the response is not the service's, or if a role required by --role is missing. A check is unknown
+    if the service does not offer what it needs. The button Test Connection runs the same checks, except for the
+    clocks.
 
-    Exit codes: 0 nothing failed (something may be unknown), 1 something failed, or an assumption
-    does not hold.
+    --assumptions also tests what this package assumes about the service because it is not published. It only reads:
+    at most 1,000 requests and 500 webhook calls. An assumption holds only if the data show it. --report writes the
+    results to a new file without values, labels, addresses, ids and hosts, so that they can be sent to others.
 
-    JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}], "assumptions":
-    [{"assumption", "state", "seen", "advice", "error"}]}, always all of settings, reachable, tls,
-    credentials, user, roles, health listing, signatures, clock; states are ok, failed, unknown, not
-    checked. The code is an error code of the documentation, or empty. Assumptions are null without
-    --assumptions, and where the credentials are not accepted; their states are holds, does not
-    hold, cannot tell.
+    JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}], "assumptions": [{"assumption", "state",
+    "seen", "advice", "error"}]}. The checks are always settings, reachable, tls, credentials, user, roles, health
+    listing, signatures and clock. Their states are ok, failed, unknown and not checked. The code is an error code of
+    the documentation, or empty. The states of assumptions are holds, does not hold and cannot tell. Assumptions are
+    null without --assumptions, and if the credentials are not accepted.
     """
     _check_options(args)
-    checks, assumptions = _find(args)
+    checks, assumptions = _run_checks(args)
     failed = _has_failed(checks, assumptions)
     output.data(
         {
@@ -64,7 +60,7 @@ def check(args: Namespace, output: Output) -> int:
         _view(checks, assumptions),
     )
     if args.assumptions and not assumptions:
-        message("Assumptions were not tried: that needs credentials that are accepted.")
+        message("assumptions were not tested: the credentials must be accepted first")
     if args.report:
         _write_report(args.report, checks, assumptions)
     return ERROR if failed else NOTHING_TO_DO
@@ -72,7 +68,7 @@ def check(args: Namespace, output: Output) -> int:
 
 def _check_options(args: Namespace) -> None:
     if args.report and not args.assumptions:
-        raise usage_error("--report: only with --assumptions", "Give both.")
+        raise usage_error("--report needs --assumptions", "Give both.")
     for each in args.roles or ():
         _check_role(each)
 
@@ -83,8 +79,8 @@ def _has_failed(checks: dict[str, Check], assumptions: list[Assumption]) -> bool
     return any(each.state == "does not hold" for each in assumptions)
 
 
-def _find(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
-    """Return the results of the checks and, if they are tried, of the assumptions."""
+def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
+    """Return the results of the checks, and of tested assumptions."""
     with ExitStack() as stack:
         try:
             client = stack.enter_context(open_client(args))
@@ -105,7 +101,7 @@ def _check_to_json(name: str, check: Check) -> dict[str, str]:
 
 
 def _view(checks: dict[str, Check], assumptions: list[Assumption]) -> dict[str, Any]:
-    """Return what people see of the results."""
+    """Return the results for people."""
     return {
         "checks": [_check_row(name, each) for name, each in checks.items() if each.detail],
         "not checked": ", ".join(name for name, each in checks.items() if not each.detail),
@@ -113,18 +109,18 @@ def _view(checks: dict[str, Check], assumptions: list[Assumption]) -> dict[str, 
     }
 
 
-def _check_row(name: str, check: Check) -> dict[str, str]:
+def _check_row(name: str, check: Check) -> dict[str, Any]:
     return {
         "check": name,
-        "state": check.state,
+        "state": as_state(check.state),
         "detail": shorten_hashes(sentences(check.detail, check.advice)),
         "code": check.code and f"[custody/{check.code}]",
     }
 
 
-def _assumption_row(found: Assumption) -> dict[str, str]:
+def _assumption_row(found: Assumption) -> dict[str, Any]:
     seen = sentences(_in_words(found.seen), found.error, found.advice)
-    return {"assumption": found.assumption, "state": found.state, "seen": seen}
+    return {"assumption": found.assumption, "state": as_state(found.state), "seen": seen}
 
 
 def _in_words(seen: Mapping[str, Any]) -> str:
@@ -140,7 +136,7 @@ def _value_in_words(value: object) -> str:
 
 
 def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumption]) -> None:
-    """Write the results without any text that could identify the service: no detail, advice or error."""
+    """Write the results without texts that could identify the service."""
     report = {
         "airflow-provider-custody": __version__,
         "python": platform.python_version(),
@@ -150,7 +146,7 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
         ],
     }
     try:
-        # A new file: an existing file may hold keys.
+        # Only a new file is written, because an existing one may hold keys.
         write_new_file(path, f"{json.dumps(report, indent=2)}\n".encode())
     except OSError as error:
         raise CustodyConfigurationError(
@@ -158,24 +154,24 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
             advice="Give the path of a new file.",
             code="parameter-wrong",
         ) from None
-    message(f"{path} has states, words, counts and codes only. Read its words before you send it along with an issue.")
+    message(f"{path} has only states, words, counts and codes. Read the words before you attach it to an issue.")
 
 
 def _check_role(given: str) -> None:
-    """Refuse roles that no operation needs: a mistyped one would look as if the user lacked it."""
+    """Reject an unknown role. A mistyped role would be reported as missing."""
     known = sorted({role for needed in ROLES for role in needed.split(" or ")})
     for role in re.split(" or ", given, flags=re.IGNORECASE):
         if missing_roles([role], known):
-            raise usage_error(f"--role: there is no role {sanitize(role, 60)!r}", f"There are: {', '.join(known)}.")
+            raise usage_error(f"--role: unknown role {sanitize(role, 60)!r}", f"The roles are: {', '.join(known)}.")
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command to the parser of all."""
-    parser = add_command(commands, "check", "Try a connection step by step", check)
-    text = f"role that the user must have, or 'A or B' if one of two is enough. Default: {DEFAULT_ROLE}"
+    """Add the command."""
+    parser = add_command(commands, "check", "Test a connection step by step", check)
+    text = f"required role, or 'A or B' for one of two. Default: {DEFAULT_ROLE}"
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
-    text = "also try what is assumed about the service, with reads only"
+    text = "also test what is assumed about the service"
     parser.add_argument("--assumptions", action="store_true", help=text)
-    text = "write the result to a new file, without any value; with --assumptions"
+    text = "with --assumptions: write a report without values"
     parser.add_argument("--report", metavar="FILE", help=text)
     add_connection_options(parser)

@@ -1,10 +1,12 @@
-"""The parser of the commands. Airflow loads this at each start: nothing heavy."""
+"""The parser of the commands. Airflow loads this at each start, so it imports nothing heavy."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable
+import sys
+import textwrap
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_custody.client.error_codes import label
@@ -15,48 +17,137 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction["Parser"]
 
-#: Exit codes; 130 is what shells give a command that Ctrl-C ended.
+#: Exit codes. Shells use 130 for a command that was ended with Ctrl-C.
 NOTHING_TO_DO, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = f"""\
 exit codes:
-  {NOTHING_TO_DO}    nothing to do: all is as it should be
-  {CHANGES}    the service does not have what a file says, is not healthy, or has unverified addresses
-  {ERROR}    error, also for wrong usage and missing credentials
+  {NOTHING_TO_DO}    nothing to do: no problems and no changes
+  {CHANGES}    the service differs from a file, is unhealthy, or has unverified requests
+  {ERROR}    error, including wrong usage and missing credentials
   {INTERRUPTED}  interrupted with Ctrl-C"""
-_NO_TOKEN_HERE = "; credentials are never given as an argument: put the token into CUSTODY_TOKEN, or use --token-stdin"
+_NO_TOKEN_HERE = "; credentials are never arguments: set CUSTODY_TOKEN, or use --token-stdin"
 _SECRETIVE = ("token", "password", "secret", "key")
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the width of the terminal, except for indented ones."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(_fill(each, width, indent) for each in text.split("\n\n"))
+
+
+def _fill(paragraph: str, width: int, indent: str) -> str:
+    if "\n " in paragraph:
+        return textwrap.indent(paragraph, indent)
+    text = " ".join(paragraph.split())
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+class _ShowAll(argparse.Action):
+    """The option ``--help-all``: prints the full help, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
+        if isinstance(parser, Parser):
+            # Ignores a closed pipe, as the short help does.
+            parser._print_message(parser.format_full_help(), sys.stdout)
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose exit code for wrong usage is 1: 2, the one of argparse, would say that there are changes."""
+    """
+    A parser with short and full help.
+
+    It exits with 1 on wrong usage, because the 2 of argparse would report changes.
+    """
 
     def __init__(self, **keywords: Any) -> None:
-        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        keywords.setdefault("formatter_class", _Formatter)
         super().__init__(**{**keywords, "allow_abbrev": False})
+        #: The rest of the description, for the full help.
+        self.details = ""
+        # The options that the short help only names.
+        self._minor: list[argparse.Action] = []
 
-    def add_argument(self, *flags: str, **keywords: Any) -> argparse.Action:
-        """Add an argument; text must not be empty, as what an unset variable of a shell leaves is."""
+    def add_argument(
+        self, *flags: str, group: argparse._ArgumentGroup | None = None, is_minor: bool = False, **keywords: Any
+    ) -> argparse.Action:
+        """
+        Add an argument. Empty text is rejected, because an unset variable of a shell leaves it.
+
+        :param flags: as in argparse.
+        :param group: the group of the argument. Default: none.
+        :param is_minor: whether the short help only names it.
+        :param keywords: as in argparse.
+        """
         if keywords.get("action") in (None, "store", "append"):
             keywords.setdefault("type", _text)
         if keywords.get("action") == "append":
-            keywords["help"] += ". May be repeated"
-        return super().add_argument(*flags, **keywords)
+            keywords["help"] += ". Repeatable"
+        added = super().add_argument(*flags, **keywords) if group is None else group.add_argument(*flags, **keywords)
+        if is_minor:
+            self._minor.append(added)
+        return added
+
+    def format_help(self) -> str:
+        """Return the short help: the first paragraph, the exit codes, and the options."""
+        return self._format(is_full=False)
+
+    def format_full_help(self) -> str:
+        """Return the full help, which also has the details, the JSON output and the minor options."""
+        return self._format(is_full=True)
+
+    def _format(self, *, is_full: bool) -> str:
+        formatter = self._get_formatter()
+        needed = [each for each in self._actions if each.required or not each.option_strings]
+        usage = " ".join(["%(prog)s [options]", *(_in_usage(each, formatter) for each in needed)])
+        formatter.add_usage(usage, [], [])
+        formatter.add_text(self.description)
+        if is_full:
+            formatter.add_text(self.details)
+        for group in self._action_groups:
+            self._format_group(formatter, group, [] if is_full else self._minor)
+        if not is_full and (self.details or self._minor):
+            formatter.add_text(f"See also: {self.prog} --help-all")
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    @staticmethod
+    def _format_group(
+        formatter: argparse.HelpFormatter, group: argparse._ArgumentGroup, minor: list[argparse.Action]
+    ) -> None:
+        formatter.start_section(group.title)
+        formatter.add_text(group.description)
+        formatter.add_arguments([each for each in group._group_actions if each not in minor])
+        if names := [each.option_strings[0] for each in group._group_actions if each in minor]:
+            formatter.add_text(f"With --base-url also: {', '.join(names)}.")
+        formatter.end_section()
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong with the usage and where it is explained, and exit with 1."""
+        """Print what is wrong with the usage and where to find help, and exit with 1."""
         text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nsee {self.prog} --help\n"
         self.exit(ERROR, text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments, and refuse unknown ones here, without their values: one may be a secret."""
+        """Parse arguments. Unknown ones are an error that does not repeat their values: one may be a secret."""
         found, unknown = super().parse_known_args(args, namespace)
         names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
         if names:
             hint = _NO_TOKEN_HERE if any(word in name for name in names for word in _SECRETIVE) else ""
             self.error(f"unknown argument: {', '.join(names)}{hint}")
         if unknown:
-            self.error("there is an argument too many")
+            self.error("unexpected argument")
         return found, []
+
+
+def _in_usage(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
+    """Return a required argument, such as ``--comment TEXT`` or ``FILE [FILE ...]``."""
+    value = formatter._format_args(action, action.dest.upper())
+    return " ".join([*action.option_strings[:1], value])
 
 
 def _text(value: str) -> str:
@@ -66,8 +157,8 @@ def _text(value: str) -> str:
 
 
 def add_rejected_status(parser: Parser) -> None:
-    """Add the option with the status words of rejected requests."""
-    # The words are those of ``trust.REJECTED_STATUSES``, which is not imported to print a help.
+    """Add the option for the status words of rejected requests."""
+    # The words are those of ``trust.REJECTED_STATUSES``. A test compares them; importing them takes time.
     text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
     parser.add_argument("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=text)
 
@@ -79,11 +170,11 @@ def flag_of(name: str) -> str:
 
 def add_group(commands: Commands, name: str, help: str) -> Commands:
     """
-    Add a group of commands of one subject, and return where its commands are added.
+    Add a group of commands for one subject, and return the object to add its commands to.
 
-    :param commands: where the group is added.
+    :param commands: the object to add the group to.
     :param name: its name.
-    :param help: what they are about, in a line.
+    :param help: its subject, in a line.
     """
     return commands.add_parser(name, help=help, description=f"{help}.").add_subparsers(
         title="commands", metavar="COMMAND", required=True
@@ -100,19 +191,28 @@ def add_command(
     """
     Add a command, and return its parser.
 
-    :param commands: where it is added.
+    :param commands: the object to add it to.
     :param name: its name.
     :param help: what it does, in a line.
-    :param run: does it, and returns the exit code. Its docstring is the command's description.
-    :param outputs: what ``--output`` offers; empty: the command has one form only.
+    :param run: the function that runs it and returns the exit code. Its docstring is the description. The short help
+        has its first paragraph and its exit codes.
+    :param outputs: the choices of ``--output``. Empty: the command has one form only.
     """
-    # Without docstrings, as in python -OO, there is still the line.
-    description = (inspect.getdoc(run) or f"{help}.").replace("%", "%%")
-    parser = commands.add_parser(name, help=help, description=description)
+    # With ``python -OO`` there are no docstrings.
+    paragraphs = (inspect.getdoc(run) or f"{help}.").split("\n\n")
+    short = [each for each in paragraphs if each == paragraphs[0] or each.startswith("Exit codes:")]
+    parser = commands.add_parser(name, help=help, description="\n\n".join(short).replace("%", "%%"))
+    parser.details = "\n\n".join(each for each in paragraphs if each not in short).replace("%", "%%")
+    parser.add_argument("--help-all", action=_ShowAll, nargs=0, help="show the help with all details, and exit")
     if outputs:
-        text = f"form of the output. Default: {outputs[0]}"
-        parser.add_argument("-o", "--output", choices=outputs, default=outputs[0], help=text)
+        text = f"{_either(outputs)}. Default: {outputs[0]}"
+        parser.add_argument("-o", "--output", metavar="FORM", choices=outputs, default=outputs[0], help=text)
     parser.add_argument("--debug", action="store_true", help="show where an unexpected error comes from")
     # Airflow keeps its log off the standard output of commands that have "output".
     parser.set_defaults(custody_run=run, **({} if outputs else {"output": "text"}))
     return parser
+
+
+def _either(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}"

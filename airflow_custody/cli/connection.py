@@ -1,4 +1,4 @@
-"""Which service a command talks to, and as whom: an Airflow connection, or a base URL."""
+"""Opens the client of a command: from an Airflow connection, or from a base URL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import Parser, flag_of
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_CONN_ID = "custody_default"
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
-#: The settings that have an option, which goes with ``--base-url``; credentials have none.
+#: The settings that have an option, for ``--base-url``. Credentials have none.
 SETTINGS = tuple(name for name in _FORM if name not in ("auth", "api_key_id"))
-# The values of options; others are called by their type.
+# Names of the options' values in help. Other options have the name of their type.
 _METAVARS = {
     "timeout": "SECONDS",
     "verify": "PATH|false",
@@ -32,32 +32,31 @@ _METAVARS = {
     "networks": "NAMES",
     "rules_not_before": "DATE",
 }
-_CREDENTIALS_HELP = """\
-Credentials with --base-url come from the environment: CUSTODY_TOKEN, an API token;
-CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET.
-Or --token-stdin reads an API token. A proxy with a password goes into HTTPS_PROXY.
-An Airflow connection has its own credentials and settings."""
+_GROUP_HELP = (
+    "A command uses an Airflow connection, or a URL with credentials from the environment: CUSTODY_TOKEN; CUSTODY_USER "
+    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET."
+)
 
 
 def add_connection_options(parser: Parser) -> None:
     """
-    Add the options of every command that talks to the service.
+    Add the options of every command that talks to the service, as the last group of its help.
 
     :param parser: the command's parser.
     """
-    parser.epilog = _CREDENTIALS_HELP
+    group = parser.add_argument_group("connection", _GROUP_HELP)
     add = parser.add_argument
-    add("--conn-id", metavar="ID", help=f"id of an Airflow connection. Default: {DEFAULT_CONN_ID}")
-    add("--base-url", metavar="URL", help="where the service is; then Airflow is not used. Credentials: see below")
-    add("--token-stdin", action="store_true", help="read the API token from standard input")
+    add("--conn-id", group=group, metavar="ID", help=f"id of the Airflow connection. Default: {DEFAULT_CONN_ID}")
+    add("--base-url", group=group, metavar="URL", help="URL of the service; Airflow is not used")
+    add("--token-stdin", group=group, action="store_true", help="read the API token from standard input")
     for name in SETTINGS:
-        add(flag_of(name), **_option(name))
+        add(flag_of(name), group=group, is_minor=True, **_option(name))
 
 
 def _option(name: str) -> dict[str, Any]:
-    """Return the option of a setting, in the words of the form."""
+    """Return the option for a setting, with the form's description."""
     text = _FORM[name]["description"].removesuffix(".").replace("%", "%%")
-    # Not an abbreviation.
+    # An abbreviation keeps its capitals.
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     kind = _FORM[name]["schema"]["type"][0]
@@ -70,7 +69,7 @@ def _option(name: str) -> dict[str, Any]:
 @contextmanager
 def open_client(args: Namespace) -> Iterator[CustodyClient]:
     """
-    Yield the client that the arguments ask for.
+    Yield the client for the arguments of a command.
 
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if they contradict each other, or a setting is missing or wrong.
@@ -78,7 +77,7 @@ def open_client(args: Namespace) -> Iterator[CustodyClient]:
     if args.base_url is None:
         if given := _given(args):
             raise usage_error(
-                f"{', '.join(given)}: only with --base-url", "An Airflow connection has settings of its own."
+                f"{', '.join(given)}: only with --base-url", "An Airflow connection has its own settings."
             )
         opened = _airflow_client(args)
     elif args.conn_id is not None:
@@ -92,35 +91,35 @@ def open_client(args: Namespace) -> Iterator[CustodyClient]:
 
 def read_pins(args: Namespace) -> VerificationPins:
     """
-    Return what the options say is trusted, without a service.
+    Return the pins in the options, for verification without a service.
 
     :param args: the parsed arguments.
-    :raises CustodyConfigurationError: if an option is missing or wrong, or says something about a service.
+    :raises CustodyConfigurationError: if an option is missing or wrong, or is about a service.
     """
     from airflow_custody.client import ClientSettings
 
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
-        raise usage_error(f"{', '.join(others)}: not with --from", "No service is asked.")
-    # The URL is not used.
+        raise usage_error(f"{', '.join(others)}: not with --from", "The service is not used.")
+    # The URL is required, but not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
     if (pins := ClientSettings.parse(settings).pins) is not None:
         return pins
     raise CustodyConfigurationError(
-        "--superadmin-keys is missing: what is trusted is never read from the file",
+        "--superadmin-keys is missing: pins are never read from the file",
         setting="superadmin_keys",
         advice="Give --superadmin-keys and --superadmin-minimum.",
     )
 
 
 def _given(args: Namespace, *more: str) -> list[str]:
-    """Return the options that are given and go with ``--base-url``."""
+    """Return the given options that belong to ``--base-url``."""
     return [flag_of(name) for name in (*SETTINGS, "token_stdin", *more) if getattr(args, name)]
 
 
 def usage_error(why: str, advice: str) -> CustodyConfigurationError:
-    """Return the error of options that contradict each other."""
+    """Return the error for wrong usage."""
     return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
@@ -128,18 +127,27 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 
 
 def _airflow_client(args: Namespace) -> CustodyClient:
-    # Airflow is imported here and nowhere else: importing it makes a home folder.
+    # Airflow is imported here only: importing it takes a second, and creates a home folder.
     from airflow.models.connection import Connection
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
     from airflow_custody.hooks.custody import CustodyHook
 
     class CommandLineHook(CustodyHook):
-        # Nobody wants a person's look at the service among what Airflow does.
+        # Metrics describe what Airflow does, not what people look at.
         sends_metrics = False
 
         @classmethod
         def get_connection(cls, conn_id: str) -> Any:
-            """Return a connection from the secrets backends, the environment or, outside of a task, the database."""
+            """
+            Return a connection from a secrets backend, an environment variable or the database.
+
+            Outside of a task, a hook reads all but the database. It is tried first because it does not load the models
+            of the database. If workers have their own secrets backend, a hook would use that one.
+            """
+            if not conf.get("workers", "secrets_backend", fallback=""):
+                with suppress(AirflowNotFoundException):
+                    return super().get_connection(conn_id)
             return Connection.get_connection_from_secrets(conn_id)
 
     return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
@@ -153,7 +161,7 @@ def _base_url_client(args: Namespace) -> CustodyClient:
 
     if args.proxy and "@" in args.proxy:
         raise CustodyConfigurationError(
-            "--proxy contains a password, which others on this machine can read",
+            "--proxy contains a password, which other users of this machine can read",
             setting="proxy",
             advice="Put the URL into the environment variable HTTPS_PROXY.",
             code="parameter-wrong",
@@ -171,23 +179,23 @@ def _authentication(args: Namespace) -> Authentication:
 
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")
-    ways: dict[Callable[..., Authentication], tuple[str, ...]] = {
+    methods: dict[Callable[..., Authentication], tuple[str, ...]] = {
         BearerToken: ("CUSTODY_TOKEN",),
         PasswordSignIn: ("CUSTODY_USER", "CUSTODY_PASSWORD"),
         ApiKey: ("CUSTODY_API_KEY_ID", "CUSTODY_API_KEY_SECRET"),
     }
-    given = [(way, names) for way, names in ways.items() if any(map(os.environ.get, names))]
+    given = [(method, names) for method, names in methods.items() if any(map(os.environ.get, names))]
     if not given:
         advice = "Put the API token into the environment variable CUSTODY_TOKEN, or use --token-stdin."
         raise _no_credentials("no credentials are given", advice)
     if len(given) > 1:
         both = " and ".join(names[0] for _, names in given)
-        raise _no_credentials(f"{both} are both set", "Set those of one way only.")
-    way, names = given[0]
+        raise _no_credentials(f"{both} are both set", "Set the variables of one method only.")
+    method, names = given[0]
     for name in names:
         if not os.environ.get(name):
             raise _no_credentials(f"the environment variable {name} is missing", "Set it.")
-    return way(*(os.environ[name] for name in names), source=f"the environment ({', '.join(names)})")
+    return method(*(os.environ[name] for name in names), source=f"the environment ({', '.join(names)})")
 
 
 def _read_token() -> str:
@@ -197,7 +205,7 @@ def _read_token() -> str:
         return getpass("API token: ").strip()
     if token := sys.stdin.read().strip() if sys.stdin is not None else "":
         return token
-    raise _no_credentials("standard input is closed or empty", "Pass the token on it.")
+    raise _no_credentials("standard input is closed or empty", "Pass the token on standard input.")
 
 
 def _no_credentials(why: str, advice: str) -> CustodyConfigurationError:

@@ -1,4 +1,4 @@
-"""The command that judges the service's health."""
+"""The command ``health``: judges the service's health checks."""
 
 from __future__ import annotations
 
@@ -8,36 +8,40 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.layout import Mark, as_line
 from airflow_custody.cli.output import Output, message
+from airflow_custody.client.text import ascii_lower
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.health.models import HealthCheck
+    from airflow_custody.client.health.verdict import HealthVerdict
 
-# The options that choose checks: what they set, their values, and what they say.
+# The options that select checks, with their criterion, the name of their value, and their help.
 _OPTIONS = {
-    "--group": ("groups", "NAME", "only checks of this group"),
-    "--component": ("components", "NAME", "only checks of this component"),
-    "--check": ("checks", "NAME", "only checks of this name"),
-    "--require-results": ("require_results", "KEY", "result that some check must report, such as a currency"),
-    "--healthy-status": ("healthy_statuses", "WORD", "status word that counts as healthy. Default: success"),
+    "--group": ("groups", "NAME", "judge only this group"),
+    "--component": ("components", "NAME", "judge only this component"),
+    "--check": ("checks", "NAME", "judge only checks with this name"),
+    "--require-results": ("require_results", "KEY", "required key of a result, such as a currency"),
+    "--healthy-status": ("healthy_statuses", "WORD", "healthy status word. Default: success"),
 }
 
 
 def check_health(args: Namespace, output: Output) -> int:
     """
-    Judge the service's health checks, as the operator CustodyHealthCheckOperator does, and list
-    what a gate can name: groups, components, checks and the keys of results. If the options name
-    what does not exist, all of the service's are listed.
+    Judge the service's health checks, and list the names that a health gate can select: groups, components, checks
+    and keys of results.
 
-    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage, also a
-    group, component, check or result that does not exist.
+    Exit codes: 0 healthy; 2 not healthy; 1 error, including a selected name that does not exist.
 
-    JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}},
-    "groups_not_named", "problems": [{"group", "component", "check", "tenant_id", "status",
-    "reason"}], "problems_not_named", "oldest_result_age_seconds", "fetched_at"}: the first 20
-    problems and 50 groups; and all that is listed, "listed": [{"group", "component", "check",
-    "status", "results": {KEY: WORD}}]; what is alike of several tenants or machines is there once.
+    The verdict is that of the operator CustodyHealthCheckOperator. If a selected name does not exist, all checks of
+    the service are listed.
+
+    JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}}, "groups_not_named", "problems":
+    [{"group", "component", "check", "tenant_id", "status", "reason"}], "problems_not_named",
+    "oldest_result_age_seconds", "fetched_at", "listed": [{"group", "component", "check", "status", "results": {KEY:
+    WORD}}]}. There are at most 20 problems and 50 groups; the numbers of the rest are in the fields that end in
+    not_named. All checks are listed; identical rows, of several tenants or machines, are merged.
     """
     from airflow_custody.client.health.verdict import HealthCriteria, judge
 
@@ -55,8 +59,9 @@ def check_health(args: Namespace, output: Output) -> int:
     verdict = judge(checks, criteria)
     rows = map(_row, checks if verdict.missing else verdict.checks)
     listed = [json.loads(each) for each in sorted({json.dumps(row) for row in rows})]
-    table = [{**row, "results": [f"{key} {word}" for key, word in row["results"].items()]} for row in listed]
-    judged = [] if verdict.missing else [*verdict.details(), verdict.headline()]
+    table = [_view(row, criteria.healthy_statuses) for row in listed]
+    headline, *details = view_health(verdict)
+    judged = [] if verdict.missing else [*details, headline]
     output.data({**verdict.to_json(), "listed": listed}, [table, *judged])
     if verdict.missing:
         options = {setting: option for option, (setting, _, _) in _OPTIONS.items()}
@@ -66,7 +71,7 @@ def check_health(args: Namespace, output: Output) -> int:
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:
-    """Return what of a check a gate can name, with the status words: the exact names, as the service sent them."""
+    """Return the names and status words that the service sent."""
     return {
         "group": check.listed_under,
         "component": check.component_name,
@@ -76,16 +81,37 @@ def _row(check: HealthCheck) -> dict[str, Any]:
     }
 
 
+def _view(row: dict[str, Any], healthy_statuses: tuple[str, ...]) -> dict[str, Any]:
+    """Return a row for people, with healthy and unhealthy words in colour."""
+
+    def mark(text: str, *statuses: str) -> Mark:
+        is_healthy = all(ascii_lower(each) in healthy_statuses for each in statuses)
+        return Mark(text, "good" if is_healthy else "bad")
+
+    results = row["results"]
+    words = ", ".join(f"{key} {status}" for key, status in results.items())
+    return {**row, "status": mark(row["status"], row["status"]), "results": words and mark(words, *results.values())}
+
+
+def view_health(verdict: HealthVerdict) -> list[Mark]:
+    """
+    Return the lines of a verdict: the verdict itself, then what is wrong.
+
+    :param verdict: the verdict.
+    """
+    return [Mark(verdict.headline(), "good" if verdict.healthy else "bad"), *map(as_line, verdict.details())]
+
+
 def add_to(commands: Commands) -> None:
-    """Add the command to the parser of all."""
+    """Add the command."""
     parser = add_command(commands, "health", "Judge the service's health checks", check_health)
-    parser.add_argument("--tenant-id", metavar="ID", help="only the checks of this tenant")
+    parser.add_argument("--tenant-id", metavar="ID", help="judge only this tenant")
     for flag, (dest, metavar, text) in _OPTIONS.items():
         parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)
     parser.add_argument(
         "--require-fresh",
         action=BooleanOptionalAction,
         default=True,
-        help="whether a check past its validUntilDate counts as not healthy. Default: yes",
+        help="an expired result is not healthy. Default: yes",
     )
     add_connection_options(parser)

@@ -1,4 +1,4 @@
-"""The commands, and how one is run: also by Airflow, which takes commands from providers from version 3.2 on."""
+"""Runs the commands: ``custody``, and ``airflow custody`` on Airflow 3.2 and later."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from airflow_custody.client.errors import CustodyError
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand
 
-HELP = "Check a custody service, and compare its whitelist with a file; only 'whitelist delete' changes the service"
+HELP = "Check a custody service, and compare its whitelist with a file. Only 'whitelist delete' changes the service"
 _EXAMPLES = f"""\
 examples:
-  {{prog}} check                                            the connection custody_default of Airflow
-  {{prog}} status                                           what is wrong, and what is pending
+  {{prog}} check                            test the connection custody_default
+  {{prog}} status                           show problems and pending requests
   {{prog}} health --conn-id custody_prod --group hsm
-  {{prog}} whitelist dump > whitelist.yaml                  how one starts
-  {{prog}} whitelist plan whitelist.yaml -o markdown
-  {{prog}} whitelist verify --evidence -o json > audit.json   with pinned keys
-  {{prog}} examples --to dags                                 copy the example DAGs
-  CUSTODY_TOKEN=... {{prog}} whitelist plan whitelist.yaml --base-url https://custody.example.com
+  {{prog}} whitelist dump > list.yaml       start a whitelist file
+  {{prog}} whitelist plan list.yaml -o markdown
+  {{prog}} whitelist verify --evidence -o json > audit.json
+  {{prog}} examples --to dags               copy the example DAGs
+  CUSTODY_TOKEN=... {{prog}} whitelist plan list.yaml --base-url https://HOST
 
 {EXIT_CODES}
 
@@ -41,7 +41,7 @@ def make_parser(prog: str = "custody") -> Parser:
     """
     Return the parser of the commands.
 
-    :param prog: what the commands are called with. Default ``custody``.
+    :param prog: the name of the program. Default ``custody``.
     """
     parser = Parser(prog=prog, description=f"{HELP}.", epilog=_EXAMPLES.format(prog=prog))
     parser.add_argument("--version", action="version", version=f"custody {__version__}")
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = make_parser().parse_args(arguments)
     except SystemExit as ended:
         if sys.stdout is not None:
-            # The help may be for a reader that has gone.
+            # The reader of the help may have closed the pipe.
             with suppress(CustodyError):
                 Output("text", sys.stdout).text("")
         return ended.code if isinstance(ended.code, int) else 0
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(args: Namespace) -> int:
     """
-    Run the command that was parsed.
+    Run a parsed command.
 
     :param args: the parsed arguments.
     :return: the exit code.
@@ -92,8 +92,8 @@ def run(args: Namespace) -> int:
 
 
 def _report_unexpected(exception: Exception, args: Namespace) -> None:
-    """Say what nobody expected: what it says only with ``--debug``, and without the credentials that are in use."""
-    text = f"unexpected error: {type(exception).__name__}; --debug shows what it says and where it comes from"
+    """Report an unexpected error, with its text only if ``--debug`` is given. Credentials are redacted."""
+    text = f"unexpected error: {type(exception).__name__}; --debug shows its text and where it comes from"
     if args.debug:
         text = "".join(traceback.format_exception(exception))
     auth: Any = getattr(args, "custody_auth", None)
@@ -108,8 +108,8 @@ def get_airflow_commands() -> list[ActionCommand]:
     """
     Return the commands for ``airflow custody``. Airflow calls this whenever it starts.
 
-    It is one command whose arguments our own parser reads: Airflow's exits with 2 on wrong usage, which would say that
-    there are changes.
+    It is one command, whose arguments our own parser reads. Airflow's parser exits with 2 on wrong usage, which would
+    report changes.
     """
     from airflow.cli.cli_config import ActionCommand, Arg
 

@@ -1,21 +1,32 @@
-"""The command that shows what a person needs to know of a service at a glance."""
+"""The command ``status``: a summary of the service."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.health import view_health
+from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.overview.models import RequestRow, RequestsView
+    from airflow_custody.client.approvals.operations import PendingApprovals
+    from airflow_custody.overview.models import (
+        JournalView,
+        RequestRow,
+        Requests,
+        RequestsView,
+        UserView,
+        WebhookRow,
+    )
 
-_REQUESTS = {"pending": "PENDING", "unknown": "STATUS NOT KNOWN", "recent": "LATEST IN EFFECT"}
-# What other people wrote comes last.
+_REQUESTS = {"pending": "PENDING", "unknown": "UNKNOWN STATUS", "recent": "RECENTLY IN EFFECT"}
+# Text that other people wrote comes last.
 _COLUMNS = (
     *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
     *("chain", "address", "legacy", "problem", "label"),
@@ -24,33 +35,29 @@ _COLUMNS = (
 
 def show_status(args: Namespace, output: Output) -> int:
     """
-    Show what a person needs to know of a service at a glance, what is wrong first: its health,
-    the whitelisting requests that are pending approval and those that took effect last, what else
-    the user may approve, the webhooks, and the newest webhook call. What the page Custody in
-    Airflow's UI says of a service, except for how far Airflow has read its webhook calls. It
-    changes nothing.
+    Show a summary of the service, with problems first: health, pending and recent whitelisting requests, other
+    pending approvals, webhooks, and the newest webhook call. Nothing is changed.
 
-    With pinned keys, all requests that are listed are verified, except for rejected ones, and those
-    that fail are shown first.
+    Exit codes: 0 no problem (requests may be pending, and webhooks disabled); 2 the service is unhealthy, a request is
+    not verified or not readable, its state is not known, or a webhook is cooling down; 1 error, or no problem was
+    found but a part could not be read.
 
-    A part that cannot be read hides no other. Webhooks, their calls and what the user may approve
-    may be missing: that the service does not offer them, or not to this user, is no error, and they
-    are left out. Health and requests may not.
+    The page Custody in Airflow's UI shows the same, and how far Airflow has read the webhook calls.
 
-    All requests are read, in a call for each hundred. A call takes 10 s at most and is not repeated,
-    whatever --timeout and --max-retries say.
+    With pinned keys, all listed requests except rejected ones are verified. Those that fail come first.
 
-    Exit codes: 0 all well, also if requests are pending or a webhook is disabled; 2 the service is
-    not healthy, a request does not verify, cannot be read or is in a state that the service does not
-    say, or a webhook is cooling down; 1 error, also if nothing is wrong and a part could not be read.
+    A part that cannot be read does not hide the others. Webhooks, webhook calls and other approvals are left out if
+    the service does not offer them, or not to this user. Health and requests are always required.
 
-    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified),
-    the parts "user", "health", "requests", "approvals", "webhooks", "journal"}. Each part is
-    {"value", "problem", "not_offered"}; the value is null if it could not be read. That of health
-    is the JSON of custody health, without what is listed; that of requests is {"pending", "recent",
-    "unknown": each {"rows", "total", "faulty", "oldest_at"}, "in_effect_twice": groups of ids of
-    requests that are in effect for the same destination}. Times are ISO 8601 text, null where there
-    is none. Texts in it are the service's, and may be anything.
+    All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, whatever
+    --timeout and --max-retries say.
+
+    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user",
+    "health", "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem",
+    "not_offered"}, where the value is null if the part could not be read. The value of health is the JSON of custody
+    health without listed. The value of requests is {"pending", "recent", "unknown": each {"rows", "total", "faulty",
+    "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same destination}. Times are ISO
+    8601 text, or null. Texts in values come from the service and may be anything.
     """
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview import for_people, read_overview
@@ -64,52 +71,80 @@ def show_status(args: Namespace, output: Output) -> int:
     data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
-    where = f"all well at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
+    where = f" at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
     view = [
-        *(f"WRONG: {each}" for each in wrong),
-        *(f"NOT READ: {each}" for each in unread),
-        where if verdict.ok else f"not {where}",
-        *(f"NOTE: {each}" for each in verdict.texts("note")),
-        {SECTIONS[name].upper(): _part(name, section.value) for name, section in offered.items()},
+        *(Mark("WRONG", "bad", rest=f": {each}") for each in wrong),
+        *(Mark("NOT READ", "bad", rest=f": {each}") for each in unread),
+        Mark("all well", "good", rest=where) if verdict.ok else Mark("not all well", "bad", rest=where),
+        *(Mark("NOTE", "warning", rest=f": {each}") for each in verdict.texts("note")),
+        {SECTIONS[name].upper(): _view_part(name, section.value) for name, section in offered.items()},
     ]
     output.data(data, view)
-    return CHANGES if wrong else NOTHING_TO_DO if verdict.ok else ERROR
+    if wrong:
+        return CHANGES
+    return NOTHING_TO_DO if verdict.ok else ERROR
 
 
-def _part(name: str, value: Any) -> Any:
-    """Return what people see of a part; of its requests the columns that they need."""
-    if value is None:
-        # The problem of a part that must be there stands above.
-        return "not read"
-    if name == "user":
-        return {**vars(value), "roles": ", ".join(value.roles) or "none"}
-    if name == "health":
-        return [value.headline(), *value.details()]
-    if name == "requests":
-        return {title: _requests(getattr(value, part)) for part, title in _REQUESTS.items()}
-    if name == "approvals":
-        return ", ".join(value.texts) or "none"
-    if name == "webhooks":
-        return [*map(vars, value)] or "none"
-    return vars(value) if value.newest_id else "none"
+def _view_part(name: str, value: Any) -> Any:
+    """Return a part for people. Lines above report one that is unreadable."""
+    return "not read" if value is None else _VIEWS[name](value)
 
 
-def _requests(view: RequestsView) -> list[Any]:
-    rows = [{**vars(row), "signatures": describe_paths(row) or row.signatures} for row in view.rows]
-    return [str(view.total or "none"), [{column: row[column] for column in _COLUMNS} for row in rows]]
+def _view_user(user: UserView) -> dict[str, Any]:
+    return {**vars(user), "roles": ", ".join(user.roles) or "none"}
+
+
+def _view_requests(requests: Requests) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part, title in _REQUESTS.items():
+        view: RequestsView = getattr(requests, part)
+        if view.total:
+            found[f"{title} ({view.total})"] = [_view_request(row) for row in view.rows]
+        else:
+            found[title] = "none"
+    return found
+
+
+def _view_request(row: RequestRow) -> dict[str, Any]:
+    columns = {column: getattr(row, column) for column in _COLUMNS}
+    states = {"status": as_state(row.status), "trust": as_state(row.trust)}
+    return {**columns, **states, "signatures": describe_paths(row) or row.signatures}
+
+
+def _view_approvals(approvals: PendingApprovals) -> str:
+    return ", ".join(approvals.texts) or "none"
+
+
+def _view_webhooks(webhooks: Sequence[WebhookRow]) -> list[dict[str, Any]] | str:
+    return [{**vars(each), "status": as_state(each.status)} for each in webhooks] or "none"
+
+
+def _view_journal(journal: JournalView) -> dict[str, Any] | str:
+    return vars(journal) if journal.newest_id else "none"
+
+
+_VIEWS: dict[str, Callable[[Any], Any]] = {
+    "user": _view_user,
+    "health": view_health,
+    "requests": _view_requests,
+    "approvals": _view_approvals,
+    "webhooks": _view_webhooks,
+    "journal": _view_journal,
+}
 
 
 def describe_paths(row: RequestRow) -> str:
     """
-    Return how many signatures a request has of how many: ``1/1 first, 0/1 second``; ways to sign it are joined by
-    ``or``.
+    Return the present and the required signatures of each group, such as ``1/1 first, 0/1 second``.
+
+    ``or`` separates the ways to sign the request.
 
     :param row: the request.
     """
-    return " or ".join(", ".join(f"{each.present}/{each.needed} {each.group}" for each in path) for path in row.paths)
+    paths = [", ".join(f"{each.present}/{each.needed} {each.group}" for each in path) for path in row.paths]
+    return " or ".join(paths)
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command to the parser of all."""
-    text = "Show what a person needs to know of a service at a glance"
-    add_connection_options(add_command(commands, "status", text, show_status))
+    """Add the command."""
+    add_connection_options(add_command(commands, "status", "Show a summary of the service", show_status))

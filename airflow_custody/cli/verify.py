@@ -1,12 +1,13 @@
-"""The command that verifies the service's whitelist by signatures, and what an auditor keeps of it."""
+"""The command ``whitelist verify``: verifies by signatures, and writes and reads evidence."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client, read_pins, usage_error
+from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output, message, shorten_hashes
 
 if TYPE_CHECKING:
@@ -16,41 +17,37 @@ if TYPE_CHECKING:
 
 def verify(args: Namespace, output: Output) -> int:
     """
-    Verify the service's whitelist by signatures, against the pinned keys: every request that is
-    not pending, or those with the given ids. Of pending ones it says whose valid signatures they
-    have; what the service says was rejected is only counted.
+    Verify the service's whitelist by signatures, against the pinned keys. A request is verified if enough users
+    signed its text, under rules that the pinned super-administrators signed.
 
-    With --evidence, the JSON has all that it takes to verify again. With --from, the "evidence" of
-    such a file is verified again, and no service is asked; what is pinned comes from options,
-    never from the file. The rest of the file proves nothing, and is not read. In a DAG,
-    CustodyVerifyWhitelistOperator writes such files. An object storage (s3://CONN_ID@bucket/key)
-    is read with its Airflow connection.
+    Exit codes: 0 all are verified, or there are none; 2 a request is not verified, an id is not listed, or a pending
+    request has an invalid signature; 1 error, including missing pins.
 
-    Verified means: enough people, under rules that the pinned super-administrators signed, signed
-    this text once. No signature shows that it was not deleted since, what the service hides, or
-    what somebody removed from every part of a file.
+    All requests are verified, or those given by --id. For a pending request, the users with valid signatures are
+    listed. Requests that the service reports as rejected are only counted. Signatures cannot show later deletions,
+    requests that the service hides, or requests that were removed from a file.
 
-    Exit codes: 0 all are verified (or there are none); 2 some are not, an id is not listed, or a
-    pending one has signatures that are not valid; 1 error, also if nothing is pinned.
+    --evidence adds to the JSON all data that are needed to verify again. --from verifies this evidence without the
+    service. The pins then come from options, never from the file, and the rest of the file is not read. In a DAG,
+    CustodyVerifyWhitelistOperator writes such files. A file in an object storage, such as s3://CONN_ID@bucket/key, is
+    read with its Airflow connection.
 
-    JSON: {"verified_at", "service": {"base_url", "tenant_id"} (null with --from), "file":
-    {"name", "sha256"} (null otherwise), "pins": {"superadmin_keys", "fingerprints",
-    "superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before"}, "counts":
-    {STATE: number}, "rows": [{"id", "state", "status", "verified", "reason", "fields", "legacy",
-    "omitted", "hash", "applied": [{"currency", "network", "wallet_path", "path": [{"group_id",
-    "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
-    "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}],
-    "rules_in_force": those that pending rows without rules were verified with, "rows": [{"id",
-    "listed", "envelope", "rules"}]} (null without --evidence), "duplicates": lists of the ids of
-    verified requests for one destination}. States are verified, unverified, pending, rejected,
-    absent; "status" is as the service sent it. "fields" are those of the signed text and nothing
-    else; what is not proved is null.
+    JSON: {"verified_at", "service": {"base_url", "tenant_id"} (null with --from), "file": {"name", "sha256"} (null
+    without --from), "pins": {"superadmin_keys", "fingerprints", "superadmin_minimum", "networks",
+    "allow_legacy_signatures", "rules_not_before"}, "counts": {STATE: number}, "rows": [{"id", "state", "status",
+    "verified", "reason", "fields", "legacy", "omitted", "hash", "applied": [{"currency", "network", "wallet_path",
+    "path": [{"group_id", "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
+    "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}], "rules_in_force", "rows": [{"id",
+    "listed", "envelope", "rules"}]} (null without --evidence), "duplicates": [[ID]]}. The states are verified,
+    unverified, pending, rejected and absent. The status is as the service sent it. The fields are those of the signed
+    text only; a value that is not proved is null. The rules in force were used for pending rows without rules of
+    their own. Duplicates are verified requests for one destination.
     """
     from airflow_custody.client.whitelist.models import check_request_ids
     from airflow_custody.client.whitelist.verified import verify_evidence, verify_service
 
     if args.evidence and output.form != "json":
-        raise usage_error("--evidence needs -o json", "A file for --from is JSON.")
+        raise usage_error("--evidence needs -o json", "Evidence is written as JSON.")
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
     file = None
     if args.file:
@@ -61,22 +58,29 @@ def verify(args: Namespace, output: Output) -> int:
     else:
         with open_client(args) as client:
             found = verify_service(client, ids, args.rejected_statuses)
-    output.data(found.to_json(file=file, with_evidence=args.evidence), _to_lines(found))
+    output.data(found.to_json(file=file, with_evidence=args.evidence), _view(found))
     if not found.rows:
-        message("there is nothing to verify: no requests are listed")
+        message("nothing to verify: no requests are listed")
     return NOTHING_TO_DO if found.is_proved else CHANGES
 
 
-def _to_lines(found: VerifiedWhitelist) -> list[str]:
-    """Return a line for each request that was not rejected, one for each group of duplicates, and the summary."""
+def _view(found: VerifiedWhitelist) -> list[Any]:
+    """Return a line for each request, the duplicates, and the summary."""
     from airflow_custody.client.whitelist.verified import describe_row
 
-    lines = filter(None, map(describe_row, found.rows))
+    lines = [_view_row(each, describe_row(each)) for each in found.rows]
     return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
 
 
+def _view_row(row: dict[str, Any], text: str) -> Mark:
+    """Return the line for a request, with its state in colour."""
+    has_problem = row["reason"] is not None
+    before, word, rest = text.partition(row["state"].upper() if has_problem else row["state"])
+    return Mark(word, "bad", before, rest) if has_problem else as_state(word, before, rest)
+
+
 def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
-    """Return the evidence of a file, on this machine or in an object storage, and the file's SHA-256."""
+    """Return the evidence in a file, and the file's SHA-256."""
     from airflow_custody.client.verification.evidence import (
         MAX_EVIDENCE_BYTES,
         evidence_error,

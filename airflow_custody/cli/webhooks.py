@@ -1,18 +1,19 @@
-"""The commands on webhooks."""
+"""The commands ``webhooks``."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
 from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.layout import as_state
 from airflow_custody.cli.output import Output
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
 
-# Names on the wire, by names in the output.
+# Names in the output, with the names that the service uses.
 _FIELDS = {
     "id": "id",
     "type": "type",
@@ -26,25 +27,28 @@ _FIELDS = {
 
 def list_webhooks(args: Namespace, output: Output) -> int:
     """
-    List the webhook configurations. Needs the role Admin or AdminReadOnly.
+    List the webhook configurations. The user needs the role Admin or AdminReadOnly.
 
-    Exit codes: 0 listed, also if there is none; 1 error.
+    Exit codes: 0 listed, even if there are none; 1 error.
 
-    JSON: a list of {"id", "type", "status", "url", "timeout_until", "created_at",
-    "updated_at"}, as the service sends them; null where it sends nothing. Of a URL, only
-    scheme, host and port are shown: the rest may be a secret.
+    Only scheme, host and port of a URL are shown, because the rest may be a secret.
+
+    JSON: a list of {"id", "type", "status", "url", "timeout_until", "created_at", "updated_at"}, as the service sends
+    them. A value that the service does not send is null.
     """
     from airflow_custody.client.secrets import without_secrets
 
     with open_client(args) as client:
-        rows = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in client.list_webhooks()]
+        webhooks = client.list_webhooks()
+    rows: list[dict[str, Any]] = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in webhooks]
     for row in rows:
         row["url"] = without_secrets(row["url"])
-    output.data(rows, rows or "none")
+    table = [{**row, "status": as_state(row["status"] or "")} for row in rows]
+    output.data(rows, table or "none")
     return NOTHING_TO_DO
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands to the parser of all."""
+    """Add the commands."""
     group = add_group(commands, "webhooks", "Webhook configurations")
     add_connection_options(add_command(group, "list", "List the webhook configurations", list_webhooks))

@@ -1,11 +1,11 @@
-"""The commands on whitelists."""
+"""The commands ``whitelist``."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from airflow_custody.cli.commands import (
     flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
@@ -30,21 +31,24 @@ from airflow_custody.client.text import escape, sanitize
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
+    from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
+    from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.client.whitelist.request import StatusWords
     from airflow_custody.client.whitelist.snapshot import Snapshot
+    from airflow_custody.overview.models import RequestRow
 
-#: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
+#: The limits of ``PlanLimits``. Each is an option with the same name. Here are its type and its help.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_creates": (int, "maximum number of creations. Default: 100"),
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
-    "max_delete_percent": (float, "the same in per cent of the service's requests. Default: 30"),
+    "max_delete_percent": (float, "maximum percentage of deletions. Default: 30"),
 }
-# What is shown of the row; address and label stand in the payload only.
-_OF_ROW = (
+# The fields of the row that are shown. Address and label are shown as part of the payload.
+_ROW_FIELDS = (
     *("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action"),
     *("created_at", "changed_at", "paths"),
 )
-_IN_WORDS = {"effective": "in effect", "unknown": "in a state that is not known"}
+_IN_WORDS = {"effective": "in effect", "unknown": "in an unknown state"}
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -52,17 +56,15 @@ _IN_WORDS = {"effective": "in effect", "unknown": "in a state that is not known"
 
 def validate(args: Namespace, output: Output) -> int:
     """
-    Check whitelist files, and print all that is wrong with them, each fault behind its file. Needs
-    no connection.
+    Check whitelist files, and print every mistake with its file. No connection is needed.
 
-    Addresses that could not be checked are not errors; their number is printed on standard error,
-    too.
+    Exit codes: 0 all files are correct; 1 a file has a mistake, or cannot be read.
 
-    Exit codes: 0 nothing is wrong, 1 something is, or a file cannot be read.
+    Addresses that cannot be checked are not mistakes. Their number is printed on standard error.
 
-    JSON: a list, for each file {"file", "valid", "rows" (their number; null if it is not valid),
-    "unchecked" (the number of addresses that could not be checked; null likewise), "sha256" (of
-    the file; null likewise), "faults" (a list of texts)}.
+    JSON: a list with {"file", "valid", "rows" (number of rows), "unchecked" (number of addresses that could not be
+    checked), "sha256" (of the file), "faults" (list of texts)} for each file. The numbers and the hash are null if
+    the file is not valid.
     """
     from airflow_custody.client.whitelist.files.reading import count_faults
 
@@ -82,33 +84,32 @@ def validate(args: Namespace, output: Output) -> int:
             message(f"{name}: {count_faults(error.faults)} {label(error.code)}")
         found.append({"file": name, **data, "faults": faults})
     valid = [each for each in found if each["valid"]]
-    output.data(found, [*lines, valid])
+    output.data(found, [*lines, [{**each, "valid": as_state("yes")} for each in valid]])
     return NOTHING_TO_DO if len(valid) == len(found) else ERROR
 
 
 def _read_file(args: Namespace, name: str) -> WhitelistFile:
-    """Return a whitelist file, or what standard input has."""
+    """Return the whitelist in a file or from standard input."""
     from airflow_custody.client.whitelist.files.reading import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
 
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
     if args.format is None:
-        raise usage_error("--format is missing: standard input has no name that tells", "Give yaml, json or csv.")
+        raise usage_error("--format is missing: standard input has no file name", "Give yaml, json or csv.")
     if getattr(args, "token_stdin", False):
-        raise usage_error("--token-stdin: the file is read from standard input already", "Set CUSTODY_TOKEN instead.")
+        raise usage_error("--token-stdin: standard input is already used for the file", "Set CUSTODY_TOKEN instead.")
     data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if sys.stdin is not None else b""
     return parse_whitelist(data, args.format, name=name, check_addresses=args.check_addresses)
 
 
 def _fault_lines(name: str, error: WhitelistFileError) -> list[str]:
-    # What cannot be read is named by its path already.
+    # The fault of a file that cannot be read already has the path.
     return [sanitize(each if each.startswith(f"{name}: ") else f"{name}: {each}", 1000) for each in error.faults]
 
 
 def print_schema(args: Namespace, output: Output) -> int:
     """
-    Print the JSON Schema of a whitelist file, with which editors complete and check it. Needs
-    no connection.
+    Print the JSON Schema of whitelist files. With it, editors complete and check them. No connection is needed.
 
     Exit codes: 0 printed, 1 error.
     """
@@ -123,58 +124,41 @@ def print_schema(args: Namespace, output: Output) -> int:
 
 def plan(args: Namespace, output: Output) -> int:
     """
-    Compare a whitelist file with what the service has, and print what applying it would do.
-    Nothing is changed. CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned
-    keys, what signatures do not prove is unverified, which is a change, and only named.
+    Compare a whitelist file with the service, and print the changes that applying it would make. Nothing is changed.
 
-    Exit codes: 0 nothing to do, 2 the service does not have what the file says, 1 error, or the
-    plan is over a limit; it is printed in full then, too.
+    Exit codes: 0 no changes; 2 the service differs from the file; 1 error, or the plan is over a limit. A plan over a
+    limit is still printed in full.
 
-    JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is
-    verified), "counts": {STATE: number}, "has_changes", "ignored" (ids), "only" (lists of values),
-    "rows": [{"state", "action", "where", "id", "status", "fields", "shown", "note", "others" (ids),
-    "request"}], "over_limits" (a list of texts)}. States are create, replace, pending, unchanged,
-    differs, duplicate, undeclared, rejected, unreadable, unverified; actions create, delete and
-    null.
+    The operator CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned keys, requests
+    that signatures do not prove are reported as unverified. They count as a change, but applying does not touch them.
+
+    JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is verified), "counts":
+    {STATE: number}, "has_changes", "ignored" (ids), "only" (lists of values), "rows": [{"state", "action", "where",
+    "id", "status", "fields", "shown", "note", "others" (ids), "request"}], "over_limits" (list of texts)}. The states
+    are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified. The
+    action is create, delete or null.
     """
     from airflow_custody.client.whitelist.files.reading import count_faults
-    from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
-    from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
-    from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
+    from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences
+    from airflow_custody.client.whitelist.plans.planner import make_plan
 
     words = _words(args)
-    only: dict[str, list[str]] = {}
-    for name, _, value in (each.partition("=") for each in args.only or ()):
-        only.setdefault(name, []).append(value)
-    only = check_only(only) if only else {}
+    settings = _plan_settings(args)
+    # An option that is not given leaves the default of the limit.
+    limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
     try:
         file = _read_file(args, args.file)
     except WhitelistFileError as error:
         for each in _fault_lines(args.file, error):
             message(each)
-        # The faults are told: what is left is how many there are.
-        error.message = f"{args.file}: {count_faults(error.faults)}; the service was not asked"
-        raise
+        message(f"{args.file}: {count_faults(error.faults)}; the service was not asked {label(error.code)}")
+        return ERROR
     if file.unchecked_text:
         message(file.unchecked_text)
-    # What is not given has the limits' own defaults.
-    limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
-    settings = PlanSettings(
-        prune=args.prune,
-        replace=args.replace,
-        only=only,
-        accept_fields=args.accept_fields or (),
-        ignore=check_ignored(args.ignore or ()),
-    )
     service, snapshot = _fetch(args, words)
     found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
     faults = limits.faults(found)
-    if output.form == "json":
-        output.data({**plan_to_json(found), "over_limits": list(faults)})
-    elif output.form == "markdown":
-        output.text(plan_to_markdown(found))
-    else:
-        output.signed(plan_to_text(found, all_rows=args.all))
+    _print_plan(found, faults, output, all_rows=args.all)
     if advice := advice_on_differences(found, replace=args.replace):
         message(advice)
     for each in faults:
@@ -182,6 +166,34 @@ def plan(args: Namespace, output: Output) -> int:
     if faults:
         return ERROR
     return CHANGES if found.has_changes else NOTHING_TO_DO
+
+
+def _plan_settings(args: Namespace) -> PlanSettings:
+    from airflow_custody.client.whitelist.plans.plan import check_only
+    from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored
+
+    only: dict[str, list[str]] = {}
+    for each in args.only or ():
+        name, _, value = each.partition("=")
+        only.setdefault(name, []).append(value)
+    return PlanSettings(
+        prune=args.prune,
+        replace=args.replace,
+        only=check_only(only) if only else {},
+        accept_fields=args.accept_fields or (),
+        ignore=check_ignored(args.ignore or ()),
+    )
+
+
+def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, all_rows: bool) -> None:
+    from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
+
+    if output.form == "json":
+        output.data({**plan_to_json(found), "over_limits": list(faults)})
+    elif output.form == "markdown":
+        output.text(plan_to_markdown(found))
+    else:
+        output.signed(plan_to_text(found, all_rows=all_rows))
 
 
 def _words(args: Namespace) -> StatusWords:
@@ -196,26 +208,28 @@ def _words(args: Namespace) -> StatusWords:
 
 
 def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
-    """Return the service's name in a plan, and all that it lists."""
+    """Return the service's name in a plan, and its requests."""
     from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     with open_client(args) as client:
         return service_name(client), read_snapshot(client, words)
 
 
-# --- what the service has -----------------------------------------------------------------------------------
+# --- the service's whitelist -----------------------------------------------------------------------------------
 
 
 def dump(args: Namespace, output: Output) -> int:
     """
-    Print the service's whitelist as a file, in YAML: how one starts. Requests that are pending
-    approval are in it, with a comment; rejected ones are not. Of several requests for one
-    destination the file has one, and names the others in a comment. With pinned keys, what
-    signatures do not prove is missing.
+    Print the service's whitelist as a YAML file, to start a whitelist file.
 
-    Exit codes: 0 the file has all that is at the service; 1 something is missing or cannot be
-    written exactly: it is named on standard error and at the top of the file. Do not plan with
-    --prune from such a file: what is missing in it would be deleted.
+    Exit codes: 0 the file is complete; 1 something is missing or cannot be written exactly. It is reported on standard
+    error and at the top of the file.
+
+    Pending requests are included with a comment; rejected ones are left out. If there are several requests for one
+    destination, the file has one of them, and a comment with the ids of the others. With pinned keys, unverified
+    requests are left out.
+
+    Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
     """
     from airflow_custody.client.whitelist.files.writing import dump_snapshot
 
@@ -232,21 +246,19 @@ def dump(args: Namespace, output: Output) -> int:
 
 def show(args: Namespace, output: Output) -> int:
     """
-    Show one whitelisting request: its state, its payload, its signatures, its trail. With pinned
-    keys it says whether signatures prove that it is whitelisted, and by whom; without, nothing is
-    verified. It is what the request's page in Airflow's UI shows.
+    Show one whitelisting request: state, signed content, signatures and history. With pinned keys, also whether
+    signatures prove that it is whitelisted.
 
-    Exit codes: 0 shown; 1 there is no such request, its payload cannot be used (it is not shown
-    then), or another error.
+    Exit codes: 0 shown; 1 error, including a request that does not exist, or whose content cannot be used.
 
-    JSON: {"id", "state" (effective, pending, rejected, unknown), "status" (as the service sent it),
-    "trust" (verified; unsigned: nobody has signed it; unverified; not checked: no keys are pinned,
-    or it was rejected), "verification" (what is proved, or why nothing is), "problem", "legacy",
-    "deletion_pending", "action", "created_at", "changed_at", "paths" (the ways to sign it:
-    [[{"group", "present", "needed"}]]), "payload" (if it is verified, what is signed and nothing
-    else), "around" (what the service says beside the payload), "signatures": [{"user", "comment",
-    "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload
-    is a text.
+    The request's page in Airflow's UI shows the same. Content that cannot be used is not shown.
+
+    JSON: {"id", "state" (effective, pending, rejected or unknown), "status" (as the service sent it), "trust"
+    (verified; unsigned: it has no signatures; unverified; not checked: no keys are pinned, or it was rejected),
+    "verification" (the proof, or why there is none), "problem", "legacy", "deletion_pending", "action", "created_at",
+    "changed_at", "paths" (the ways to sign it: [[{"group", "present", "needed"}]]), "payload" (if the request is
+    verified: the signed content only), "around" (other data from the service), "signatures": [{"user", "comment",
+    "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload is text.
     """
     from airflow_custody.overview import read_request
 
@@ -254,32 +266,44 @@ def show(args: Namespace, output: Output) -> int:
         view = read_request(client, args.id)
     data = asdict(view)
     row = data.pop("row")
-    data = {**{name: row[name] for name in _OF_ROW}, **data}
-    # What is not proved must not look as if it were.
-    is_proved = (view.row.state, view.row.trust) == ("effective", "verified")
-    shown = {**data, "trust": "UNVERIFIED" if view.row.trust == "unverified" else view.row.trust}
-    shown |= {"paths": describe_paths(view.row)}
-    shown["payload" if is_proved else "payload, not verified"] = shown.pop("payload")
-    for name in ("around", "signatures", "trail"):
-        shown[f"{name}, as the service shows {'them' if name == 'signatures' else 'it'}"] = shown.pop(name)
-    output.data(data, shown)
+    data = {**{name: row[name] for name in _ROW_FIELDS}, **data}
+    output.data(data, _view_request(data, describe_paths(view.row)))
     if not view.payload:
         message(view.row.problem)
         return ERROR
     return NOTHING_TO_DO
 
 
+def _view_request(data: dict[str, Any], paths: str) -> dict[str, Any]:
+    """Return a request for people. Names mark everything that is not proved."""
+    trust, is_proved = data["trust"], (data["state"], data["trust"]) == ("effective", "verified")
+    names = {
+        "payload": "payload" if is_proved else "payload, not verified",
+        "around": "other data from the service, not signed",
+        "signatures": "signatures, as reported by the service",
+        "trail": "history, as reported by the service",
+    }
+    changed = {
+        "paths": paths,
+        "state": as_state(data["state"]),
+        "trust": Mark("UNVERIFIED", "bad") if trust == "unverified" else as_state(trust),
+    }
+    last = {names[name]: data[name] for name in names}
+    return {**{name: value for name, value in data.items() if name not in names}, **changed, **last}
+
+
 def delete(args: Namespace, output: Output) -> int:
     """
-    Delete one whitelisting request, in effect or not. Shows it and asks first; --yes does not ask.
-    An address in effect can no longer be used, unless another request for it is in effect. The
-    user needs the role WhitelistedAddressCreator.
+    Delete one whitelisting request, in effect or not, after confirmation. The user needs the role
+    WhitelistedAddressCreator.
 
-    Exit codes: 0 deleted, or there is no such request; 1 error, or the answer was not yes.
+    Exit codes: 0 deleted, or the request does not exist; 1 error, or the deletion was not confirmed.
 
-    JSON: {"id", "deleted" (false: it did not exist, or the answer was not yes), "state" (before:
-    effective, pending, rejected, unknown; null: it did not exist), "chain", "address", "label"
-    (each null likewise)}.
+    An address in effect can then no longer be used, unless another request for it is in effect.
+
+    JSON: {"id", "deleted", "state", "chain", "address", "label"}. deleted is false if the request did not exist, or
+    if the deletion was not confirmed. The state before the deletion is effective, pending, rejected or unknown. The
+    state and the values after it are null if the request did not exist.
     """
     from airflow_custody.client.arguments import check_text
     from airflow_custody.client.whitelist.models import check_request_id
@@ -288,29 +312,31 @@ def delete(args: Namespace, output: Output) -> int:
 
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
-        raise usage_error("this asks before it deletes, and standard input is not a terminal", "Give --yes.")
+        raise usage_error("cannot ask for confirmation: standard input is not a terminal", "Give --yes.")
     data = {"id": request_id, "deleted": False, **dict.fromkeys(("state", "chain", "address", "label"))}
     with open_client(args) as client:
         if status_if_exists(client, request_id) is None:
-            message(f"request {request_id} does not exist: nothing to do")
+            message(f"request {request_id} does not exist; nothing to do")
             output.data(data)
             return NOTHING_TO_DO
         row = read_request(client, request_id).row
         data |= {"state": row.state, "chain": row.chain, "address": row.address, "label": row.label}
-        if not args.yes:
-            for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
-                message(f"{name}: {escape(value[:300])}")
-            question = (
-                f"Delete request {request_id}, {_IN_WORDS.get(row.state, row.state)}, at {client.settings.base_url}?"
-            )
-            print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-                message("nothing was deleted")
-                output.data(data)
-                return ERROR
+        if not args.yes and not _is_confirmed(request_id, row, client.settings.base_url):
+            message("not confirmed; nothing was deleted")
+            output.data(data)
+            return ERROR
         client.delete_whitelist_request(request_id, comment)
     output.data({**data, "deleted": True})
     return NOTHING_TO_DO
+
+
+def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
+    """Show a request, and ask whether to delete it. The question has no text of the service."""
+    for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
+        message(f"{name}: {escape(value[:300])}")
+    state = _IN_WORDS.get(row.state, row.state)
+    print(f"Delete request {request_id}, {state}, at {base_url}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -332,7 +358,7 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
-    text = "a whitelist file in YAML, JSON or CSV; -: standard input"
+    text = "whitelist file. -: standard input"
     parser.add_argument(name, metavar="FILE", help=text, **keywords)
     text = "format of standard input"
     parser.add_argument("--format", choices=("yaml", "json", "csv"), help=text)
@@ -340,60 +366,56 @@ def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
         "--check-addresses",
         action=BooleanOptionalAction,
         default=True,
-        help="whether addresses are checked against the rules of their chains. Default: yes",
+        help="check addresses by the rules of their chains. Default: yes",
     )
 
 
 def _add_listing_options(parser: Parser) -> None:
-    text = (
-        "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there"
-    )
+    text = "accept this payload key that a file cannot express; or envelope.action"
     parser.add_argument("--accept-field", dest="accept_fields", metavar="KEY", action="append", help=text)
-    text = "status word of requests in effect. Default: approved"
+    text = "status word for in effect. Default: approved"
     parser.add_argument("--effective-status", dest="effective_statuses", metavar="WORD", action="append", help=text)
-    text = "a request that is not pending is in effect"
+    text = "every request that is not pending is in effect"
     parser.add_argument("--any-status", action="store_true", help=text)
     add_rejected_status(parser)
     add_connection_options(parser)
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands to the parser of all."""
-    group = add_group(commands, "whitelist", "Whitelists, and files that say what should be in them")
+    """Add the commands."""
+    group = add_group(commands, "whitelist", "Whitelists, and whitelist files")
     _add_file(add_command(group, "validate", "Check whitelist files", validate), "files", nargs="+")
     outputs = ("table", "json", "markdown")
-    parser = add_command(group, "plan", "Compare a whitelist file with what the service has", plan, outputs)
+    parser = add_command(group, "plan", "Compare a whitelist file with the service", plan, outputs)
     _add_file(parser, "file")
-    parser.add_argument(
-        "--prune", action="store_true", help="plan to delete what the file does not have, and duplicates"
-    )
-    text = "plan a new request for a row whose request in effect differs, and delete the old one after that"
+    parser.add_argument("--prune", action="store_true", help="plan to delete duplicates, and requests not in the file")
+    text = "plan to replace requests that differ from their row"
     parser.add_argument("--replace", action="store_true", help=text)
-    text = "plan only what has this blockchain, customer_id or visibility_group_id"
+    text = "only this blockchain, customer_id or visibility_group_id"
     parser.add_argument("--only", metavar="KEY=VALUE", action="append", help=text)
-    parser.add_argument("--all", action="store_true", help="show unchanged rows, too")
+    parser.add_argument("--all", action="store_true", help="also show unchanged rows")
     for name, (kind, text) in LIMITS.items():
-        parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
-    text = "address or label that must be in the file"
+        parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N|none", help=text)
+    text = "address or label that the file must have"
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
-    text = "id of a request that may be a row's, and that stops no row all the same, as a person has looked at it"
+    text = "id of a request that no longer stops rows, after review"
     parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     parser = add_command(group, "show", "Show one whitelisting request", show)
     parser.add_argument("id", metavar="ID", help="id of the request")
     add_connection_options(parser)
-    parser = add_command(group, "delete", "Delete one whitelisting request, after a question", delete)
+    parser = add_command(group, "delete", "Delete a whitelisting request, after confirmation", delete)
     parser.add_argument("id", metavar="ID", help="id of the request")
-    parser.add_argument("--comment", metavar="TEXT", required=True, help="why, for the service's history")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--comment", metavar="TEXT", required=True, help="reason, for the service's history")
+    parser.add_argument("--yes", action="store_true", help="delete without confirmation")
     add_connection_options(parser)
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
     parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="id of a request. Default: all")
     add_rejected_status(parser)
-    text = "print what it takes to verify again, too; needs -o json"
+    text = "with -o json: include the data to verify again"
     parser.add_argument("--evidence", action="store_true", help=text)
-    text = "verify the evidence in such a file, a path or the URL of an object storage; no service is asked"
+    text = "verify the evidence in this file, without the service"
     parser.add_argument("--from", dest="file", metavar="FILE", help=text)
     add_connection_options(parser)
     add_command(group, "schema", "Print the JSON Schema of a whitelist file", print_schema, ())

@@ -28,6 +28,7 @@ from documented import describe, documented, error_names, import_path, load, ope
 from entries import Links, code, documented_word, entry, table  # noqa: E402
 
 from airflow_custody import metrics  # noqa: E402
+from airflow_custody.cli.commands import Parser  # noqa: E402
 from airflow_custody.cli.main import make_parser  # noqa: E402
 from airflow_custody.client import ClientSettings, errors  # noqa: E402
 from airflow_custody.get_provider_info import get_provider_info  # noqa: E402
@@ -165,7 +166,8 @@ def _commands() -> Iterator[str]:
     # The width of a help text is that of the terminal otherwise.
     with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
         for parser in (*_leaves(make_parser()), make_sandbox_parser()):
-            yield f"## {parser.prog}\n\n```text\n{parser.format_help().rstrip()}\n```"
+            text = parser.format_full_help() if isinstance(parser, Parser) else parser.format_help()
+            yield f"## {parser.prog}\n\n```text\n{text.rstrip()}\n```"
 
 
 def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -48,10 +48,11 @@ def seen(ran: Ran, name: str) -> str:
 
 
 @pytest.mark.usefixtures("busy")
-def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
+def test_all_assumptions_hold_for_the_published_service(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
     sandbox.control.clear_request_log()
     ran = custody("check", "--assumptions", *pins, "-o", "json")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err == ""
     assert states(ran) == dict.fromkeys(ALL, "holds")
     assert {each["method"] for each in sandbox.control.request_log()} == {"GET"}
     text = custody("check", "--assumptions", *pins).out
@@ -60,7 +61,7 @@ def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str],
     assert "assumptions:" not in custody("check", *pins).out
 
 
-def test_where_nothing_is_listed_nothing_holds_by_its_absence(custody: Run, pins: list[str]) -> None:
+def test_an_empty_listing_proves_no_assumption(custody: Run, pins: list[str]) -> None:
     ran = custody("check", "--assumptions", *pins, "-o", "json")
     assert ran.code == 0
     told = ("operations", "refusals", "clock")
@@ -127,8 +128,31 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
         (fault("rate_limit", LISTING, retry_after=1), "status words", UNKNOWN, "rate-limited"),
         (fault("html", f"{LISTING}/{2**62}", status=404), "refusals", FAILS, '"body": "another"'),
     ],
+    ids=[
+        "another word for pending",
+        "a status word that is an address",
+        "creator does not see own requests",
+        "no trail",
+        "made by another user: who made requests",
+        "made by another user: own requests",
+        "no total",
+        "wrong total",
+        "offset ignored",
+        "small pages",
+        "network not hashed",
+        "payload in another form",
+        "no rules on pending requests",
+        "forged request",
+        "calls in the order of writing",
+        "an old version",
+        "listing is a web page",
+        "calls are forbidden",
+        "no rules",
+        "rate limit",
+        "a 404 of a gateway",
+    ],
 )
-def test_each_reading_is_told(
+def test_each_deviation_is_reported(
     custody: Run,
     pins: list[str],
     sandbox: Sandbox,
@@ -140,7 +164,8 @@ def test_each_reading_is_told(
 ) -> None:
     reading(sandbox, busy)
     ran = custody("check", "--assumptions", *pins, "-o", "json")
-    assert (states(ran)[name], excerpt in seen(ran, name)) == (state, True), ran.out
+    assert states(ran)[name] == state, ran.out
+    assert excerpt in seen(ran, name), ran.out
     assert ran.code == (1 if FAILS in states(ran).values() or not ran.data["ok"] else 0)
 
 
@@ -152,7 +177,8 @@ def test_a_user_who_is_not_the_next_signer_sees_the_same_signatures(
     other = sandbox.control.add_user("next", roles, groups=["next"])
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(roles=roles, user_id=other))
     ran = custody("check", "--assumptions", *pins, "-o", "json")
-    assert (states(ran)["signatures"], ran.code) == (HOLDS, 0), ran.out
+    assert states(ran)["signatures"] == HOLDS, ran.out
+    assert ran.code == 0, ran.out
     proved = '"in effect": {"verified": 3}, "pending": {"unsigned": 5}'
     assert proved in seen(ran, "signatures")
     verified = custody("whitelist", "verify", *pins, "-o", "json").data
@@ -167,10 +193,11 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
     # A token that is refused ends it.
     monkeypatch.setenv("CUSTODY_TOKEN", "of-nobody")
     ran = custody("check", "--assumptions", "-o", "json")
-    assert (ran.code, ran.data["assumptions"]) == (1, None)
+    assert ran.code == 1
+    assert ran.data["assumptions"] is None
 
 
-def test_a_report_tells_nothing_of_whose_service_it_is(
+def test_a_report_does_not_identify_the_service(
     custody: Run, pins: list[str], sandbox: Sandbox, create: Create, tmp_path: Path
 ) -> None:
     """Each text that the service may write where a word is expected is a value of the request itself."""
@@ -182,7 +209,7 @@ def test_a_report_tells_nothing_of_whose_service_it_is(
     sandbox.control.send_event("requestStatus.updated", {"note": secrets["label"]})
     file = tmp_path / "report.json"
     ran = custody("check", "--assumptions", *pins, "--report", str(file))
-    assert "Read its words before you send it along" in ran.err
+    assert "Read the words before you attach it" in ran.err
     text = file.read_text()
     host = sandbox.url.partition("//")[2]
     user = "user-1@example.test"
@@ -192,4 +219,4 @@ def test_a_report_tells_nothing_of_whose_service_it_is(
     again = custody("check", "--assumptions", "--report", str(file))
     assert again.code == 1
     assert "report.json cannot be written: File exists. Give the path of a new file." in again.err
-    assert "only with --assumptions" in custody("check", "--report", str(file)).err
+    assert "--report needs --assumptions" in custody("check", "--report", str(file)).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,28 +15,53 @@ from support.cli_runs import Run
 from airflow_custody.sandbox import Sandbox
 
 
-def test_an_airflow_connection(
-    plain: Run, connection: str, sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_airflow_connection_is_used(plain: Run, connection: str, sandbox: Sandbox) -> None:
     assert plain("health").code == 0
     ran = plain("check", "--conn-id", connection, "-o", "json")
     assert ran.code == 0
     assert f"the Airflow connection {connection!r}" in ran.data["checks"][0]["detail"]
     assert sandbox.token not in ran.out + ran.err
+
+
+def test_an_airflow_connection_that_does_not_exist_is_named(plain: Run, airflow_db: None) -> None:
     ran = plain("health", "--conn-id", "nowhere")
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
     assert "custody: the Airflow connection 'nowhere' is not defined. Make a connection" in ran.err
     assert "Traceback" not in ran.err
-    # Its settings are honoured.
+
+
+def test_an_airflow_connection_is_found_in_the_database(plain: Run, sandbox: Sandbox, airflow_db: None) -> None:
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+
+    fields = json.loads(connection_json(sandbox))
+    extra = json.dumps(fields.pop("extra", {}))
+    with create_session() as session:
+        session.add(Connection(conn_id="custody_of_the_database", extra=extra, **fields))
+    try:
+        ran = plain("check", "--conn-id", "custody_of_the_database", "-o", "json")
+    finally:
+        with create_session() as session:
+            session.query(Connection).filter_by(conn_id="custody_of_the_database").delete()
+    assert ran.code == 0, ran.err
+    assert "the Airflow connection 'custody_of_the_database'" in ran.data["checks"][0]["detail"]
+
+
+def test_the_settings_of_an_airflow_connection_are_honoured(
+    plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=-1))
     ran = plain("health")
-    assert (ran.code, "timeout" in ran.err) == (1, True)
+    assert ran.code == 1
+    assert "timeout" in ran.err
 
 
 @pytest.mark.parametrize("option", [["--timeout", "3"], ["--allow-http"], ["--token-stdin"]])
 def test_a_setting_is_never_ignored(plain: Run, connection: str, option: list[str]) -> None:
     ran = plain("health", *option)
-    assert (ran.code, f"{option[0]}: only with --base-url" in ran.err) == (1, True)
+    assert ran.code == 1
+    assert f"{option[0]}: only with --base-url" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -52,38 +78,72 @@ def test_a_setting_is_never_ignored(plain: Run, connection: str, option: list[st
 )
 def test_wrong_options_are_named(custody: Run, arguments: list[str], text: str) -> None:
     ran = custody("health", *arguments)
-    assert (ran.code, ran.out, text in ran.err) == (1, "", True)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert text in ran.err
     assert "s3cret" not in ran.err
 
 
-def test_credentials_come_from_the_environment_or_standard_input(
-    custody: Run, plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(text: str, *options: str) -> None:
-        ran = custody("health", *options)
-        assert (ran.code, ran.out, text in ran.err) == (1, "", True), ran.err
-        assert "wrong-" not in ran.err
+@pytest.fixture
+def ann(sandbox: Sandbox) -> str:
+    """Add the user ann, whose password is pass-of-ann, and return the id."""
+    return str(sandbox.control.add_user("ann", ["TPUser"], password="pass-of-ann"))
 
-    ann = sandbox.control.add_user("ann", ["TPUser"], password="pass-of-ann")
-    key = sandbox.control.add_api_key(ann)
+
+def test_a_token_from_standard_input_comes_before_the_one_in_the_environment(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", "wrong-token")
     assert custody("health", "--token-stdin", stdin=f"{sandbox.token}\n").code == 0
-    fails("")
-    fails("standard input is closed or empty", "--token-stdin")
+    assert custody("health").code == 1
+
+
+def test_an_api_key_signs_in(custody: Run, sandbox: Sandbox, ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = sandbox.control.add_api_key(ann)
+    monkeypatch.delenv("CUSTODY_TOKEN", raising=False)
     monkeypatch.setenv("CUSTODY_API_KEY_ID", key["id"])
     monkeypatch.setenv("CUSTODY_API_KEY_SECRET", key["secret"])
-    fails("CUSTODY_TOKEN and CUSTODY_API_KEY_ID are both set")
-    monkeypatch.delenv("CUSTODY_TOKEN")
     assert custody("health").code == 0
-    monkeypatch.delenv("CUSTODY_API_KEY_ID")
-    monkeypatch.delenv("CUSTODY_API_KEY_SECRET")
-    fails("no credentials are given. Put the API token into the environment variable CUSTODY_TOKEN")
+
+
+def test_a_user_signs_in_with_a_password(custody: Run, ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUSTODY_TOKEN", raising=False)
     monkeypatch.setenv("CUSTODY_USER", "ann")
-    fails("CUSTODY_PASSWORD is missing")
     monkeypatch.setenv("CUSTODY_PASSWORD", "pass-of-ann")
     assert custody("health").code == 0
-    monkeypatch.setenv("CUSTODY_PASSWORD", "wrong-password")
-    fails("the environment (CUSTODY_USER, CUSTODY_PASSWORD)")
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "reason"),
+    [
+        ({}, [], "no credentials are given. Put the API token into the environment variable CUSTODY_TOKEN"),
+        ({"TOKEN": "wrong-token"}, ["--token-stdin"], "standard input is closed or empty"),
+        (
+            {"TOKEN": "wrong-token", "API_KEY_ID": "7", "API_KEY_SECRET": "wrong-secret"},
+            [],
+            "CUSTODY_TOKEN and CUSTODY_API_KEY_ID are both set",
+        ),
+        ({"USER": "ann"}, [], "CUSTODY_PASSWORD is missing"),
+        ({"USER": "ann", "PASSWORD": "wrong-password"}, [], "the environment (CUSTODY_USER, CUSTODY_PASSWORD)"),
+    ],
+    ids=["none", "empty standard input", "of two kinds", "without a password", "wrong password"],
+)
+def test_credentials_that_cannot_be_used_are_named_and_never_shown(
+    custody: Run,
+    ann: str,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    options: list[str],
+    reason: str,
+) -> None:
+    monkeypatch.delenv("CUSTODY_TOKEN", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"CUSTODY_{name}", value)
+    ran = custody("health", *options)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert reason in ran.err
+    assert "wrong-" not in ran.err
 
 
 @pytest.mark.parametrize(
@@ -96,6 +156,7 @@ def test_credentials_come_from_the_environment_or_standard_input(
         ("status --base-url URL", 0),
         ("whitelist plan FILE --base-url URL", 2),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_without_a_connection_airflow_is_not_imported(
     sandbox: Sandbox, tmp_path: Path, command: str, code: int

@@ -13,7 +13,7 @@ SOURCES = Path(__file__).parents[2] / "example_dags"
 FILES = {path.name for path in SOURCES.iterdir() if path.suffix in (".py", ".yaml")}
 
 
-def test_each_has_a_name_and_a_sentence(plain: Run) -> None:
+def test_each_example_has_a_name_and_a_summary(plain: Run) -> None:
     rows = plain("examples", "-o", "json").data
     assert [row["name"] for row in rows] == sorted(path.stem for path in SOURCES.glob("*.py"))
     assert all(row["summary"].endswith(".") and "\n" not in row["summary"] for row in rows)
@@ -31,7 +31,7 @@ def test_each_has_a_name_and_a_sentence(plain: Run) -> None:
         ),
     ],
 )
-def test_one_or_all_are_copied_with_the_file_that_they_read(
+def test_examples_are_copied_with_the_file_that_they_read(
     plain: Run, tmp_path: Path, names: list[str], files: set[str]
 ) -> None:
     folder = tmp_path / "new" / "dags"
@@ -43,15 +43,18 @@ def test_one_or_all_are_copied_with_the_file_that_they_read(
     assert len(ran.out.splitlines()) == len(copies)
     # What is the same is skipped.
     ran = plain("examples", *names, "--to", str(folder))
-    assert (ran.code, ran.out, ran.err.startswith("custody: skipped, as they are there already: ")) == (0, "", True)
+    assert ran.code == 0
+    assert ran.out == ""
+    assert ran.err.startswith("custody: already there, skipped: ")
 
 
 @pytest.mark.parametrize("existing", ["custody_whitelist.yaml", "custody_whitelist_as_code.py"])
-def test_nothing_is_replaced(plain: Run, tmp_path: Path, existing: str) -> None:
+def test_an_existing_file_is_not_replaced(plain: Run, tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).write_text("mine")
     ran = plain("examples", "custody_whitelist_as_code", "--to", str(tmp_path))
-    assert (ran.code, ran.out) == (1, "")
-    assert f"nothing was copied: these exist already, with other content: {tmp_path / existing}. " in ran.err
+    assert ran.code == 1
+    assert ran.out == ""
+    assert f"nothing was copied, because these files exist with other content: {tmp_path / existing}. " in ran.err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(existing, "mine")]
 
 
@@ -62,10 +65,13 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
         "from airflow_custody.cli.main import main; sys.exit(main(['examples', '--to', sys.argv[1]]))"
     )
     ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
-    assert (ran.returncode, "cannot be written: File too large" in ran.stderr) == (1, True)
+    assert ran.returncode == 1
+    assert "cannot be written: File too large" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_name_is_refused(plain: Run, tmp_path: Path) -> None:
+def test_an_unknown_example_is_rejected(plain: Run, tmp_path: Path) -> None:
     ran = plain("examples", "custody_nothing", "--to", str(tmp_path))
-    assert (ran.code, ran.out, "there is no example custody_nothing" in ran.err) == (1, "", True)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "unknown example custody_nothing" in ran.err

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from airflow_custody.sandbox import Sandbox
 CUSTODY = [sys.executable, "-m", "airflow_custody.cli"]
 
 
-def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Create, tmp_path: Path) -> None:
+def test_a_closed_pipe_does_not_change_the_exit_code(sandbox: Sandbox, create: Create, tmp_path: Path) -> None:
     create(1)
     file = tmp_path / "list.yaml"
     file.write_text("version: 1\naddresses:\n- {label: a, address: b, blockchain: BTC}\n")
@@ -35,7 +36,8 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
         check=False,
     )
     os.close(writer)
-    assert (ended.returncode, ended.stderr) == (2, "")
+    assert ended.returncode == 2
+    assert ended.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -46,13 +48,15 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
         ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
         ("whitelist nothing", "2>&-", ""),
     ],
+    ids=["output closed", "output full", "input closed", "errors closed"],
 )
 def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
     # Unbuffered output fails where it is written, and argparse does not say so.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     line = f"{' '.join(CUSTODY)} {command} {end}"
     ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600, check=False, env=env)
-    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.returncode == 1
+    assert ran.stdout == ""
     assert message in ran.stderr
     assert ran.stderr.count("\n") == bool(message)
 
@@ -62,28 +66,56 @@ def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr(CustodyClient, "list_health_checks", interrupt)
-    assert custody("health") == (130, "", "")
+    ran = custody("health")
+    assert ran.code == 130
+    assert ran.out == ""
+    assert ran.err == ""
 
 
-@pytest.mark.parametrize("debug", [False, True])
-def test_what_nobody_expected_is_told_without_secrets(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, debug: bool
-) -> None:
-    def fail(*args: object) -> None:
+@pytest.fixture
+def fail(sandbox: Sandbox) -> Callable[..., None]:
+    """Return a function that raises an unexpected error with the token and a terminal escape in its text."""
+
+    def raise_error(*args: object) -> None:
         raise RuntimeError(f"not expected: {sandbox.token}\x1b[2J")
 
-    arguments = ["health", *(["--debug"] if debug else [])]
-    with monkeypatch.context() as patch:
-        patch.setattr(CustodyClient, "list_health_checks", fail)
-        ran = custody(*arguments)
-    assert (ran.code, ran.out) == (1, "")
-    assert ("RuntimeError: not expected: ***" in ran.err) is ("Traceback" in ran.err) is debug
-    assert "unexpected error: RuntimeError" in ran.err or debug
-    assert not {sandbox.token, "\x1b"} & {*ran.err.split(), *ran.err}
-    # Before there are credentials, only debugging quotes an error.
+    return raise_error
+
+
+def test_an_unexpected_error_is_reported_by_its_type(
+    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
+    ran = custody("health")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "unexpected error: RuntimeError; --debug shows" in ran.err
+    assert "not expected" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_debug_shows_an_unexpected_error_without_the_credentials(
+    custody: Run, fail: Callable[..., None], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
+    ran = custody("health", "--debug")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "RuntimeError: not expected: ***" in ran.err
+    assert "Traceback" in ran.err
+    assert sandbox.token not in ran.err
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["plain", "debug"])
+def test_before_there_are_credentials_only_debug_quotes_an_error(
+    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
     monkeypatch.setattr("airflow_custody.cli.connection._authentication", fail)
-    ran = custody(*arguments)
-    assert (ran.code, "RuntimeError" in ran.err, "not expected" in ran.err) == (1, True, debug)
+    ran = custody("health", *options)
+    assert ran.code == 1
+    assert "RuntimeError" in ran.err
+    assert ("not expected" in ran.err) is bool(options)
 
 
 def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,15 +123,15 @@ def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "custody: red [31m and more\n"
 
 
-def test_characters_that_the_terminal_lacks_are_printed_as_utf_8() -> None:
+def test_output_is_utf_8_in_every_locale() -> None:
     bytes_ = io.BytesIO()
     stream = io.TextIOWrapper(bytes_, encoding="ascii")
     Output("table", stream).text("Zürich")
     assert bytes_.getvalue() == "Zürich\n".encode()
 
 
-def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    log = logging.getLogger("test_logs_never_get_between_the_data")
+def test_log_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("test_log_lines_go_to_standard_error")
     # Whatever handlers other tests have left at the root.
     log.propagate = False
     handler = logging.StreamHandler(sys.stdout)
@@ -111,7 +143,9 @@ def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> 
         log.warning("three")
     finally:
         log.removeHandler(handler)
-    assert capsys.readouterr() == ("three\n", "one\ntwo\n")
+    printed = capsys.readouterr()
+    assert printed.out == "three\n"
+    assert printed.err == "one\ntwo\n"
 
 
 VIEW = [
@@ -139,7 +173,7 @@ def test_a_terminal_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == PLAN
 
 
-def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_output_is_neither_coloured_nor_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
     stream = io.StringIO()

@@ -11,7 +11,7 @@ from support.cli_runs import Create, Run, all_commands, options_of
 from airflow_custody.sandbox import Sandbox
 
 
-def test_no_command_but_delete_sends_anything_but_reads(
+def test_only_delete_writes_to_the_service(
     custody: Run,
     plain: Run,
     create: Create,

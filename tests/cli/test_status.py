@@ -14,13 +14,14 @@ from airflow_custody.sandbox import Sandbox
 ONE_LINE = "the service is healthy: 9 of 9 checks are healthy\n"
 
 
-def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
+def test_a_service_without_problems_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
     twice = [create(1), create(1)]
     pending = create(2, status="pending")
     sandbox.control.change_whitelist_request(pending, label="a\u202eb\x1b[2J\u200bc")
     sandbox.control.add_webhook(status="disabled", url="https://hooks.example.test/a?key=s3cret")
     ran = custody("status")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err == ""
     lines = ran.out.splitlines()
     assert lines[0].startswith(f"all well at {sandbox.url}, at ")
     assert lines[1] == f"NOTE: whitelisting requests {twice[0]} and {twice[1]} are in effect for the same address"
@@ -31,14 +32,14 @@ def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
     assert re.search(rf"  20[-0-9]+ [0-9:]+ UTC  20[-0-9]+ [0-9:]+ UTC  ETH    0x{2:040x}  {shown}$", row)
     assert "s3cret" not in ran.out
     data = custody("status", "-o", "json").data
-    assert (data["ok"], data["wrong"], data["unread"], data["requests"]["value"]["in_effect_twice"]) == (
-        True,
-        [],
-        [],
-        [twice],
-    )
+    assert data["ok"] is True
+    assert data["wrong"] == []
+    assert data["unread"] == []
+    assert data["requests"]["value"]["in_effect_twice"] == [twice]
     (found,) = data["requests"]["value"]["pending"]["rows"]
-    assert (found["id"], found["state"], found["trust"]) == (pending, "pending", "not checked")
+    assert found["id"] == pending
+    assert found["state"] == "pending"
+    assert found["trust"] == "not checked"
 
 
 def unhealthy(sandbox: Sandbox, number: str) -> None:
@@ -60,7 +61,7 @@ def unhealthy(sandbox: Sandbox, number: str) -> None:
     ],
     ids=["unhealthy", "part", "all"],
 )
-def test_what_is_wrong_comes_first(
+def test_problems_come_first(
     custody: Run,
     create: Create,
     sandbox: Sandbox,
@@ -70,7 +71,8 @@ def test_what_is_wrong_comes_first(
 ) -> None:
     prepare(sandbox, create(1))
     ran = custody("status")
-    assert (ran.code, ran.err) == (code, "")
+    assert ran.code == code
+    assert ran.err == ""
     for line, start in zip(ran.out.splitlines(), says, strict=False):
         assert line.startswith(start)
     assert "\x1b" not in ran.out
@@ -85,7 +87,9 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     assert "  unverified  " in ran.out
 
 
-def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_the_user_may_not_read_are_left_out(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"]))
     ran = custody("status")
     assert ran.code == 0
@@ -93,7 +97,7 @@ def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, mon
     assert "webhook" not in ran.out.casefold()
 
 
-def test_a_service_that_hangs_is_not_waited_for_as_by_a_task(
+def test_a_service_that_hangs_ends_the_command_soon(
     plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_custody.overview.read.MAX_TIMEOUT", 0.3)
@@ -110,21 +114,27 @@ def test_a_service_that_hangs_is_not_waited_for_as_by_a_task(
 
 def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None:
     ran = custody("health")
-    assert (ran.code, ran.err, ran.out.endswith(ONE_LINE)) == (0, "", True)
+    assert ran.code == 0
+    assert ran.err == ""
+    assert ran.out.endswith(ONE_LINE)
     data = custody("health", "--output", "json").data
-    assert (data["healthy"], data["total"], data["groups"]["hsm"]) == (True, 9, {"total": 3, "unhealthy": 0})
+    assert data["healthy"] is True
+    assert data["total"] == 9
+    assert data["groups"]["hsm"] == {"total": 3, "unhealthy": 0}
     sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
     ran = custody("health")
-    assert (ran.code, ran.err) == (2, "")
+    assert ran.code == 2
+    assert ran.err == ""
     assert "NOT HEALTHY: hsm / " in ran.out
     assert "\x1b" not in ran.out
     sandbox.control.add_fault("status", status=503, method="GET", path="/health")
     ran = custody("health", "-o", "json")
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
     assert ran.err.startswith("custody: list health checks failed: ")
 
 
-def test_what_a_gate_can_name_is_listed(custody: Run, sandbox: Sandbox) -> None:
+def test_names_for_a_health_gate_are_listed(custody: Run, sandbox: Sandbox) -> None:
     ran = custody("health", "--group", "blockchain")
     header, row, *_ = ran.out.splitlines()
     assert header.split() == ["GROUP", "COMPONENT", "CHECK", "STATUS", "RESULTS"]

@@ -38,17 +38,21 @@ def counts(ran: Ran) -> dict[str, int]:
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def test_addresses_that_could_not_be_verified_are_told(plain: Run, custody: Run, tmp_path: Path) -> None:
+def test_unchecked_addresses_are_counted(plain: Run, custody: Run, tmp_path: Path) -> None:
     text = "addresses: 1 of 2 could not be checked (XYZ)"
     path = str(write(tmp_path / "list.json", row(1), row(2, address="abc", blockchain="XYZ")))
-    assert plain("whitelist", "validate", path)[::2] == (0, f"custody: {path}: {text}\n")
+    ran = plain("whitelist", "validate", path)
+    assert ran.code == 0
+    assert ran.err == f"custody: {path}: {text}\n"
     assert plain("whitelist", "validate", path, "-o", "json").data[0]["unchecked"] == 1
-    assert custody("whitelist", "plan", path)[::2] == (2, f"custody: {text}\n")
+    ran = custody("whitelist", "plan", path)
+    assert ran.code == 2
+    assert ran.err == f"custody: {text}\n"
     for run, command in ((plain, "validate"), (custody, "plan")):
         assert run("whitelist", command, path, "--no-check-addresses").err == ""
 
 
-def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path: Path) -> None:
+def test_every_mistake_in_several_files_is_reported(plain: Run, file: Path, tmp_path: Path) -> None:
     """As pre-commit gives them: all are checked, and each fault has its file."""
     wrong = tmp_path / "two.yaml"
     rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
@@ -66,9 +70,11 @@ def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path:
     found = [(each["file"], each["valid"]) for each in plain(*arguments, "-o", "json").data]
     assert found == [(str(file), True), (str(wrong), False), ("/nope.yaml", False)]
     ran = plain("whitelist", "validate", str(file), str(file))
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err == ""
     header, values, _ = ran.out.splitlines()
-    assert (header.split(), values.split()[:3]) == (["FILE", "VALID", "ROWS", "SHA256"], [str(file), "yes", "2"])
+    assert header.split() == ["FILE", "VALID", "ROWS", "SHA256"]
+    assert values.split()[:3] == [str(file), "yes", "2"]
 
 
 SHEET = f"label,address,blockchain\r\nL1,0x{1:040x},ETH\r\n"
@@ -77,32 +83,37 @@ SHEET = f"label,address,blockchain\r\nL1,0x{1:040x},ETH\r\n"
 def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) -> None:
     create(1)
     ran = plain("whitelist", "validate", "-", "--format", "csv", "-o", "json", stdin=f"\ufeff{SHEET}")
-    assert (ran.code, ran.data[0]["file"], ran.data[0]["rows"]) == (0, "-", 1)
+    assert ran.code == 0
+    assert ran.data[0]["file"] == "-"
+    assert ran.data[0]["rows"] == 1
     assert custody("whitelist", "plan", "-", "--format", "csv", stdin=SHEET).code == 0
     ran = custody("whitelist", "plan", "-", "--format", "yaml", stdin=SHEET)
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
     assert ran.err.startswith("custody: -: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["-"], "--format is missing: standard input has no name that tells"),
-        (["-", "--format", "csv", "--token-stdin"], "--token-stdin: the file is read from standard input already"),
+        (["-"], "--format is missing: standard input has no file name"),
+        (["-", "--format", "csv", "--token-stdin"], "--token-stdin: standard input is already used for the file"),
         (["-", "--format", "csv"], "there are no addresses"),
         (["/nope.yaml"], "/nope.yaml: 1 fault; the service was not asked [custody/file-wrong]"),
         (["FILE", "--any-status", "--effective-status", "live"], "--any-status"),
         *((["FILE", "--only", wrong], "custody: only") for wrong in ("customer_id", "customer_id=", "label=x", "=x")),
         (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_before_the_service_is_asked(
+def test_errors_before_the_service_is_called(
     custody: Run, sandbox: Sandbox, file: Path, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
     wrong = write(tmp_path / "wrong.json", {"label": "L"}, row(1, **{"x\x1b[2J": 1}))
     names = {"FILE": str(file), "WRONG": str(wrong)}
     ran = custody("whitelist", "plan", *(names.get(each, each) for each in arguments))
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
     assert reason in ran.err
     assert "\x1b" not in ran.err
     assert sandbox.control.request_log() == []
@@ -110,7 +121,8 @@ def test_what_is_wrong_before_the_service_is_asked(
 
 def test_the_schema_is_json(plain: Run) -> None:
     ran = plain("whitelist", "schema")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err == ""
     assert ran.data["properties"]["addresses"]
 
 
@@ -121,7 +133,8 @@ def test_nothing_to_do_is_0(custody: Run, create: Create, file: Path) -> None:
     create(1)
     create(2, status="pending")
     ran = custody("whitelist", "plan", str(file))
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err == ""
     assert ran.out.startswith("Plan: nothing to delete or create; 1 pending, 1 unchanged.\n")
     assert "L1" not in ran.out
     assert "L1" in custody("whitelist", "plan", str(file), "--all").out
@@ -131,11 +144,14 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
     create(1, label="Old")
     create(3)
     ran = custody("whitelist", "plan", str(file), "-o", "json")
-    assert (ran.code, counts(ran)) == (2, {"create": 1, "differs": 1, "undeclared": 1})
+    assert ran.code == 2
+    assert counts(ran) == {"create": 1, "differs": 1, "undeclared": 1}
     assert "or have replace=True (--replace)" in ran.err
     data = ran.data
-    assert (data["over_limits"], data["has_changes"]) == ([], True)
-    assert (data["service"], data["file"]) == (f"{sandbox.url} (tenant 1)", str(file))
+    assert data["over_limits"] == []
+    assert data["has_changes"] is True
+    assert data["service"] == f"{sandbox.url} (tenant 1)"
+    assert data["file"] == str(file)
     for form in ("table", "markdown"):
         ran = custody("whitelist", "plan", str(file), "--output", form)
         assert ran.code == 2
@@ -180,6 +196,7 @@ def test_options_of_a_plan(
         (["--max-creates", "1"], "it creates 2, and max_creates is 1"),
         (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
     ],
+    ids=["too many creations", "a row that must be kept"],
 )
 def test_a_plan_over_a_limit_is_1_and_shown_in_full(
     custody: Run, create: Create, file: Path, limit: list[str], text: str
@@ -201,7 +218,7 @@ def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
     assert custody("whitelist", "plan", str(file), "--prune", *limits).code == 2
 
 
-def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+def test_unexpected_fields_are_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
     for number in (1, 2):
         sandbox.control.set_whitelist_envelope(create(number), action="ARCHIVE")
     accept = ["--accept-field", "tag", "--accept-field", "envelope.action"]
@@ -210,21 +227,23 @@ def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create,
         assert custody("whitelist", *command, *accept).code == 0
 
 
-def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
+def test_an_unreadable_request_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
     broken = create(1)
     sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
     assert counts(custody("whitelist", "plan", str(file), "-o", "json")) == {"unreadable": 3}
     ran = custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken)
-    assert (counts(ran), ran.data["ignored"]) == ({"create": 2, "unreadable": 1}, [broken])
+    assert counts(ran) == {"create": 2, "unreadable": 1}
+    assert ran.data["ignored"] == [broken]
 
 
 @pytest.mark.parametrize("arguments", [["plan", "FILE", "-o", "json"], ["dump"]], ids=" ".join)
-def test_a_listing_that_cannot_be_read_is_no_plan_and_no_file(
+def test_an_unreadable_listing_gives_neither_plan_nor_file(
     custody: Run, sandbox: Sandbox, file: Path, arguments: list[str]
 ) -> None:
     sandbox.control.add_fault("status", status=500, method="GET", path="/whitelists/addresses/for-approval")
     ran = custody("whitelist", *(each.replace("FILE", str(file)) for each in arguments))
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert ran.out == ""
 
 
 # --- what the service has: a plan of it finds nothing to do --------------------------------------------------
@@ -250,7 +269,8 @@ def test_a_plan_of_what_was_dumped_finds_nothing_to_do(custody: Run, create: Cre
     create(2, status="rejected")
     create(10, blockchain="BTC", address="1BoatSLRHtKNngkdXEeobR76b53LETtpyT")
     ran = custody("whitelist", "dump")
-    assert (ran.code, ran.err) == (0, "custody: left out: 1 rejected request\n")
+    assert ran.code == 0
+    assert ran.err == "custody: left out: 1 rejected request\n"
     assert "is pending approval (status pending)" in ran.out
     rows = yaml.safe_load(ran.out)["addresses"]
     assert [each["label"] for each in rows] == ["Zürich: vault #1", "L1", "L10"]
@@ -270,9 +290,7 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
 
-def test_what_is_missing_or_differs_is_named_and_the_file_says_so(
-    custody: Run, create: Create, sandbox: Sandbox, plan: Plan
-) -> None:
+def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, sandbox: Sandbox, plan: Plan) -> None:
     create(1)
     broken, spaced, other = create(2), create(3), create(4)
     sandbox.control.set_whitelist_metadata(broken, hash="0" * 64)
@@ -292,7 +310,7 @@ def test_what_is_missing_or_differs_is_named_and_the_file_says_so(
     assert found.get("unchanged") == 1, found
 
 
-def test_an_address_that_a_file_would_be_refused_for_is_named(
+def test_a_dump_with_an_invalid_address_is_incomplete(
     custody: Run, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(1)
@@ -306,9 +324,10 @@ def test_an_address_that_a_file_would_be_refused_for_is_named(
     assert len(yaml.safe_load(ran.out)["addresses"]) == 1
 
 
-def test_a_status_that_is_not_known_is_said(custody: Run, create: Create) -> None:
+def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     ran = custody("whitelist", "dump")
-    assert (ran.code, yaml.safe_load(ran.out)) == (0, {"version": 1, "addresses": []})
+    assert ran.code == 0
+    assert yaml.safe_load(ran.out) == {"version": 1, "addresses": []}
     assert "a file without addresses is refused" in ran.err
     identifier = create(1, status="live")
     ran = custody("whitelist", "dump")
@@ -317,11 +336,12 @@ def test_a_status_that_is_not_known_is_said(custody: Run, create: Create) -> Non
     assert f"whitelisting request {identifier} has status live, which is not known to be in effect" in ran.err
     for option in (["--effective-status", "live"], ["--any-status"]):
         ran = custody("whitelist", "dump", *option)
-        assert (ran.code, ran.err) == (0, "")
+        assert ran.code == 0
+        assert ran.err == ""
     assert "left out: 1 rejected request" in custody("whitelist", "dump", "--rejected-status", "live").err
 
 
-def test_with_pinned_keys_a_dump_leaves_out_what_nobody_signed_and_a_plan_names_it(
+def test_with_pins_unverified_requests_are_not_dumped_and_are_planned_as_unverified(
     custody: Run, create: Create, pins: list[str], sandbox: Sandbox, tmp_path: Path
 ) -> None:
     signed, forged, waiting = create(1, status="pending"), create(2), create(3, status="pending")
@@ -339,6 +359,10 @@ def test_with_pinned_keys_a_dump_leaves_out_what_nobody_signed_and_a_plan_names_
     file = tmp_path / "list.yaml"
     file.write_text(ran.out)
     ran = custody("whitelist", "plan", str(file), "--prune", "-o", "json", *pins)
-    assert (ran.code, counts(ran)) == (2, {"unchanged": 1, "pending": 1, "unverified": 1})
+    assert ran.code == 2
+    assert counts(ran) == {"unchanged": 1, "pending": 1, "unverified": 1}
     (row,) = [each for each in ran.data["rows"] if each["state"] == "unverified"]
-    assert (row["id"], row["action"], row["where"], row["request"]["label"]) == (forged, None, "", "L2")
+    assert row["id"] == forged
+    assert row["action"] is None
+    assert row["where"] == ""
+    assert row["request"]["label"] == "L2"

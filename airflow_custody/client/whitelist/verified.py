@@ -59,7 +59,7 @@ class VerifiedWhitelist:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request, as ``custody whitelist verify --help`` describes it."""
+        """A row for each request, as ``custody whitelist verify --help-all`` describes it."""
         return [_row(each) for each in self.requests]
 
     @cached_property

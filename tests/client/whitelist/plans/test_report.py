@@ -18,7 +18,6 @@ from support.whitelist.whitelist_plans import ask, listed
 from support.whitelist.whitelist_plans import plan as make
 
 from airflow_custody.client import WhitelistRequest
-from airflow_custody.client.text_table import format_table
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plans.plan import ROW_STATES, PlanRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.report import (
@@ -464,8 +463,3 @@ def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address:
     text = plan_to_text(plan(replace(CREATE, request=request)))
     assert f"  + ETH {shown_address}\n" in text
     assert f"      label: {shown_label}\n" in text
-
-
-def test_no_value_breaks_out_of_its_line_of_a_table() -> None:
-    lines = format_table(("NAME", "N"), [("long", None), ("x\x1b[2J\ny", "é")]).splitlines()
-    assert lines[1:] == ["long", "x\\u001b[2J\\u000ay  é"]
