@@ -155,7 +155,9 @@ def test_what_ends_a_try_leaves_the_rest_to_the_next(
     sandbox.control.add_fault("normal", **CREATE, times=6)
     sandbox.control.add_fault(**CREATE, **fault, times=None)
     error = stored.fails()
-    assert (type(error), error.retryable, error.retry_after) == (type_, retryable, fault.get("retry_after"))
+    assert type(error) is type_
+    assert error.retryable == retryable
+    assert error.retry_after == fault.get("retry_after")
     assert re.search(rf"\(6 created, {says}\)", str(error))
     assert len(stored.requests) == 6
     assert stored.ti.pushed["return_value"]["counts"]["created"] == 6

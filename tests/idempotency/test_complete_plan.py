@@ -119,7 +119,8 @@ def test_nothing_is_deleted_before_all_that_was_created_is_in_effect(sandbox: Sa
     for signed in range(3):
         error = run.fails()
         assert f"whitelisting request {run.new[signed]} is not in effect, but pending" in str(error)
-        assert (error.code, error.retryable) == ("plan-incomplete", True)
+        assert error.code == "plan-incomplete"
+        assert error.retryable
         assert deletions(sandbox) == 0
         run.sign(run.new[signed])
     assert run.complete()["counts"] == {"deleted": 3, "refused": 0, "unknown": 0, "left": 0}
@@ -138,7 +139,8 @@ def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: San
     path = write_rows(tmp_path / "whitelist.yaml", [1])
     plan_hash = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
     applied = ApplyTask(path, plan_hash, RowsStore(), prune=True).attempt()
-    assert (applied["counts"]["deleted"], applied["completion"]) == (1, None)
+    assert applied["counts"]["deleted"] == 1
+    assert applied["completion"] is None
     assert old not in there(sandbox)
     sandbox.control.clear_request_log()
     operator = CustodyCompleteWhitelistPlanOperator
@@ -249,7 +251,8 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         forged.append(applied)
     for applied in forged:
         error = run.fails(applied=applied)
-        assert (error.code, error.retryable) == ("plan-changed", False)
+        assert error.code == "plan-changed"
+        assert not error.retryable
     assert run.fails(plan_hash="0" * 64).code == "plan-changed"
     wrong: Any
     moved = deepcopy(run.applied)

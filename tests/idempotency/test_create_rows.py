@@ -155,7 +155,8 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
     assert [*outcome.unknown] == ["b"]
     assert "which proves nothing: it may hide them" in outcome.unknown["b"]
     assert "start a new run" in outcome.unknown["b"]
-    assert (outcome.left, outcome.stopped) == ([], None)
+    assert outcome.left == []
+    assert outcome.stopped is None
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,8 @@ def test_a_response_with_an_id_that_existed_before_is_no_success() -> None:
     assert caught.value.operation == "create thing"
     for known in (None, [], ["id of b"]):
         row = rows.send("a", Row(state="sent", known_ids=known), lambda: None)
-        assert (row.state, row.detail) == ("created", "id of a")
+        assert row.state == "created"
+        assert row.detail == "id of a"
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,8 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
 def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, state: str, is_sent: bool) -> None:
     job, begun = deletions(service), list[str]()
     (row,) = job.look_up([KEY]).values()
-    assert (row.state, row.detail) == ("sent", OPERATION)
+    assert row.state == "sent"
+    assert row.detail == OPERATION
     found = job.send(KEY, row, lambda: begun.append(KEY))
     assert found.state == state
     assert found.detail == (OPERATION if state == "deleted" else found.detail)

@@ -157,13 +157,16 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
         is_created = len(outcome) == 1
         assert report == [("found", int(is_created))]
         if is_created:
-            assert (row.state, row.detail, unknown) == ("created", outcome, "")
+            assert row.state == "created"
+            assert row.detail == outcome
+            assert unknown == ""
         elif outcome or inconclusive:
             assert row.state == "sent"
             assert (outcome or "The service shows none, which proves nothing: it may hide them.") in unknown
         else:
             # Only a thorough search proves absence.
-            assert (row.state, unknown) == ("sent" if inconclusive is None else "void", "")
+            assert row.state == ("sent" if inconclusive is None else "void")
+            assert unknown == ""
 
 
 def test_nothing_is_the_own_of_two_rows() -> None:
@@ -297,7 +300,9 @@ def test_a_persons_id_is_checked(
 def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     created = Row(state="created", detail="1", known_ids=["1"])
     is_followed, row, _ = override(monkeypatch, "1", Things(no_search, OLD), created)
-    assert (is_followed, row.state, row.detail) == (True, "created", "1")
+    assert is_followed is True
+    assert row.state == "created"
+    assert row.detail == "1"
 
 
 @pytest.mark.parametrize(
@@ -356,4 +361,6 @@ def test_a_persons_id_that_cannot_be_checked(
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     is_followed, row, unknown = override(monkeypatch, value, Things(no_search))
-    assert (is_followed, row.state, unknown) == (False, "sent", "")
+    assert is_followed is False
+    assert row.state == "sent"
+    assert unknown == ""

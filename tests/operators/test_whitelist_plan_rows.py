@@ -111,6 +111,7 @@ def test_a_file_in_an_object_storage_is_planned_and_applied(
         (ConnectionResetError("reset"), "ConnectionResetError: reset", True),
         (RuntimeError("HTTP 503"), "RuntimeError: HTTP 503", True),
     ],
+    ids=["no file", "access denied", "no library", "reset", "another failure"],
 )
 def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
     sandbox: Sandbox, storage: Storage, error: Exception | None, reason: str, retryable: bool

@@ -141,7 +141,7 @@ def test_text_instead_of_a_signer_is_answered_with_the_signer(text: Any, named: 
     assert "k3yk3y" not in str(caught.value)
 
 
-@pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"])
+@pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"], ids=["names", "one name"])
 def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
     pushed = create()
     shown = dict.fromkeys(("addressType", "memo", "customerId", "exchangeAccountId", "contractType"), "")

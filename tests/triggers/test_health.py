@@ -100,7 +100,8 @@ def test_deadline_is_wall_clock_and_its_message_has_the_last_result(
 def test_an_error_is_an_event_and_holds_no_token(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("status", status=401)
     event = first_event(trigger())
-    assert (event["status"], event["error"]["type"]) == ("error", "CustodyAuthenticationError")
+    assert event["status"] == "error"
+    assert event["error"]["type"] == "CustodyAuthenticationError"
     assert sandbox.token not in json.dumps(event)
     # So is a wrong setting.
     assert first_event(trigger(custody_conn_id="nowhere"))["error"]["setting"] == "custody_conn_id"

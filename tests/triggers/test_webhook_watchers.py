@@ -101,7 +101,8 @@ async def test_a_webhook_has_the_type_and_not_its_calls(sandbox: Sandbox) -> Non
     add_call(sandbox, "d", GONE)
     add_call(sandbox, "e", NO_TYPE)
     await until(lambda: store.known == other.known == set("abcde"))
-    assert (triggerer.ids(1), triggerer.ids(2)) == (["a", "d", "e"], ["b", "d", "e"])
+    assert triggerer.ids(1) == ["a", "d", "e"]
+    assert triggerer.ids(2) == ["b", "d", "e"]
 
 
 @in_triggerers
