@@ -33,7 +33,7 @@ from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers.health import CustodyHealthTrigger
 
-pytestmark = pytest.mark.usefixtures("connection")
+pytestmark = pytest.mark.usefixtures("connection", "waits")
 ADDRESS = "0x" + "ab" * 20
 DATABASE = {"groups": ["database"], "tenant_id": "1"}
 NOT_SEARCHED = {"kind": "status", "method": "GET", "skip": 1, "times": None, "status": 404}

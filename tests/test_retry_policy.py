@@ -41,6 +41,7 @@ LATER: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=0)}
         CustodyError.from_json(CustodyVerificationError("nobody has signed it").to_json()),
         CustodyRequestError("x" * 5000),
     ],
+    ids=["setting", "unknown outcome", "certificate", "of a triggerer", "a long message"],
 )
 def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: CustodyError) -> None:
     decision = CustodyRetryPolicy().evaluate(error, 1, 3)
@@ -61,6 +62,7 @@ def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: Custody
         KeyboardInterrupt(),
         CustodyRateLimitError("busy", status=429),
     ],
+    ids=["500", "503", "not healthy", "of others", "interrupted", "429"],
 )
 def test_other_errors_are_left_to_airflow(error: BaseException) -> None:
     decision = CustodyRetryPolicy().evaluate(error, 1, 3)

@@ -22,7 +22,7 @@ from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOp
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db", "waits")
 
 BOTH = {"prune": True, "replace": True}
 DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
@@ -254,7 +254,6 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         assert error.code == "plan-changed"
         assert not error.retryable
     assert run.fails(plan_hash="0" * 64).code == "plan-changed"
-    wrong: Any
     moved = deepcopy(run.applied)
     for creation in moved["completion"]["creations"]:
         # An operation does not become an observation.
@@ -262,9 +261,19 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         moved["completion"]["observed"].append(create_operation(request, creation["replaces"]))
     moved["completion"]["creations"] = []
     assert run.fails(applied=moved).code == "plan-changed"
-    for wrong in ({}, {"completion": {}}, {"completion": "all"}, "{{ 1 }}", [1]):
-        assert "applied must be the XCom of the apply task" in str(run.fails(applied=wrong))
     assert deletions(sandbox) == 0
+
+
+@pytest.mark.parametrize(
+    "applied",
+    [{}, {"completion": {}}, {"completion": "all"}, "{{ 1 }}", [1]],
+    ids=["empty", "an empty plan", "text in it", "text", "a list"],
+)
+def test_what_is_not_an_xcom_of_the_apply_task_completes_nothing(sandbox: Sandbox, applied: Any) -> None:
+    operator = CustodyCompleteWhitelistPlanOperator
+    error = failure_of(lambda: execute(lambda: operator(task_id="complete", applied=applied, plan_hash="0" * 64)))
+    assert "applied must be the XCom of the apply task" in str(error)
+    assert sandbox.control.request_log() == []
 
 
 def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> None:
@@ -317,13 +326,10 @@ def test_what_the_service_goes_on_listing_counts_as_deleted_by_the_status_that_t
 # --- the bad day -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [{"kind": "drop", "work": True}, {"kind": "drop", "work": False}], ids=str)
-@pytest.mark.parametrize("skip", [0, 1, 2])
-def test_a_lost_response_is_found_out_by_the_next_try(
-    sandbox: Sandbox, run: Run, fault: dict[str, Any], skip: int
-) -> None:
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+def test_a_lost_response_is_found_out_by_the_next_try(sandbox: Sandbox, run: Run, is_done: bool) -> None:
     run.sign()
-    sandbox.control.add_fault(**fault, **DELETE, skip=skip)
+    sandbox.control.add_fault("drop", **DELETE, work=is_done, skip=1)
     assert run.fails().retryable
     assert run.complete()["counts"]["deleted"] == 3
     assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]

@@ -22,6 +22,8 @@ from airflow_custody.idempotency.records import Row, State
 from airflow_custody.idempotency.search import Candidate, Found
 from airflow_custody.idempotency.store import Store
 
+pytestmark = pytest.mark.usefixtures("waits")
+
 #: Seconds that a request may be under way: twice the fence, the timeout, and the lookup wait.
 UNDER_WAY = 2 * 5 + 10 + 30
 LOST = CustodyOutcomeUnknownError("no response", operation="create a thing")
@@ -165,6 +167,7 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
         (CustodyConnectionError("away"), True, "the service could not be searched"),
         (CustodyResponseError("odd"), False, "The service cannot be searched: odd"),
     ],
+    ids=["away", "not offered"],
 )
 def test_a_search_that_fails_ends_the_sending(error: CustodyError, is_stopped: bool, why: str) -> None:
     def search() -> None:
@@ -259,6 +262,7 @@ def test_an_outcome_is_what_is_recorded_under_the_plan(state: State | None, plan
         ("sent", LOST, logging.WARNING, "The outcome of the thing for row a is unknown: no response."),
         ("void", None, logging.DEBUG, ""),
     ],
+    ids=["created", "refused", "found", "interrupted", "no response", "void"],
 )
 def test_the_log_says_what_became_of_a_row(state: State, error: CustodyError | None, level: int, text: str) -> None:
     assert rows_of(Things()).describe("a", Row(state=state, detail="x"), error) == (level, text)

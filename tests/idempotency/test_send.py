@@ -325,6 +325,7 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
         (CustodyOutcomeUnknownError, {"status": 503, **OWN}, 0),
         (CustodyRateLimitError, {"status": 429, "retry_after": MAX_RETRY_AFTER, **OWN}, MAX_RETRY_AFTER),
     ],
+    ids=["429", "503", "503 for very long", "503 without a time", "429 for the longest time"],
 )
 def test_the_service_says_when_to_send_again(
     waits: SkippingTime, kind: type[CustodyError], facts: dict[str, Any], seconds: float
@@ -373,6 +374,7 @@ def test_the_first_reason_to_stop_counts() -> None:
         ([0.0, 3.0, 3.0], 2),
         ([0.0, 6, 4, 2], 3),
     ],
+    ids=str,
 )
 def test_a_batch_is_recorded_again_if_that_was_too_long_ago(
     waits: SkippingTime, steps: Sequence[float], recorded: int

@@ -205,6 +205,7 @@ def test_only_the_start_of_a_run_that_was_not_cleared_is_a_lower_bound(is_kept: 
         ("NONE 1  Bb", ["none", "1", "Bb"]),
         ("7 8", ["7", "8"]),
     ],
+    ids=repr,
 )
 def test_the_words_of_a_person(monkeypatch: pytest.MonkeyPatch, value: str, expected: list[str]) -> None:
     store = store_of(None)

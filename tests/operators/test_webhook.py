@@ -19,7 +19,7 @@ from airflow_custody.operators.webhook import (
 )
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = pytest.mark.usefixtures("connection")
+pytestmark = pytest.mark.usefixtures("connection", "waits")
 TYPE, URL = "requestStatus.updated", "https://hooks.example.com/custody"
 SECRET = "kept-in-a-connection"
 

@@ -82,17 +82,29 @@ def unreadable(sandbox: Sandbox, number: str) -> None:
     sandbox.control.set_whitelist_metadata(number, hash="0" * 64)
 
 
-STOPS: list[tuple[dict[str, Any], str, str, str, str]] = [
-    ({"label": "Other"}, "pending", r"3711 is for .* label \(shown 'Other'\)", "request-differs", "replace=True"),
-    ({"linked_wallet_ids": ["7"]}, "APPROVED", "3711 .* linked_wallet_ids", "request-differs", "replace=True"),
-    ({}, "frozen", r"3711 .* status \(shown 'frozen'\)", "request-differs", "effective_statuses"),
-    ({}, "rejected", "3711 asked for the same, and was rejected", "request-rejected", "if_exists='create'"),
-    ({}, "unreadable", "request 3711 cannot be read, and may be this", "request-differs", "if_exists='create'"),
-]
+STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
+    "another label": (
+        {"label": "Other"},
+        "pending",
+        r"3711 is for .* label \(shown 'Other'\)",
+        "request-differs",
+        "replace=True",
+    ),
+    "other links": (
+        {"linked_wallet_ids": ["7"]},
+        "APPROVED",
+        "3711 .* linked_wallet_ids",
+        "request-differs",
+        "replace=True",
+    ),
+    "an unknown status": ({}, "frozen", r"3711 .* status \(shown 'frozen'\)", "request-differs", "effective_statuses"),
+    "rejected": ({}, "rejected", "3711 asked for the same, and was rejected", "request-rejected", "if_exists='create'"),
+    "unreadable": ({}, "unreadable", "request 3711 cannot be read, and may be this", "request-differs", "='create'"),
+}
 
 
 @pytest.mark.parametrize("if_exists", ["reuse", "fail"])
-@pytest.mark.parametrize(("changes", "status", "why", "code", "advice"), STOPS, ids=range(len(STOPS)))
+@pytest.mark.parametrize(("changes", "status", "why", "code", "advice"), STOPS.values(), ids=STOPS)
 def test_what_cannot_be_used_stops_the_task_and_is_named(
     sandbox: Sandbox, if_exists: str, changes: dict[str, Any], status: str, why: str, code: str, advice: str
 ) -> None:
@@ -165,22 +177,19 @@ def test_another_destination_is_another_request(sandbox: Sandbox) -> None:
 # --- a service that does not show what exists ----------------------------------------------------------------
 
 
-INCOMPLETE: list[dict[str, Any]] = [
-    {"kind": "status", **LISTING, "status": 500},
-    {"kind": "status", **LISTING, "status": 401},
-    {"kind": "html", **LISTING},
-    # Not the service says that it offers none.
-    {"kind": "html", **LISTING, "status": 404},
-    {"kind": "truncate_body", **LISTING},
-    {"kind": "status", **LISTING, "status": 200, "body": {"result": [], "totalItems": "1"}},
-    # What it has is listed, and not whether that is pending.
-    {"kind": "status", **FOR_APPROVAL, "status": 503},
-    {"kind": "html", **FOR_APPROVAL, "status": 404},
-    {"kind": "status", **LISTING, "status": 404, "skip": 2},
-]
+INCOMPLETE: dict[str, dict[str, Any]] = {
+    "500": {"kind": "status", **LISTING, "status": 500},
+    "401": {"kind": "status", **LISTING, "status": 401},
+    "404 of a gateway": {"kind": "html", **LISTING, "status": 404},
+    "truncated": {"kind": "truncate_body", **LISTING},
+    "a row is missing": {"kind": "status", **LISTING, "status": 200, "body": {"result": [], "totalItems": "1"}},
+    "what is pending is not listed": {"kind": "status", **FOR_APPROVAL, "status": 503},
+    "404 of a gateway for what is pending": {"kind": "html", **FOR_APPROVAL, "status": 404},
+    "404 for what is settled": {"kind": "status", **LISTING, "status": 404, "skip": 2},
+}
 
 
-@pytest.mark.parametrize("fault", INCOMPLETE, ids=str)
+@pytest.mark.parametrize("fault", INCOMPLETE.values(), ids=INCOMPLETE)
 def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, fault: dict[str, Any]) -> None:
     sandbox.control.set_whitelist_status(somebody_creates(sandbox), "APPROVED")
     sandbox.control.clear_request_log()

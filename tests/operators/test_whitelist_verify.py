@@ -345,9 +345,13 @@ def test_a_bundle_is_not_written(
     assert sandbox.control.request_log() == []
     assert sorted(os.listdir(path.parent)) == ["bundle", "other"]
     assert os.listdir(root) == ["link"]
-    for number, chosen in enumerate(("{}/{}.json", "file://{}/{}.json")):
-        assert verify_in(root, chosen.format(path.parent, number), has_bundle=has_bundle)["path"]
-        assert (path.parent / f"{number}.json").exists()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_folder_outside_of_the_bundle_is_written(sandbox: Sandbox, path: Path, scheme: str) -> None:
+    (path.parent / "bundle").mkdir()
+    assert verify_in(path.parent / "bundle", f"{scheme}{path}", has_bundle=True)["path"]
+    assert path.exists()
 
 
 @pytest.mark.parametrize("form", [str, object_path])

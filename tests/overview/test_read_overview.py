@@ -68,7 +68,7 @@ def test_an_overview_changes_nothing(sandbox: Sandbox, pinning: CustodyClient, c
     assert len(log) <= 12
 
 
-def test_health_is_judged_as_a_gate_does(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_health_is_judged_as_by_a_gate(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.update_health(check="vault", status="failed\x1b[2J")
     health = value(read_overview(client), "health")
     assert not health.healthy
@@ -88,7 +88,7 @@ def test_health_is_judged_as_a_gate_does(sandbox: Sandbox, client: CustodyClient
         ("journal", "/webhooks/calls"),
     ],
 )
-@pytest.mark.parametrize("kind", ["html", "drop", "truncate_body", "status"])
+@pytest.mark.parametrize("kind", ["html", "drop", "status"])
 def test_a_section_that_cannot_be_read_hides_no_other(
     sandbox: Sandbox, client: CustodyClient, name: str, path: str, kind: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_service_that_is_away() -> None:
     assert "127.0.0.1:1 cannot be reached" in problem
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
+@pytest.mark.parametrize("status", [401, 404, 501])
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize(
     ("path", "is_needed"),
@@ -163,6 +163,7 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
         ({"status": "enable\u017f"}, "Its status, 'enable\u017f', is not known."),
         ({"timeout_until": "garbage"}, "until a time that cannot be read ('garbage')"),
     ],
+    ids=["enabled", "disabled", "cooling down", "cooled down", "unknown status", "unreadable time"],
 )
 def test_what_is_wrong_with_a_webhook(
     sandbox: Sandbox, client: CustodyClient, webhook: dict[str, str], problem: str

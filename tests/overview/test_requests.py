@@ -92,6 +92,17 @@ BAD_HASH = "does not have the hash"
         (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
         (another_hash, "pending", "pending", ("not checked", BAD_HASH), ("unverified", BAD_HASH), BAD_HASH),
     ],
+    ids=[
+        "pending",
+        "signed",
+        "changed",
+        "nobody signed",
+        "rejected",
+        "unknown word",
+        "pending with another word",
+        "only for approval",
+        "another hash",
+    ],
 )
 def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
     sandbox: Sandbox,

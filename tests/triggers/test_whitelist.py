@@ -17,7 +17,7 @@ import pytest
 from support.airflow.connections import connection_json
 from support.airflow.request_triggers import end_waits_after, events, first, until
 
-from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.request import StatusWords
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.client.whitelist.wait import RequestWait
@@ -36,13 +36,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(sandbox: Sandbox, number: int, status: str = "pending") -> list[str]:
-    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
-    with CustodyClient(sandbox.url, sandbox.token) as client:
-        made = [client.create_whitelist_request(request) for _ in range(number)]
-    for each in made if status != "pending" else ():
-        sandbox.control.set_whitelist_status(each, status)
-    sandbox.control.clear_request_log()
-    return made
+    row = {"label": "L", "address": "0x" + "a" * 40, "blockchain": "ETH"}
+    return sandbox.control.add_whitelist_requests([row] * number, status=status)
 
 
 def trigger(request_id: Any, **kwargs: Any) -> CustodyWhitelistRequestTrigger:
