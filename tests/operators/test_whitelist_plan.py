@@ -91,7 +91,7 @@ def test_a_reconciliation_fails_on_changes_and_names_them(sandbox: Sandbox, path
     for state, number in changes.items():
         assert f"{number} {state}" in str(error)
     pushed = task.ti.pushed["return_value"]
-    assert pushed["counts"] == {**NOTHING, **changes, "unchanged": 1}
+    assert {state: number for state, number in pushed["counts"].items() if number} == {**changes, "unchanged": 1}
     assert pushed["report"]
 
 
