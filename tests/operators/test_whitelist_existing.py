@@ -15,7 +15,7 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = pytest.mark.usefixtures("connection")
+pytestmark = pytest.mark.usefixtures("connection", "waits")
 FIELDS: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
 FOR_APPROVAL = {"method": "GET", "path": "/whitelists/addresses/for-approval"}
 CHECKSUMMED = "0x52908400098527886E0F7030069857D2E4169EE7"

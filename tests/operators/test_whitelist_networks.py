@@ -31,6 +31,7 @@ FIELDS: dict[str, Any] = {"label": "Label 1", "address": address(1), "blockchain
 ACCEPTED = {"accept_fields": ["network"]}
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
 DELETE = {"method": "DELETE"}
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["in the text", "in the envelope"])

@@ -23,7 +23,7 @@ from airflow_custody.sandbox import Sandbox
 ROWS = range(1, 5)
 NOTHING = dict.fromkeys(STATES, 0)
 
-pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db", "waits")
 
 
 @pytest.fixture
