@@ -88,8 +88,9 @@ def process_state() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def waits() -> Iterator[SkippingTime]:
+    """Let what the package waits for take no time, and return the clock that says how long it would have taken."""
     with skipping_waits() as skipping:
         yield skipping
 

@@ -50,7 +50,8 @@ def test_each_part_is_one_line_and_what_failed_comes_last(tmp_path: Path) -> Non
     (tmp_path / "Makefile").write_text("".join(f"{name}:\n\t{recipe}\n" for name, recipe in recipes.items()))
     at_once = (sys.executable, str(TOOLS / "at_once.py"))
     done = run(*at_once, "good", "slow", "", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr == ""
     lines = [re.sub(r" \(\d+ s\)$", "", line) for line in done.stdout.splitlines()]
     assert sorted(lines) == ["good: 17 passed", "slow: fine"]
     assert (tmp_path / ".reports" / "good.log").read_text().startswith("1\n2\n")

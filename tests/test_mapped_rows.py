@@ -119,15 +119,6 @@ def test_a_label_that_asks_for_a_signers_key_is_sent_as_it_is(
     assert "MHcCAQEEIBx" not in task_log.text
 
 
-def test_a_label_that_changes_other_fields_is_sent_as_it_is(sandbox: Sandbox) -> None:
-    label = "{% set _ = task.linked_wallet_ids.append('99') %}Customer payout"
-    row = {**ROW, "label": label, "linked_wallet_ids": ["12"]}
-    with new_dag() as dag:
-        create(task_id="create").expand_kwargs(returned([row]))
-    assert run_dag(dag).state == "success"
-    assert bodies(sandbox) == [{**ROW, "label": label, "linkedWalletIds": ["12"]}]
-
-
 TEMPLATE = "{{ called('row') }}"
 HOSTILE = {"label": TEMPLATE, "memo": TEMPLATE}
 
@@ -150,11 +141,10 @@ SOURCES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("source", SOURCES)
-def test_it_does_not_matter_how_the_row_comes(sandbox: Sandbox, source: str, native: bool) -> None:
+def test_it_does_not_matter_how_the_row_comes(sandbox: Sandbox, source: str) -> None:
     called = Calls()
-    with dag_with(called, render_template_as_native_obj=native) as dag:
+    with dag_with(called) as dag:
         create(task_id="create", address=ADDRESS, blockchain="XRP").expand_kwargs(SOURCES[source]())
     assert run_dag(dag).state == "success"
     assert called == []
@@ -222,7 +212,7 @@ def pending(sandbox: Sandbox) -> str:
         return client.create_whitelist_request(request)
 
 
-@pytest.mark.parametrize("settings", [{"deferrable": True}, {"mode": "reschedule"}], ids=str)
+@pytest.mark.parametrize("settings", [{"deferrable": True}, {"mode": "reschedule"}], ids=["deferrable", "reschedule"])
 def test_a_sensor_renders_no_row_when_it_waits_or_resumes(pending: str, settings: dict[str, Any]) -> None:
     called = Calls()
     row = {"request_id": pending, "accept_fields": [TEMPLATE], "effective_statuses": [TEMPLATE, "approved"]}

@@ -41,6 +41,7 @@ LATER: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=0)}
         CustodyError.from_json(CustodyVerificationError("nobody has signed it").to_json()),
         CustodyRequestError("x" * 5000),
     ],
+    ids=["setting", "unknown outcome", "certificate", "of a triggerer", "a long message"],
 )
 def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: CustodyError) -> None:
     decision = CustodyRetryPolicy().evaluate(error, 1, 3)
@@ -61,10 +62,13 @@ def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: Custody
         KeyboardInterrupt(),
         CustodyRateLimitError("busy", status=429),
     ],
+    ids=["500", "503", "not healthy", "of others", "interrupted", "429"],
 )
 def test_other_errors_are_left_to_airflow(error: BaseException) -> None:
     decision = CustodyRetryPolicy().evaluate(error, 1, 3)
-    assert (decision.action.value, decision.retry_delay, decision.reason) == ("default", None, None)
+    assert decision.action.value == "default"
+    assert decision.retry_delay is None
+    assert decision.reason is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,8 @@ def test_retry_after_is_honoured_within_bounds(retry_after: Any, default: float,
     for policy, seconds in ((CustodyRetryPolicy(), default), (CustodyRetryPolicy(**bounds), bounded)):
         for kind, status in ((CustodyRateLimitError, 429), (CustodyServerError, 503)):
             decision = policy.evaluate(kind("busy", status=status, retry_after=retry_after), 1, 3)
-            assert (decision.action.value, decision.retry_delay) == ("retry", timedelta(seconds=seconds))
+            assert decision.action.value == "retry"
+            assert decision.retry_delay == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(7200, 3600), (1, 0), (-1, 3600), (-2, -1)])
@@ -127,7 +132,8 @@ def test_a_retry_policy_of_the_user_takes_precedence_but_sends_nothing_again(san
     with new_dag() as dag:
         CustodyHealthCheckOperator(task_id="health", **stubborn)
     run = run_dag(dag)
-    assert (run.state_of("health"), run.tries["health", -1]) == ("success", 3)
+    assert run.state_of("health") == "success"
+    assert run.tries["health", -1] == 3
     # A create that is lost and cannot be looked up.
     sandbox.control.add_fault("drop", method="POST")
     sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", skip=1, times=None, status=404)
@@ -135,5 +141,6 @@ def test_a_retry_policy_of_the_user_takes_precedence_but_sends_nothing_again(san
         create: dict[str, Any] = {"label": "L", "address": "0x" + "ab" * 20, "blockchain": "ETH", **stubborn}
         CustodyCreateWhitelistRequestOperator(task_id="create", **create)
     run = run_dag(dag)
-    assert (run.state_of("create"), run.tries["create", -1]) == ("failed", 1)
+    assert run.state_of("create") == "failed"
+    assert run.tries["create", -1] == 1
     assert len(sandbox.control.request_log(method="POST")) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,6 +44,7 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
         ),
         (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\nCorrect"),
     ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
 def test_an_unusable_connection_says_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, signer: Any, extra: Any, password: str | None, why: str
@@ -113,48 +114,62 @@ def lines_of(pem: str) -> list[str]:
     return [line for line in pem.splitlines() if line and "-----" not in line and ":" not in line]
 
 
-ALL = (plain, encrypted, with_headers)
-#: How a key is written, whether it can be loaded so, and which keys are tried.
-FORMS: list[tuple[str, Callable[[str], str], bool | None, tuple[Callable[[], str], ...]]] = [
-    ("as it is", str, True, ALL),
-    ("CRLF", lambda pem: pem.replace("\n", "\r\n"), True, ALL),
-    # None: older releases of cryptography need the line ends.
-    ("no line ends", lambda pem: pem.replace("\n", ""), None, (plain, encrypted)),
-    ("spaces", lambda pem: pem.replace("\n", " "), None, (plain, encrypted)),
-    ("line ends of two characters", lambda pem: pem.replace("\n", "\\n"), True, ALL),
-    ("CRLF of four characters", lambda pem: pem.replace("\n", "\\r\\n"), True, ALL),
-    (
-        "a broken marker",
-        lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),
-        False,
-        (plain, with_headers),
-    ),
-    ("half a marker", lambda pem: pem.replace("KEY-----\n", "KEY\n", 1), False, (plain, with_headers)),
-    ("no markers", lambda pem: "".join(lines_of(pem)), False, ALL),
-    ("lines without markers", lambda pem: "\n".join(lines_of(pem)), False, ALL),
-]
+#: How a key may be written so that it can be loaded.
+LOADED: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "CRLF": lambda pem: pem.replace("\n", "\r\n"),
+    "line ends of two characters": lambda pem: pem.replace("\n", "\\n"),
+    "CRLF of four characters": lambda pem: pem.replace("\n", "\\r\\n"),
+}
+#: How it may be written so that it cannot.
+BROKEN: dict[str, Callable[[str], str]] = {
+    "a broken marker": lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),
+    "half a marker": lambda pem: pem.replace("KEY-----\n", "KEY\n", 1),
+    "no markers": lambda pem: "".join(lines_of(pem)),
+    "lines without markers": lambda pem: "\n".join(lines_of(pem)),
+}
+KINDS = pytest.mark.parametrize("make", [plain, encrypted, with_headers], ids=lambda make: make.__name__)
 
 
-@pytest.mark.parametrize(
-    ("make", "write", "can_be_loaded"),
-    [pytest.param(make, *form, id=f"{make.__name__}, {how}") for how, *form, makers in FORMS for make in makers],
-)
-def test_a_key_is_masked_however_it_is_written(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], write: Callable[[str], str], can_be_loaded: bool | None
-) -> None:
-    pem, words = make(), redacted(WORDS)
-    define(monkeypatch, {"private_key": write(pem)}, None if make is plain else PASSWORD)
-    wrong = CustodyConfigurationError
-    outcome: dict[bool | None, Any] = {
-        True: nullcontext(),
-        None: suppress(wrong),
-        False: pytest.raises(wrong, match="PEM"),
-    }
-    with outcome[can_be_loaded]:
-        assert len(ConnectionSigner("signer").sign(b"message")) == 64
+def check_masked(pem: str) -> None:
+    """Check that no eight characters in a row of a key are shown, however its lines are joined."""
     lines = lines_of(pem)
     for secret in [*lines, "".join(lines), " ".join(lines), "\\n".join(lines)]:
         shown = redacted(f"it is {secret}!")
         assert not any(secret[at : at + 8] in shown for at in range(len(secret) - 7))
+
+
+@KINDS
+@pytest.mark.parametrize("form", LOADED)
+def test_a_key_that_can_be_loaded_is_masked(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], form: str
+) -> None:
+    pem, words = make(), redacted(WORDS)
+    define(monkeypatch, {"private_key": LOADED[form](pem)}, None if make is plain else PASSWORD)
+    assert len(ConnectionSigner("signer").sign(b"message")) == 64
+    check_masked(pem)
     # What every key has is no secret.
     assert redacted(WORDS) == words
+
+
+@pytest.mark.parametrize("make", [plain, encrypted], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("end", ["", " "], ids=["no line ends", "spaces"])
+def test_a_key_on_one_line_is_masked(monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], end: str) -> None:
+    pem = make()
+    define(monkeypatch, {"private_key": pem.replace("\n", end)}, None if make is plain else PASSWORD)
+    # Older releases of cryptography need the line ends.
+    with suppress(CustodyConfigurationError):
+        ConnectionSigner("signer").sign(b"message")
+    check_masked(pem)
+
+
+@KINDS
+@pytest.mark.parametrize("form", BROKEN)
+def test_a_key_that_cannot_be_loaded_is_masked(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], form: str
+) -> None:
+    pem = make()
+    define(monkeypatch, {"private_key": BROKEN[form](pem)}, None if make is plain else PASSWORD)
+    with pytest.raises(CustodyConfigurationError, match="PEM"):
+        ConnectionSigner("signer").sign(b"message")
+    check_masked(pem)

@@ -22,6 +22,8 @@ from airflow_custody.client import (
 )
 from airflow_custody.sandbox import Sandbox
 
+pytestmark = pytest.mark.usefixtures("waits")
+
 WEBHOOK = "00000000-0000-4000-8000-000000000000"
 Call = Callable[[CustodyClient], object]
 #: Calls, each with its method.

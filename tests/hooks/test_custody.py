@@ -8,7 +8,6 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 import requests
@@ -57,6 +56,7 @@ def connection_of(sandbox: Sandbox, **fields: Any) -> dict[str, Any]:
         ({**BASE, "host": "https://2001:db8::1/prefix"}, "https://[2001:db8::1]/prefix"),
         ({**BASE, "host": "[2001:db8::1]", "port": 444}, "https://[2001:db8::1]:444"),
     ],
+    ids=str,
 )
 def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], url: str) -> None:
     with define(connection).get_conn() as client:
@@ -97,7 +97,8 @@ def test_no_secret_in_a_chain(define: Define, change: dict[str, Any], named: str
     assert caught.value.reason.count("custody_default") == 1
     for secret in ("a-token", "a-secret"):
         assert secret not in str(caught.value)
-    assert (caught.value.__context__, caught.value.__cause__) == (None, None)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -109,7 +110,8 @@ def test_a_connection_that_cannot_be_read_or_is_not_defined(monkeypatch: pytest.
     with pytest.raises(CustodyConfigurationError) as caught:
         CustodyHook("bank").get_conn()
     assert "'bank' cannot be read from the environment variable AIRFLOW_CONN_BANK\nCorrect" in str(caught.value)
-    assert (caught.value.code, "a-secret" in str(caught.value)) == ("setting-wrong", False)
+    assert caught.value.code == "setting-wrong"
+    assert "a-secret" not in str(caught.value)
     monkeypatch.delenv("AIRFLOW_CONN_BANK")
     with pytest.raises(CustodyConfigurationError, match=r"'bank' is not defined\nMake a connection with this id"):
         CustodyHook("bank").get_conn()
@@ -125,7 +127,8 @@ def test_empty_fields_of_the_form_count_as_unset(define: Define) -> None:
 def test_extras_given_as_text_are_parsed(define: Define) -> None:
     uri = "custody://:t0ken@127.0.0.1:1/http?timeout=7.5&verify=False&max_response_bytes=1000000&allow_http=true"
     with define(uri).get_conn() as client:
-        assert (client.settings.timeout, client.settings.verify) == (7.5, False)
+        assert client.settings.timeout == 7.5
+        assert client.settings.verify is False
         assert client.settings.max_response_bytes == 1_000_000
 
 
@@ -160,7 +163,7 @@ def test_a_port_may_be_text(returned: Callable[..., CustodyHook], host: str, por
         assert client.settings.base_url == "https://custody.example.com:8443"
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8443.0", "9" * 5000, [8443], True])
+@pytest.mark.parametrize("port", ["x", "-1", "65536", "8443.0", [8443], True], ids=str)
 def test_what_is_not_a_port_is_refused(returned: Callable[..., CustodyHook], port: Any) -> None:
     text = str(refusal(returned(port=port)))
     assert "Port: must be a whole number up to 65535" in text
@@ -188,8 +191,11 @@ def test_white_space_around_extras_is_removed(
     for each in (json.dumps(extra), {**extra, "superadmin_keys": [f" {tmp_path}/keys.pem"]}):
         with returned(extra=each).get_conn() as client:
             settings = client.settings
-        assert (settings.verify, settings.client_cert) == (authority[1], (authority[2], authority[2]))
-        assert (settings.timeout, settings.max_retries, settings.allow_http) == (7.5, 2, True)
+        assert settings.verify == authority[1]
+        assert settings.client_cert == (authority[2], authority[2])
+        assert settings.timeout == 7.5
+        assert settings.max_retries == 2
+        assert settings.allow_http is True
         assert settings.pins == VerificationPins([ONE], 1, ["mainnet", "testnet"], False, 1767225600)
         assert settings.proxy is None
 
@@ -283,16 +289,6 @@ def test_a_user_name_and_a_password(define: Define, sandbox: Sandbox, task_log: 
     assert "ann-s-password" not in text + task_log.text
 
 
-def test_an_api_key(define: Define, sandbox: Sandbox) -> None:
-    made = sandbox.control.add_api_key(sandbox.control.add_user("ann", ["TPUser"]))
-    good, text = define(
-        connection_of(sandbox, password=made["secret"], extra={"api_key_id": made["id"], "auth": "api_key"})
-    ).test_connection()
-    assert good, text
-    (call, _) = sandbox.control.request_log()
-    assert call["headers"]["authorization"].startswith("TPV1-HMAC-SHA256 ")
-
-
 # --- the test of a connection --------------------------------------------------------------------------------
 
 
@@ -350,10 +346,13 @@ class TestTestConnection:
             ({"regoin": "eu"}, "Extra: unknown key 'regoin'. Correct or remove it; valid keys: auth, api_key_id"),
             ({"timeout": -1}, "Timeout (timeout): must be greater than or equal to 0.001, not -1"),
         ],
+        ids=["unknown key", "out of bounds"],
     )
     def test_a_wrong_setting_fails(self, define: Define, sandbox: Sandbox, extra: dict[str, Any], message: str) -> None:
         good, text = define(connection_of(sandbox, extra=extra)).test_connection()
-        assert (good, message in text, "custody_default" in text) == (False, True, False)
+        assert good is False
+        assert message in text
+        assert "custody_default" not in text
         assert text.endswith(" [custody/setting-wrong]")
         # Where Airflow shows it, there is room for one line.
         assert "\n" not in text
@@ -388,21 +387,6 @@ def refusal(hook: CustodyHook) -> CustodyConfigurationError:
     return caught.value
 
 
-@pytest.mark.parametrize("keys", [[ONE, TWO], (ONE + TWO).replace("\n", " ")], ids=["list", "one line"])
-def test_all_that_a_connection_can_say(define: Define, keys: Any) -> None:
-    extra = {
-        "superadmin_keys": keys,
-        "superadmin_minimum": "2",
-        "networks": "mainnet, testnet",
-        "allow_legacy_signatures": "true",
-        "rules_not_before": "2026-01-01",
-    }
-    expected = VerificationPins([ONE, TWO], 2, ["mainnet", "testnet"], True, 1767225600)
-    assert pins_of(define({**BASE, "extra": extra})) == expected
-    if isinstance(keys, str):
-        assert pins_of(define(f"custody://:a-token@custody.example.com/https?{urlencode(extra)}")) == expected
-
-
 def test_keys_are_no_secrets(monkeypatch: pytest.MonkeyPatch, define: Define) -> None:
     masked: list[str] = []
     for module in ("_connection", "_lookup"):
@@ -411,7 +395,7 @@ def test_keys_are_no_secrets(monkeypatch: pytest.MonkeyPatch, define: Define) ->
     assert masked == ["a-token"]
 
 
-@pytest.mark.parametrize("keys", ["keys.pem", [ONE, "./keys.pem"], "~/keys.pem"])
+@pytest.mark.parametrize("keys", ["keys.pem", [ONE, "./keys.pem"], "~/keys.pem"], ids=["relative", "in a list", "home"])
 def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, define: Define, tmp_path: Path, keys: Any) -> None:
     (tmp_path / "keys.pem").write_text(TWO)
     monkeypatch.chdir(tmp_path)

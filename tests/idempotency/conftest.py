@@ -8,13 +8,14 @@ import pytest
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.apply_tries import ROWS, ApplyTask, address, plan, write_rows
 from support.airflow.task_tries import RowsStore, somebody_creates
+from support.clocks import SkippingTime
 
 from airflow_custody.idempotency import send
 from airflow_custody.sandbox import Sandbox
 
 
 @pytest.fixture
-def batches(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def batches(connection: str, airflow_db: None, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send several batches although there are few rows."""
     monkeypatch.setattr(send, "MAX_BATCH", 5)
 

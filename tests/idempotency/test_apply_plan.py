@@ -30,7 +30,8 @@ def test_each_row_is_created(sandbox: Sandbox, task: ApplyTask, path: str) -> No
         task.clear()
         assert task.attempt() == result
     again = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    assert (again.attempt()["request_ids"], again.requests) == ([], [])
+    assert again.attempt()["request_ids"] == []
+    assert again.requests == []
     check_all(sandbox, task)
 
 
@@ -81,14 +82,6 @@ def test_the_plan_of_another_service_or_tenant_is_refused(
     check_exactly(sandbox, [0])
 
 
-def test_a_row_that_somebody_else_has_asked_for_is_refused(sandbox: Sandbox, task: ApplyTask) -> None:
-    somebody_creates(sandbox, label="Label 3", address=address(3))
-    error = task.fails()
-    assert isinstance(error, CustodyConflictError)
-    assert not error.retryable
-    check_exactly(sandbox, [0, 3])
-
-
 def test_what_does_not_change_the_plan_does_not_make_it_void(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
     write_rows(Path(path), reversed(ROWS))
     somebody_creates(sandbox, label="Another", address=address(77))
@@ -97,7 +90,7 @@ def test_what_does_not_change_the_plan_does_not_make_it_void(sandbox: Sandbox, t
 
 
 @pytest.mark.parametrize(
-    "given", ["abc123", "0" * 63, "g" * 64, {"plan_hash": "0" * 64}, 10**63, 1e10, None, "", " "], ids=str
+    "given", ["0" * 63, "g" * 64, 10**63, None, " "], ids=["short", "not hexadecimal", "a number", "None", "blank"]
 )
 def test_only_a_whole_hash_will_do(sandbox: Sandbox, path: str, given: Any) -> None:
     error = ApplyTask(path, given, RowsStore()).fails()
@@ -143,7 +136,9 @@ def test_a_row_that_is_refused_stops_nothing_else(sandbox: Sandbox, task: ApplyT
         somebody_creates(sandbox, label=f"Label {number}", address=one)
         task.clear()
         counts = task.attempt()["counts"]
-        assert (counts["created"], counts["found"], counts["refused"]) == (11, 1, 0)
+        assert counts["created"] == 11
+        assert counts["found"] == 1
+        assert counts["refused"] == 0
         assert other in {each["address"] for each in task.requests}
         check_exactly(sandbox, [0, *ROWS])
 
@@ -200,22 +195,3 @@ def test_a_gateways_page_in_place_of_what_was_created_ends_the_try(
         task.clear()
         task.attempt()
         check_all(sandbox, task)
-
-
-def test_rows_of_one_address_do_not_take_each_others_ids(sandbox: Sandbox, tmp_path: Path) -> None:
-    rows = "".join(
-        f"  - {{label: L{memo}, address: rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh, blockchain: XRP, memo: '{memo}'}}\n"
-        for memo in (1, 2, 3)
-    )
-    path = tmp_path / "memos.yaml"
-    path.write_text(f"version: 1\naddresses:\n{rows}")
-    first = int(somebody_creates(sandbox, label="Before", address=address(77)))
-    task = ApplyTask(str(path), plan(str(path))["plan_hash"], RowsStore())
-    for offset in (2, 1):
-        body = {"result": {"id": str(first + offset)}}
-        sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
-    error = task.fails(max_parallel=1)
-    assert "1 created, 2 unknown" in str(error)
-    assert str(error).count("lists another request under it (memo, label)") == 2
-    assert [each["memo"] for each in task.requests] == ["3"]
-    assert len(sandbox.control.whitelist_requests()) == 5

@@ -17,7 +17,6 @@ from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, somebody
 from support.clocks import SkippingTime
 
 from airflow_custody.client import CustodyClient, CustodyConflictError
-from airflow_custody.client.http import transport
 from airflow_custody.client.http.fence import FENCE
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.send import Fence
@@ -165,9 +164,7 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
 
 @pytest.mark.parametrize("state", ["created", "found"])
 @pytest.mark.parametrize(
-    "fields",
-    [{"address": "0x" + "cd" * 20}, {"memo": "1"}, {"linked_wallet_ids": ["7"]}, {"customer_id": "9"}],
-    ids=str,
+    "fields", [{"address": "0x" + "cd" * 20}, {"customer_id": "9"}], ids=["another address", "another customer"]
 )
 def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
     sandbox: Sandbox, path: str, fields: dict[str, Any], state: str
@@ -362,27 +359,7 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
         check_all(sandbox, task)
 
 
-def test_recording_that_takes_too_long_lets_nothing_pass(
-    sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
-) -> None:
-    monkeypatch.setattr(transport, "time", waits)
-    normal = stored.store.set
-
-    def set_(key: str, value: Any, **options: Any) -> None:
-        normal(key, value, **options)
-        waits.sleep(6 if value["state"] == "sending" else 0)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stored.store, "set", set_)
-        error = stored.fails(max_parallel=1)
-    assert "3 times recording the request took longer than 5 s" in str(error)
-    assert (error.retryable, error.code) == (True, "task-stopped")
-    check_exactly(sandbox, [0])
-    stored.attempt()
-    check_all(sandbox, stored)
-
-
-@pytest.mark.parametrize("moved", [(0.5, -1000.0), (0.5, 4000.0), (6.0, 6.0)])
+@pytest.mark.parametrize("moved", [(0.5, -1000.0), (0.5, 4000.0), (6.0, 6.0)], ids=["back", "ahead", "both later"])
 def test_a_clock_that_is_set_back_or_ahead_renews_the_fence(
     moved: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.airflow.apply_tries import ROWS, ApplyTask, address, before, effective
 from support.airflow.task_tries import CREATE, somebody_creates
+from support.clocks import SkippingTime
 
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.apply_plan import ApplyPlan
@@ -19,7 +20,7 @@ NUMBER = 3
 
 
 @pytest.fixture(autouse=True)
-def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def pinned(sandbox: Sandbox, airflow_db: None, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))

@@ -22,7 +22,7 @@ from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOp
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db", "waits")
 
 BOTH = {"prune": True, "replace": True}
 DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
@@ -119,7 +119,8 @@ def test_nothing_is_deleted_before_all_that_was_created_is_in_effect(sandbox: Sa
     for signed in range(3):
         error = run.fails()
         assert f"whitelisting request {run.new[signed]} is not in effect, but pending" in str(error)
-        assert (error.code, error.retryable) == ("plan-incomplete", True)
+        assert error.code == "plan-incomplete"
+        assert error.retryable
         assert deletions(sandbox) == 0
         run.sign(run.new[signed])
     assert run.complete()["counts"] == {"deleted": 3, "refused": 0, "unknown": 0, "left": 0}
@@ -138,7 +139,8 @@ def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: San
     path = write_rows(tmp_path / "whitelist.yaml", [1])
     plan_hash = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
     applied = ApplyTask(path, plan_hash, RowsStore(), prune=True).attempt()
-    assert (applied["counts"]["deleted"], applied["completion"]) == (1, None)
+    assert applied["counts"]["deleted"] == 1
+    assert applied["completion"] is None
     assert old not in there(sandbox)
     sandbox.control.clear_request_log()
     operator = CustodyCompleteWhitelistPlanOperator
@@ -249,9 +251,9 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         forged.append(applied)
     for applied in forged:
         error = run.fails(applied=applied)
-        assert (error.code, error.retryable) == ("plan-changed", False)
+        assert error.code == "plan-changed"
+        assert not error.retryable
     assert run.fails(plan_hash="0" * 64).code == "plan-changed"
-    wrong: Any
     moved = deepcopy(run.applied)
     for creation in moved["completion"]["creations"]:
         # An operation does not become an observation.
@@ -259,9 +261,19 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
         moved["completion"]["observed"].append(create_operation(request, creation["replaces"]))
     moved["completion"]["creations"] = []
     assert run.fails(applied=moved).code == "plan-changed"
-    for wrong in ({}, {"completion": {}}, {"completion": "all"}, "{{ 1 }}", [1]):
-        assert "applied must be the XCom of the apply task" in str(run.fails(applied=wrong))
     assert deletions(sandbox) == 0
+
+
+@pytest.mark.parametrize(
+    "applied",
+    [{}, {"completion": {}}, {"completion": "all"}, "{{ 1 }}", [1]],
+    ids=["empty", "an empty plan", "text in it", "text", "a list"],
+)
+def test_what_is_not_an_xcom_of_the_apply_task_completes_nothing(sandbox: Sandbox, applied: Any) -> None:
+    operator = CustodyCompleteWhitelistPlanOperator
+    error = failure_of(lambda: execute(lambda: operator(task_id="complete", applied=applied, plan_hash="0" * 64)))
+    assert "applied must be the XCom of the apply task" in str(error)
+    assert sandbox.control.request_log() == []
 
 
 def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> None:
@@ -314,13 +326,10 @@ def test_what_the_service_goes_on_listing_counts_as_deleted_by_the_status_that_t
 # --- the bad day -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [{"kind": "drop", "work": True}, {"kind": "drop", "work": False}], ids=str)
-@pytest.mark.parametrize("skip", [0, 1, 2])
-def test_a_lost_response_is_found_out_by_the_next_try(
-    sandbox: Sandbox, run: Run, fault: dict[str, Any], skip: int
-) -> None:
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+def test_a_lost_response_is_found_out_by_the_next_try(sandbox: Sandbox, run: Run, is_done: bool) -> None:
     run.sign()
-    sandbox.control.add_fault(**fault, **DELETE, skip=skip)
+    sandbox.control.add_fault("drop", **DELETE, work=is_done, skip=1)
     assert run.fails().retryable
     assert run.complete()["counts"]["deleted"] == 3
     assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]

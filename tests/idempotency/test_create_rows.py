@@ -22,6 +22,8 @@ from airflow_custody.idempotency.records import RecordState, Row
 from airflow_custody.idempotency.search import Candidate, Found
 from airflow_custody.idempotency.store import Store
 
+pytestmark = pytest.mark.usefixtures("waits")
+
 #: Seconds that a request may be under way: twice the fence, the timeout, and the lookup wait.
 UNDER_WAY = 2 * 5 + 10 + 30
 LOST = CustodyOutcomeUnknownError("no response", operation="create a thing")
@@ -155,7 +157,8 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
     assert [*outcome.unknown] == ["b"]
     assert "which proves nothing: it may hide them" in outcome.unknown["b"]
     assert "start a new run" in outcome.unknown["b"]
-    assert (outcome.left, outcome.stopped) == ([], None)
+    assert outcome.left == []
+    assert outcome.stopped is None
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,7 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
         (CustodyConnectionError("away"), True, "the service could not be searched"),
         (CustodyResponseError("odd"), False, "The service cannot be searched: odd"),
     ],
+    ids=["away", "not offered"],
 )
 def test_a_search_that_fails_ends_the_sending(error: CustodyError, is_stopped: bool, why: str) -> None:
     def search() -> None:
@@ -193,7 +197,8 @@ def test_a_response_with_an_id_that_existed_before_is_no_success() -> None:
     assert caught.value.operation == "create thing"
     for known in (None, [], ["id of b"]):
         row = rows.send("a", Row(state="sent", known_ids=known), lambda: None)
-        assert (row.state, row.detail) == ("created", "id of a")
+        assert row.state == "created"
+        assert row.detail == "id of a"
 
 
 @pytest.mark.parametrize(
@@ -257,6 +262,7 @@ def test_an_outcome_is_what_is_recorded_under_the_plan(state: RecordState | None
         ("sent", LOST, logging.WARNING, "The outcome of the thing for row a is unknown: no response."),
         ("void", None, logging.DEBUG, ""),
     ],
+    ids=["created", "refused", "found", "interrupted", "no response", "void"],
 )
 def test_the_log_says_what_became_of_a_row(
     state: RecordState, error: CustodyError | None, level: int, text: str

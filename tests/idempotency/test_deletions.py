@@ -130,6 +130,18 @@ FORBIDDEN = Service(by_id=CustodyPermissionError("no", status=403, from_service=
         ("deleted", REJECTED, Service(), "deleted", False),
         ("deleted", LISTED, Service(), "unknown", True),
     ],
+    ids=[
+        *(f"{state}, {where}" for state in ("not begun", "void", "refused") for where in ("listed", "not listed")),
+        "sent, listed",
+        "sent, not listed",
+        "sent, rejected",
+        "sent, not listed, still there",
+        "sent, not listed, may not be read",
+        "sent, not listed, service away",
+        "deleted, not listed",
+        "deleted, rejected",
+        "deleted, listed",
+    ],
 )
 def test_a_deletion_of_an_earlier_try(
     state: RecordState | None, envelopes: list[WhitelistEnvelope], service: Service, outcome: str, is_stopped: bool
@@ -183,11 +195,23 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
         # Others may change.
         (Service(*APPROVED, listed(9)), "deleted", True),
     ],
+    ids=[
+        "as approved",
+        "deleted in between",
+        "gone",
+        "not listed, still there",
+        "its label changed",
+        "its status changed",
+        "what is kept changed",
+        "what is kept is gone",
+        "beside another one",
+    ],
 )
 def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, state: str, is_sent: bool) -> None:
     job, begun = deletions(service), list[str]()
     (row,) = job.look_up([KEY]).values()
-    assert (row.state, row.detail) == ("sent", OPERATION)
+    assert row.state == "sent"
+    assert row.detail == OPERATION
     found = job.send(KEY, row, lambda: begun.append(KEY))
     assert found.state == state
     assert found.detail == (OPERATION if state == "deleted" else found.detail)

@@ -26,7 +26,7 @@ from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteW
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), needs_store]
+pytestmark = [pytest.mark.usefixtures("connection", "airflow_db", "waits"), needs_store]
 
 NUMBERS, LABELS, PARALLEL = st.integers(1, 3), st.sampled_from(["A", "B"]), st.sampled_from([1, 4])
 DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}

@@ -89,24 +89,24 @@ def search_in(store: Store, things: Things, report: Reports | None = None) -> Se
 # --- is it new? ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("known_ids", "is_filtered", "created", "expected"),
-    [
-        # The search before the send used the filter, and did or did not find it.
-        (["1"], True, None, False),
-        (["2"], True, None, True),
-        ([], True, RECORDED - 100 * SECOND, True),
-        # The filter does not find it, so only its date can prove something.
-        (["1"], False, RECORDED + SECOND, False),
-        (["2"], False, None, None),
-        # There was no such search.
-        (None, True, None, None),
-        (None, True, RECORDED + SECOND, True),
-        # The service's clock may be behind by a second, and no further.
-        *((None, True, RECORDED - seconds * SECOND, expected) for seconds, expected in ((1, True), (1.001, None))),
-        (["2"], False, RECORDED - 1.001 * SECOND, None),
-    ],
-)
+#: Which ids were known before the send, whether the service's filter finds it, its date, and whether it is new.
+FACTS: dict[str, tuple[list[str] | None, bool, datetime | None, bool | None]] = {
+    "found before": (["1"], True, None, False),
+    "another was found before": (["2"], True, None, True),
+    "none was found before": ([], True, RECORDED - 100 * SECOND, True),
+    # The filter does not find it, so only its date can prove something.
+    "listed before": (["1"], False, RECORDED + SECOND, False),
+    "not filtered, no date": (["2"], False, None, None),
+    "not filtered, too early": (["2"], False, RECORDED - 1.001 * SECOND, None),
+    "no search, no date": (None, True, None, None),
+    "no search, later": (None, True, RECORDED + SECOND, True),
+    # The service's clock may be behind by a second, and no further.
+    "no search, a second earlier": (None, True, RECORDED - SECOND, True),
+    "no search, too early": (None, True, RECORDED - 1.001 * SECOND, None),
+}
+
+
+@pytest.mark.parametrize(("known_ids", "is_filtered", "created", "expected"), FACTS.values(), ids=FACTS)
 def test_what_is_new(
     known_ids: list[str] | None, is_filtered: bool, created: datetime | None, expected: bool | None
 ) -> None:
@@ -125,29 +125,32 @@ OLD, NEW = Candidate("1"), Candidate("2")
 MAYBE = Candidate("3", filtered=False)
 
 
-@pytest.mark.parametrize(
-    ("candidates", "outcome"),
-    [
-        ([NEW], "2"),
-        ([OLD, NEW], "2"),
-        # What is certainly something else, or of another user, hides nothing.
-        ([NEW, Candidate("4", LABEL)], "2"),
-        ([NEW, Candidate("4", by_other=True)], "2"),
-        # Only one can be this row's.
-        ([NEW, Candidate("4")], "Found at the service: 2 is new, and has the requested content; 4 is new, and has"),
-        ([NEW, MAYBE], "2 is new, and has the requested content; 3 may have existed before this task, and has"),
-        # It need not be this row's.
-        ([MAYBE], "3 may have existed before this task, and has the requested content."),
-        ([Candidate("4", LABEL)], "4 is new, and it differs in: label."),
-        ([Candidate("4", LABEL, "odd")], "4 is new, and odd."),
-        ([Candidate("4", unclear="odd")], "4 is new, and odd."),
-        ([Candidate("4", by_other=True)], "4 is new, and another user created it."),
-        # Nothing is new.
-        ([], ""),
-        ([OLD], ""),
-        ([Candidate("1", LABEL)], ""),
-    ],
-)
+#: The candidates, and the id that is the row's own, why it is unknown, or nothing if none is new.
+FOUND: dict[str, tuple[list[Candidate], str]] = {
+    "one": ([NEW], "2"),
+    "one and an old one": ([OLD, NEW], "2"),
+    # What is certainly something else, or of another user, hides nothing.
+    "one and another content": ([NEW, Candidate("4", LABEL)], "2"),
+    "one and another user's": ([NEW, Candidate("4", by_other=True)], "2"),
+    # Only one can be this row's.
+    "two": ([NEW, Candidate("4")], "Found at the service: 2 is new, and has the requested content; 4 is new, and has"),
+    "one and perhaps one": (
+        [NEW, MAYBE],
+        "2 is new, and has the requested content; 3 may have existed before this task, and",
+    ),
+    # It need not be this row's.
+    "perhaps one": ([MAYBE], "3 may have existed before this task, and has the requested content."),
+    "another content": ([Candidate("4", LABEL)], "4 is new, and it differs in: label."),
+    "another content, unclear": ([Candidate("4", LABEL, "odd")], "4 is new, and odd."),
+    "unclear": ([Candidate("4", unclear="odd")], "4 is new, and odd."),
+    "another user's": ([Candidate("4", by_other=True)], "4 is new, and another user created it."),
+    "none": ([], ""),
+    "an old one": ([OLD], ""),
+    "an old one with another content": ([Candidate("1", LABEL)], ""),
+}
+
+
+@pytest.mark.parametrize(("candidates", "outcome"), FOUND.values(), ids=FOUND)
 def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Candidate], outcome: str) -> None:
     for inconclusive in (None, "", "it may hide them"):
         store, report = store_with(a=sent("1")), Reports()
@@ -157,13 +160,16 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
         is_created = len(outcome) == 1
         assert report == [("found", int(is_created))]
         if is_created:
-            assert (row.state, row.detail, unknown) == ("created", outcome, "")
+            assert row.state == "created"
+            assert row.detail == outcome
+            assert unknown == ""
         elif outcome or inconclusive:
             assert row.state == "sent"
             assert (outcome or "The service lists none, which proves nothing: it may hide them.") in unknown
         else:
             # Only a thorough search proves absence.
-            assert (row.state, unknown) == ("sent" if inconclusive is None else "void", "")
+            assert row.state == ("sent" if inconclusive is None else "void")
+            assert unknown == ""
 
 
 def test_nothing_is_the_own_of_two_rows() -> None:
@@ -204,7 +210,7 @@ def test_a_row_is_searched_for_until_it_would_have_been_found(waits: SkippingTim
     assert search.store.rows["a"][1].state == "void"
 
 
-@pytest.mark.parametrize(("searched_at", "expected"), [(0, [50]), (-20, [30]), (-50, [0]), (-60, [0])])
+@pytest.mark.parametrize(("searched_at", "expected"), [(0, [50]), (-20, [30]), (-50, [0]), (-60, [0])], ids=str)
 def test_a_row_that_was_searched_for_is_searched_for_once(
     waits: SkippingTime, searched_at: float, expected: list[float]
 ) -> None:
@@ -272,6 +278,7 @@ def override(
         (OLD, "1", "it existed before this task"),
         (Candidate("9"), "9", "it belongs to another row"),
     ],
+    ids=["new", "perhaps new", "label changed", "address changed", "none", "old", "another row's"],
 )
 def test_a_persons_id_is_checked(
     monkeypatch: pytest.MonkeyPatch, got: Candidate | None, identifier: str, problem: str
@@ -285,7 +292,9 @@ def test_a_persons_id_is_checked(
 def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     created = Row(state="created", detail="1", known_ids=["1"])
     is_followed, row, _ = override(monkeypatch, "1", Things(no_search, OLD), created)
-    assert (is_followed, row.state, row.detail) == (True, "created", "1")
+    assert is_followed is True
+    assert row.state == "created"
+    assert row.detail == "1"
 
 
 @pytest.mark.parametrize(
@@ -301,6 +310,7 @@ def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -
             "4 has the requested content. If this task did not create it, set the variable to 'none 2 4'",
         ),
     ],
+    ids=["none", "none that can be it", "one", "one that is named", "two, of which one is named"],
 )
 def test_a_persons_none_is_checked(
     monkeypatch: pytest.MonkeyPatch, found: list[Candidate], value: str, problem: str
@@ -325,6 +335,7 @@ def test_a_persons_none_is_checked(
         # It is no id.
         (CustodyRequestError("too long"), False, "The variable says x: it cannot be: too long."),
     ],
+    ids=["away", "odd", "not offered", "refused", "no id"],
 )
 def test_a_persons_id_that_cannot_be_checked(
     monkeypatch: pytest.MonkeyPatch, error: CustodyError, is_raised: bool, problem: str
@@ -344,4 +355,6 @@ def test_a_persons_id_that_cannot_be_checked(
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     is_followed, row, unknown = override(monkeypatch, value, Things(no_search))
-    assert (is_followed, row.state, unknown) == (False, "sent", "")
+    assert is_followed is False
+    assert row.state == "sent"
+    assert unknown == ""

@@ -108,7 +108,8 @@ def test_each_row_is_sent_once_in_batches(number: int, plan: str, max_parallel: 
     assert {key: row.detail for key, (_, row) in store.rows.items()} == {key: f"id of {key}" for key in KEYS[:number]}
     assert {batch.plan for batch, _ in store.rows.values()} <= {plan}
     assert left == [1] * number
-    assert (sender.stopped, sender.errors) == (None, {})
+    assert sender.stopped is None
+    assert sender.errors == {}
 
 
 def test_what_was_found_before_is_not_sent() -> None:
@@ -264,7 +265,8 @@ def test_some_refusals_in_a_row_stop_the_sending(error: CustodyError, stops_afte
     things = Things(lambda key, _: None if int(key) % 3 == 2 else error)
     sender, _, _ = sender_of(things)
     sender.send(KEYS[:9])
-    assert (len(things.sent), sender.stopped) == (9, None)
+    assert len(things.sent) == 9
+    assert sender.stopped is None
 
 
 def test_a_role_that_is_missing_at_last_refuses_no_row() -> None:
@@ -323,6 +325,7 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
         (CustodyOutcomeUnknownError, {"status": 503, **OWN}, 0),
         (CustodyRateLimitError, {"status": 429, "retry_after": MAX_RETRY_AFTER, **OWN}, MAX_RETRY_AFTER),
     ],
+    ids=["429", "503", "503 for very long", "503 without a time", "429 for the longest time"],
 )
 def test_the_service_says_when_to_send_again(
     waits: SkippingTime, kind: type[CustodyError], facts: dict[str, Any], seconds: float
@@ -354,7 +357,8 @@ def test_the_first_reason_to_stop_counts() -> None:
     sender.stop()
     assert sender.stopped is first
     sender.send(KEYS)
-    assert (things.sent, things.batches) == ([], [])
+    assert things.sent == []
+    assert things.batches == []
 
 
 # --- the fence ----------------------------------------------------------------------------------------------
@@ -370,6 +374,7 @@ def test_the_first_reason_to_stop_counts() -> None:
         ([0.0, 3.0, 3.0], 2),
         ([0.0, 6, 4, 2], 3),
     ],
+    ids=str,
 )
 def test_a_batch_is_recorded_again_if_that_was_too_long_ago(
     waits: SkippingTime, steps: Sequence[float], recorded: int
@@ -391,6 +396,7 @@ def test_a_fence_that_was_stopped_lets_nothing_through(stops_at: int) -> None:
         fence.recorded = None
     with pytest.raises(CustodyError) as caught:
         fence.check()
-    assert (len(records), caught.value.code) == (stops_at, "task-stopped")
+    assert len(records) == stops_at
+    assert caught.value.code == "task-stopped"
     assert caught.value.nothing_sent
     assert caught.value.retryable

@@ -185,7 +185,9 @@ def test_only_the_start_of_a_run_that_was_not_cleared_is_a_lower_bound(is_kept: 
     store.add_forgotten("one")
     batch, row = store.rows["one"]
     assert row == SENT
-    assert (batch.number, batch.plan, batch.try_number) == (1, "", 0)
+    assert batch.number == 1
+    assert batch.plan == ""
+    assert batch.try_number == 0
     assert batch.recorded_at == (None if is_kept or clear_number else STARTED)
 
 
@@ -203,6 +205,7 @@ def test_only_the_start_of_a_run_that_was_not_cleared_is_a_lower_bound(is_kept: 
         ("NONE 1  Bb", ["none", "1", "Bb"]),
         ("7 8", ["7", "8"]),
     ],
+    ids=repr,
 )
 def test_the_words_of_a_person(monkeypatch: pytest.MonkeyPatch, value: str, expected: list[str]) -> None:
     store = store_of(None)

@@ -102,6 +102,18 @@ def test_an_address_is_recognized_by_its_ends() -> None:
         ([listed(1, label="Other"), listed(2), listed(3)], "found", "2"),
         ([listed(1, label="Other"), listed(2, wire=REJECTED)], "refused", "1: it differs in: label"),
     ],
+    ids=[
+        "nothing",
+        "another destination",
+        "the same, in effect",
+        "the same, pending",
+        "the same, rejected",
+        "another label",
+        "unreadable",
+        "unreadable, rejected",
+        "several",
+        "another label, and one rejected",
+    ],
 )
 def test_a_row_is_not_sent_if_what_exists_may_be_for_its_destination(
     envelopes: list[WhitelistEnvelope], state: str, detail: str
@@ -117,7 +129,8 @@ def test_a_row_is_not_sent_if_what_exists_may_be_for_its_destination(
     # What the plan knows of, or this task has created, stops nothing; nor is it new.
     for given in ({"replaced": {ONE: ids}}, {"ignored": ids}, {"own_ids": lambda: ids}):
         (row,) = creation(Service(*envelopes), before=snapshot_of([]), **given).look_up([ONE]).values()
-        assert (row.state, row.known_ids) == ("sent", sorted(known))
+        assert row.state == "sent"
+        assert row.known_ids == sorted(known)
         assert row.replaces == (ids if "replaced" in given else [])
 
 
@@ -171,6 +184,16 @@ def test_only_what_the_filter_finds_can_be_compared_with_what_it_found_before(
         (YOURS, {"id": ""}, False),
         (YOURS, CustodyNotFoundError("no", status=404), False),
     ],
+    ids=[
+        "own",
+        "another's",
+        "own id",
+        "own external id",
+        "another external id",
+        "no trail",
+        "no user",
+        "no user offered",
+    ],
 )
 def test_what_another_user_has_created(trail: dict[str, str], user: Any, is_other: bool) -> None:
     found = creation(Service(created_by(trail), user=user)).find([ONE], thorough=False)[ONE]
@@ -200,6 +223,17 @@ OF_GROUP = "it lists no request of the visibility group g that the connection's 
         (MINE, {"visibilityGroupID": "h"}, None, "g", OF_GROUP),
         (MINE, {}, {"id": ""}, None, SAYS_NOT),
         (MINE, {}, CustodyNotFoundError("no", status=404), None, SAYS_NOT),
+    ],
+    ids=[
+        "own",
+        "own, of the group",
+        "another's",
+        "no trail",
+        "own, of a group",
+        "own, of no group",
+        "own, of another group",
+        "no user",
+        "no user offered",
     ],
 )
 def test_absence_is_proved_only_where_a_request_of_this_user_is_listed(

@@ -1,7 +1,8 @@
+"""The operators for webhooks: status, deletion, and a new one, whose secret stays secret."""
+
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,10 +17,9 @@ from airflow_custody.operators.webhook import (
     CustodyDeleteWebhookOperator,
     CustodySetWebhookStatusOperator,
 )
-from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
-pytestmark = pytest.mark.usefixtures("connection")
+pytestmark = pytest.mark.usefixtures("connection", "waits")
 TYPE, URL = "requestStatus.updated", "https://hooks.example.com/custody"
 SECRET = "kept-in-a-connection"
 
@@ -56,14 +56,6 @@ def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
     assert "does not exist" in task_log.text
 
 
-def test_a_200_page_of_a_gateway_is_not_a_success(sandbox: Sandbox) -> None:
-    webhook_id = sandbox.control.add_webhook()["id"]
-    sandbox.control.add_fault("html", times=None)
-    for change in (partial(set_status, webhook_id, "disabled"), partial(delete, webhook_id)):
-        with failing_at_once("not a response of the custody service"):
-            change()
-
-
 # --- creation ----------------------------------------------------------------------------------------------
 
 
@@ -90,7 +82,7 @@ def test_a_generated_secret_is_passed_to_store_secret(sandbox: Sandbox, task_log
     assert redacted(kept[number]) == "***"
 
 
-@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 500}], ids=str)
+@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 500}], ids=["no response", "500"])
 def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox, fault: dict[str, Any]) -> None:
     sandbox.control.add_fault(method="POST", **fault, work=True)
     number = create(secret_conn_id="hook")
@@ -106,16 +98,16 @@ def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> Non
     assert len(sandbox.control.webhooks()) == 1
 
 
-def test_what_is_wrong_sends_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    with failing_at_once("https://; nothing was sent"):
-        create(url="http://hooks.example.com", secret_conn_id="hook")
+def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic"}))
     with failing_at_once("no Password"):
         create(secret_conn_id="hook")
     assert sandbox.control.request_log() == []
 
 
-@pytest.mark.parametrize("arguments", [{}, {"secret_conn_id": "hook", "store_secret": print}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"secret_conn_id": "hook", "store_secret": print}], ids=["no place", "two places"]
+)
 def test_the_secret_comes_from_exactly_one_place(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="kept somewhere"):
         CustodyCreateWebhookOperator(task_id="create", webhook_type=TYPE, url=URL, **arguments)
@@ -158,18 +150,9 @@ def test_another_secret_than_the_one_that_was_given_is_noticed(
     assert "quite-another-secret" not in caplog.text
 
 
-def test_a_secret_that_a_later_response_echoes_is_not_quoted(sandbox: Sandbox, task_log: TaskLog) -> None:
-    sandbox.control.add_fault("drop", method="POST", path="/webhooks")
-    sandbox.control.add_fault(
-        "status", method="GET", path="/webhooks", status=400, body={"error": "Bad", "message": f"earlier {SECRET}"}
-    )
-    with pytest.raises(CustodyFailException) as caught:
-        create(secret_conn_id="hook")
-    assert "not shown, as a secret may be in it" in str(caught.value)
-    assert SECRET not in f"{caught.value} {caught.value.error.to_json()}"
-
-
-@pytest.mark.parametrize("url", [URL.replace(".com", ".com:443"), URL.replace("custody", "%63ustody")])
+@pytest.mark.parametrize(
+    "url", [URL.replace(".com", ".com:443"), URL.replace("custody", "%63ustody")], ids=["its port", "an escape"]
+)
 def test_a_webhook_whose_url_the_service_writes_otherwise_is_not_created_twice(
     sandbox: Sandbox, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

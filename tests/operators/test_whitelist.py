@@ -1,3 +1,5 @@
+"""The operators that create and delete a whitelisting request."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -5,13 +7,10 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import task
 from support.airflow.airflow_runs import execute, failing_at_once, new_dag, run_dag
-from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
 from support.clocks import SkippingTime
 
 from airflow_custody.client import (
-    CustodyConnectionError,
-    CustodyOutcomeUnknownError,
     CustodyRateLimitError,
     WhitelistRequest,
 )
@@ -74,70 +73,28 @@ def test_every_field_is_sent_by_its_name(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"label": ""}, "label"),
-        ({"label": "None"}, "label"),
-        ({"address": f" {ADDRESS}"}, "address"),
-        ({"address": f"{ADDRESS}\u200b"}, "address"),
-        ({"blockchain": None}, "blockchain"),
-        ({"currency": "BTC"}, "currency"),
-        ({"memo": ""}, "memo"),
-        ({"linked_wallet_ids": "12"}, "linked_wallet_ids"),
-        ({"linked_wallet_ids": ["1", ""]}, "linked_wallet_ids"),
-    ],
+    ("field", "value"),
+    [("label", ""), ("address", f"{ADDRESS}\u200b"), ("blockchain", None), ("linked_wallet_ids", ["1", ""])],
+    ids=["empty", "an invisible character", "None", "an empty one in a list"],
 )
-def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, change: dict[str, Any], named: str) -> None:
-    with failing_at_once(named):
-        create(**change)
+def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, field: str, value: Any) -> None:
+    with failing_at_once(field):
+        create(**{field: value})
     assert sandbox.control.request_log() == []
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"kind": "drop"},
-        {"kind": "truncate_body"},
-        {"kind": "html"},
-        {"kind": "status", "status": 200, "body": {"result": {}}},
-        {"kind": "status", "status": 500, "work": True},
-        {"kind": "status", "status": 503, "retry_after": 0},
-    ],
-)
-def test_an_unknown_outcome_fails_without_retry_and_is_sent_once(sandbox: Sandbox, fault: dict[str, Any]) -> None:
-    sandbox.control.add_fault("status", method="GET", times=None, status=404)
-    sandbox.control.add_fault(times=None, **fault)
-    with failing_at_once("it cannot be known whether .*, so it is not sent again") as caught:
-        create()
-    assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
-    assert len(sandbox.control.request_log(method="POST")) == 1
-
-
-def test_a_long_rate_limit_and_a_refused_connection_are_left_to_retries(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
-) -> None:
+def test_a_rate_limit_is_waited_out(sandbox: Sandbox, waits: SkippingTime) -> None:
     sandbox.control.add_fault("rate_limit", method="POST", retry_after=7)
     skipped = waits.skipped
     assert create() == "3711"
     assert waits.skipped - skipped >= 7
+
+
+def test_a_long_rate_limit_is_left_to_retries(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("rate_limit", method="POST", retry_after=61)
     with pytest.raises(CustodyRateLimitError) as caught:
-        create(if_exists="create")
+        create()
     assert caught.value.retry_after == 61
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CUSTODY_DEFAULT",
-        '{"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 0}}',
-    )
-    with pytest.raises(CustodyConnectionError, match="nothing was sent"):
-        create()
-
-
-def test_the_missing_role_of_a_token_is_named(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = sandbox.control.add_token(roles=["TPUser"])
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox).replace(sandbox.token, token))
-    with failing_at_once("WhitelistedAddressCreator") as caught:
-        create()
-    assert token not in str(caught.value)
 
 
 # --- deletion ----------------------------------------------------------------------------------------------
@@ -182,7 +139,8 @@ def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox) -> None:
     # Tasks get the id as a string; XCom read outside a task makes a number of it.
     request_id = str(run.xcom("one"))
     assert run.xcom("sign") == f"signed '{request_id}'"
-    assert (requests[request_id]["label"], requests[request_id]["blockchain"]) == ("L 2", "ETH")
+    assert requests[request_id]["label"] == "L 2"
+    assert requests[request_id]["blockchain"] == "ETH"
     # A row's text is data.
     assert requests[str(run.xcom("many", 0))]["label"] == "a {{ run_id }}"
     assert requests[str(run.xcom("many", 1))]["linkedWalletIds"] == ["1", "2"]

@@ -1,6 +1,8 @@
 """
-Networks: a request on a network that was not asked for is neither reused, signed nor awaited, and never replaced or
-deleted for that, whether the signed text has the network or only the envelope around it.
+Networks: each task passes on what it accepts, and one request on another network stops it.
+
+Which names mean the same network is tested in client/whitelist/plans/test_matching.py; how a network is compared before
+signing, in client/whitelist/test_review.py.
 """
 
 from __future__ import annotations
@@ -18,9 +20,7 @@ from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import CREATE, RowsStore, failure_of, somebody_creates
 from support.service.people import Person
 
-from airflow_custody.client import CustodyRequestError
 from airflow_custody.idempotency.apply_plan import ApplyPlan
-from airflow_custody.idempotency.send import Sender
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sandbox import Sandbox
@@ -31,10 +31,11 @@ FIELDS: dict[str, Any] = {"label": "Label 1", "address": address(1), "blockchain
 ACCEPTED = {"accept_fields": ["network"]}
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
 DELETE = {"method": "DELETE"}
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["in the text", "in the envelope"])
-def in_text(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def pinned(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the service have the network in its texts or not, and pin its keys; the user is a signer."""
     sandbox.control.configure(network_is_hashed=request.param)
     person = Person(sandbox, "ann", "approvers")
@@ -42,7 +43,6 @@ def in_text(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytes
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
     key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
     monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
-    return bool(request.param)
 
 
 def create(**changes: Any) -> str:
@@ -73,56 +73,35 @@ def there(sandbox: Sandbox, **network: str) -> str:
 # --- one request -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("asked", "shown"),
-    [
-        ({}, "sepolia"),
-        ({}, "one"),
-        # An unknown name may be another one for the same network, on either side.
-        ({"network": "mainnet"}, "one"),
-        ({"network": "one"}, "mainnet"),
-        ({"network": "one"}, "sepolia"),
-        ({"network": "sepolia"}, "testnet"),
-    ],
-)
-@pytest.mark.parametrize("if_exists", ["reuse", "fail"])
-def test_it_is_not_reused_and_the_advice_is_harmless(
-    sandbox: Sandbox, asked: dict[str, str], shown: str, if_exists: str
-) -> None:
+@pytest.mark.parametrize(("asked", "shown"), [(None, "sepolia"), ("mainnet", "one")])
+def test_it_is_not_reused_and_the_advice_is_harmless(sandbox: Sandbox, asked: str | None, shown: str) -> None:
     number = there(sandbox, network=shown)
+    given = {"network": asked} if asked else {}
     why = rf"{number} may be for the same destination, and differs in network \(shown '{shown}'\)"
     with failing_at_once(why) as caught:
-        create(**asked, if_exists=if_exists)
+        create(**given)
     text = str(caught.value.error)
     assert "If that request is for another destination, if_exists='create' requests this one." in text
     for word in ("ignore", "delete", "replace"):
         assert word not in text
     assert not sandbox.control.request_log(**CREATE)
     # The advice is possible.
-    assert create(**asked, if_exists="create") != number
+    assert create(**given, if_exists="create") != number
 
 
-@pytest.mark.parametrize(
-    ("asked", "shown"),
-    [("mainnet", "sepolia"), ("sepolia", "mainnet"), ("sepolia", "hoodi"), ("main", "ethereum-testnet")],
-)
-def test_two_known_networks_are_two_destinations(sandbox: Sandbox, asked: str, shown: str) -> None:
-    number = there(sandbox, network=shown)
-    made = create(network=asked)
+def test_two_known_networks_are_two_destinations(sandbox: Sandbox) -> None:
+    number = there(sandbox, network="mainnet")
+    made = create(network="sepolia")
     assert made != number
-    assert create(network=asked) == made
+    assert create(network="sepolia") == made
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown", "more"),
-    [({}, "mainnet", {}), ({"network": "main"}, "Mainnet", {}), ({}, "sepolia", ACCEPTED)],
-    ids=str,
+    ("shown", "more"), [("mainnet", {}), ("sepolia", ACCEPTED)], ids=["the main network", "an accepted one"]
 )
-def test_the_main_network_and_an_accepted_one_are_reused(
-    sandbox: Sandbox, asked: dict[str, str], shown: str, more: dict[str, Any]
-) -> None:
+def test_the_main_network_and_an_accepted_one_are_reused(sandbox: Sandbox, shown: str, more: dict[str, Any]) -> None:
     number = there(sandbox, network=shown)
-    assert create(**asked, **more) == number
+    assert create(**more) == number
     assert not sandbox.control.request_log(**CREATE)
 
 
@@ -133,95 +112,44 @@ def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, task_log
     number = there(sandbox, network="sepolia")
     with failing_at_once(rf"request {number} is not what was requested: network \(not requested.*nothing was signed"):
         sign(number)
-    with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):
-        sign(number, expected={**FIELDS, "network": "mainnet"}, **ACCEPTED)
     assert not sandbox.control.request_log(**APPROVE)
     assert sign(number, **ACCEPTED) == 1
     assert "Filled in by the service: network" in task_log.text
 
 
-def test_the_main_network_is_signed_unless_the_text_has_it(sandbox: Sandbox, in_text: bool) -> None:
-    number = there(sandbox, network="mainnet")
-    if in_text:
-        # What is signed is accounted for.
-        with failing_at_once(r"network \(not requested\)"):
-            sign(number)
-    assert sign(number, **(ACCEPTED if in_text else {})) == 1
-
-
-def test_a_sensor_compares_it(sandbox: Sandbox) -> None:
+def test_a_sensor_accepts_it_only_by_name(sandbox: Sandbox) -> None:
     number = there(sandbox, network="sepolia")
     sandbox.control.sign_whitelist_requests([number])
-
-    def waited(**arguments: Any) -> Any:
-        return wait(CustodyWhitelistRequestSensor, request_id=number, **arguments)
-
-    with failing_at_once(rf"request {number} is not what was requested: network \(not requested") as caught:
-        waited(expected=FIELDS)
-    assert isinstance(caught.value.error, CustodyRequestError)
-    with failing_at_once(r"network \(requested 'mainnet', shown 'sepolia'\)"):
-        waited(expected={**FIELDS, "network": "mainnet"}, **ACCEPTED)
-    for arguments in ({"expected": FIELDS, **ACCEPTED}, {"expected": {**FIELDS, "network": "sepolia"}}):
-        assert waited(**arguments)["verified"] is True
+    given: dict[str, Any] = {"request_id": number, "expected": FIELDS}
+    with failing_at_once(rf"request {number} is not what was requested: network \(not requested"):
+        wait(CustodyWhitelistRequestSensor, **given)
+    assert wait(CustodyWhitelistRequestSensor, **given, **ACCEPTED)["verified"] is True
 
 
 # --- plans -------------------------------------------------------------------------------------------------
 
 
-BOTH = {"prune": True, "replace": True}
-
-
 @pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize(("asked", "shown"), [("", "sepolia"), ("mainnet", "one"), ("one", "mainnet"), ("one", "two")])
 def test_a_plan_neither_creates_replaces_nor_deletes_for_it(
-    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, asked: str, shown: str
+    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog
 ) -> None:
-    path = write_rows(tmp_path / "whitelist.yaml", [1], contract_type="ERC20", **({"network": asked} if asked else {}))
-    number = there(sandbox, network=shown)
+    both: dict[str, Any] = {"prune": True, "replace": True}
+    path = write_rows(tmp_path / "whitelist.yaml", [1], contract_type="ERC20")
+    number = there(sandbox, network="sepolia")
     sandbox.control.sign_whitelist_requests([number])
-    planned = plan(path, **BOTH)
+    planned = plan(path, **both)
     assert {state: each for state, each in planned["counts"].items() if each} == {"differs": 1}
     assert "put its id into 'ignore'" in task_log.text
     assert "delete the request" not in task_log.text
     sandbox.control.clear_request_log()
-    task = ApplyTask(path, planned["plan_hash"], RowsStore(), **BOTH)
-    assert task.attempt()["request_ids"] == []
+    assert ApplyTask(path, planned["plan_hash"], RowsStore(), **both).attempt()["request_ids"] == []
     assert not sandbox.control.request_log(**CREATE)
     assert not sandbox.control.request_log(**DELETE)
-    # What a person has looked at stops nothing, and is not deleted.
-    ignoring: dict[str, Any] = {**BOTH, "ignore": [number]}
-    task = ApplyTask(path, plan(path, **ignoring)["plan_hash"], RowsStore(), **ignoring)
-    (made,) = task.attempt()["request_ids"]
-    assert {each["id"] for each in sandbox.control.whitelist_requests()} == {number, made}
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_a_plan_accepts_a_network_by_name(sandbox: Sandbox, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "whitelist.yaml", [1])
-    sandbox.control.sign_whitelist_requests([there(sandbox, network="sepolia")])
-    assert plan(path)["counts"]["differs"] == 1
-    assert plan(path, **ACCEPTED)["counts"]["unchanged"] == 1
-    # It accepts no other network than the one that the row names.
-    named = write_rows(tmp_path / "named.yaml", [1], network="sepolia")
-    assert plan(named)["counts"]["unchanged"] == 1
-    other = write_rows(tmp_path / "other.yaml", [1], network="one")
-    assert plan(other, **ACCEPTED)["counts"]["differs"] == 1
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_what_somebody_requests_on_another_network_meanwhile_is_no_rows(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_rows(tmp_path / "whitelist.yaml", [1])
-    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    before(monkeypatch, Sender, "send", lambda: there(sandbox, network="sepolia"))
-    assert "it differs in: network" in str(task.fails())
-    assert not sandbox.control.request_log(**CREATE)
 
 
 @pytest.mark.usefixtures("airflow_db")
 @pytest.mark.parametrize("accepted", [True, False])
-def test_what_the_service_makes_of_a_row_is_checked_once_it_is_created(
+def test_a_plan_accepts_it_only_by_name(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool
 ) -> None:
     path = write_rows(tmp_path / "whitelist.yaml", [1])
@@ -234,6 +162,8 @@ def test_what_the_service_makes_of_a_row_is_checked_once_it_is_created(
 
     before(monkeypatch, ApplyPlan, "_check_created", fill_in)
     if accepted:
-        assert len(task.attempt()["request_ids"]) == 1
+        (made,) = task.attempt()["request_ids"]
+        sandbox.control.sign_whitelist_requests([made])
+        assert plan(path, **given)["counts"]["unchanged"] == 1
     else:
         assert "lists another request under it (network)" in str(failure_of(task.attempt))

@@ -31,7 +31,11 @@ def test_a_run_asks_once(try_number: int) -> None:
     assert instance.pushed == {}
 
 
-@pytest.mark.parametrize("plan_hash", [None, "", "a" * 12, "A" * 64, {"plan_hash": "a" * 64}])
+@pytest.mark.parametrize(
+    "plan_hash",
+    [None, "", "a" * 12, "A" * 64, {"plan_hash": "a" * 64}],
+    ids=["None", "empty", "short", "upper case", "the XCom"],
+)
 def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
     instance = FakeTaskInstance()
     with failing_at_once("plan_hash (must be|is missing|is empty)"):

@@ -46,8 +46,9 @@ def upstream(dag: DAG, rows: Any) -> Any:
 # --- rows ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("form", ["output", "template", "mapped"])
+@pytest.mark.parametrize(
+    ("form", "native"), [("output", False), ("template", False), ("template", True), ("mapped", False)]
+)
 def test_rows_of_an_upstream_task_are_planned_and_applied(
     sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, form: str, native: bool
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_file_in_an_object_storage_is_planned_and_applied(
         (ConnectionResetError("reset"), "ConnectionResetError: reset", True),
         (RuntimeError("HTTP 503"), "RuntimeError: HTTP 503", True),
     ],
+    ids=["no file", "access denied", "no library", "reset", "another failure"],
 )
 def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
     sandbox: Sandbox, storage: Storage, error: Exception | None, reason: str, retryable: bool

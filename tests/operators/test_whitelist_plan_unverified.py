@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from support.airflow.airflow_runs import FakeTaskInstance, failing_at_once
-from support.airflow.apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
+from support.airflow.apply_tries import address, effective, plan, write_rows
 from support.airflow.task_log import TaskLog
-from support.airflow.task_tries import RowsStore, somebody_creates
+from support.airflow.task_tries import somebody_creates
 
 from airflow_custody.client.whitelist.plans.plan import ROW_STATES
 from airflow_custody.sandbox import Sandbox
@@ -48,20 +47,3 @@ def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, p
     for each in (forged, elsewhere):
         sandbox.control.sign_whitelist_requests([each])
     assert plan(path)["counts"] == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 2, "undeclared": 1}
-
-
-def test_applying_goes_on_beside_what_was_seen_and_refuses_what_is_new(sandbox: Sandbox, path: str) -> None:
-    effective(sandbox, 77)
-    effective(sandbox, 2)
-    approved = plan(path, prune=True)
-    assert approved["counts"] == {**dict.fromkeys(ROW_STATES, 0), "create": 1, "unverified": 2}
-
-    task = ApplyTask(path, approved["plan_hash"], RowsStore(), prune=True)
-    # It changes nothing that applying would do; but whoever approved has not seen it.
-    forged = effective(sandbox, 78)
-    assert re.search(f"Now it has 1 create, 3 unverified: .*request {forged}", str(task.fails()))
-    check_exactly(sandbox, [77, 2, 78])
-    sandbox.control.set_whitelist_status(forged, "removed")
-    # Neither created again nor deleted.
-    assert task.attempt()["counts"]["created"] == 1
-    check_exactly(sandbox, [77, 2, 1])

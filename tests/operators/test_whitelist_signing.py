@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
 from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
+from support.clocks import SkippingTime
 from support.service.people import Person
 
 from airflow_custody.client import CustodyConflictError, CustodyConnectionError, CustodyServerError
@@ -32,7 +33,7 @@ REJECT = {"method": "POST", "path": "/whitelists/addresses/reject"}
 
 
 @pytest.fixture(autouse=True)
-def ann(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Person:
+def ann(sandbox: Sandbox, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> Person:
     """Define the user of the default connection, whose key is in another connection."""
     person = Person(sandbox, "ann", "approvers")
     connection = json.loads(connection_json(sandbox)) | {"password": person.token}
@@ -89,19 +90,29 @@ def test_the_create_task_describes_its_request(sandbox: Sandbox, ann: Person, ta
     assert ann.pem.splitlines()[1] not in log
 
 
-@pytest.mark.parametrize("by_hand", [{**FIELDS, "currency": "ETH"}, [FIELDS], None], ids=str)
+@pytest.mark.parametrize(
+    "by_hand", [{**FIELDS, "currency": "ETH"}, [FIELDS], None], ids=["its fields", "a list of one", "anything"]
+)
 def test_one_request_may_be_described_by_hand(by_hand: Any) -> None:
     assert approve(create()["id"], by_hand) == 1
 
 
 PUSHED = {"id": "3711", **FIELDS}
-ODD: list[Any] = [5, b"x", {1: 2}, [[]], [{}], "{}", "None", {}, [], [None], {"id": "9"}]
-ODD += [{**PUSHED, "linked_wallet_ids": value} for value in (None, "None", ["1", "None"])]
-ODD += [{**PUSHED, "id": number} for number in (None, 1.5, True, "x", -1, "9" * 20, "9999")]
-ODD += [{**FIELDS, "label": "Other"}, {**FIELDS, "signature": "x"}, [PUSHED, PUSHED], [FIELDS, FIELDS]]
+ODD: dict[str, Any] = {
+    "a number": 5,
+    "text": "None",
+    "empty": {},
+    "no fields": {"id": "9"},
+    "a field without a value": {**PUSHED, "linked_wallet_ids": ["1", "None"]},
+    "an odd id": {**PUSHED, "id": True},
+    "the id of another request": {**PUSHED, "id": "9999"},
+    "another label": {**FIELDS, "label": "Other"},
+    "an unknown field": {**FIELDS, "signature": "x"},
+    "described twice": [PUSHED, PUSHED],
+}
 
 
-@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: Sandbox, odd: Any) -> None:
     with failing_at_once("expected|is missing|not a field|not what was requested"):
         approve(create()["id"], odd)
@@ -141,7 +152,7 @@ def test_text_instead_of_a_signer_is_answered_with_the_signer(text: Any, named: 
     assert "k3yk3y" not in str(caught.value)
 
 
-@pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"])
+@pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"], ids=["names", "one name"])
 def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
     pushed = create()
     shown = dict.fromkeys(("addressType", "memo", "customerId", "exchangeAccountId", "contractType"), "")
@@ -167,25 +178,35 @@ def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
 # --- rejecting ---------------------------------------------------------------------------------------------
 
 
-def test_reject(sandbox: Sandbox, task_log: TaskLog) -> None:
+@pytest.mark.parametrize(
+    ("comment", "ids"),
+    [("", ["3711"]), ("x", "x"), ("x", ["1", 1])],
+    ids=["no comment", "no number", "an id twice"],
+)
+def test_what_is_wrong_rejects_nothing(sandbox: Sandbox, comment: str, ids: Any) -> None:
+    with failing_at_once(r"nothing was (signed or )?sent"):
+        reject(ids, comment=comment)
+    assert sandbox.control.request_log() == []
+
+
+def test_what_is_rejected_already_is_no_failure(sandbox: Sandbox, task_log: TaskLog) -> None:
     numbers = [create()["id"], create(label="b")["id"]]
-    for comment, ids in (("", numbers), ("x", []), ("x", "x"), ("x", ["1", 1])):
-        with failing_at_once(r"nothing was (signed or )?sent"):
-            reject(ids, comment=comment)
     assert reject(numbers) == numbers
     assert statuses(sandbox) == ["rejected"] * 2
     assert "done already" not in task_log.text
-    # Whoever has rejected them.
     assert reject(numbers) == numbers
     assert "the service shows that it is done already, by an earlier try or by another client" in task_log.text
-    # Where that cannot be seen, the refusal stays one.
-    for status in (403, 404):
-        sandbox.control.add_fault("status", method="GET", status=status)
-        with failing_at_once("no longer pending"):
-            reject(numbers)
+
+
+def test_where_it_cannot_be_read_what_was_rejected_a_refusal_stays_one(sandbox: Sandbox) -> None:
+    number = create()["id"]
+    reject(number)
+    sandbox.control.add_fault("status", method="GET", status=404)
+    with failing_at_once("no longer pending"):
+        reject(number)
     sandbox.control.add_fault("status", method="GET", status=503)
     with pytest.raises(CustodyServerError):
-        reject(numbers)
+        reject(number)
 
 
 @pytest.mark.parametrize("try_number", [1, 2])

@@ -92,6 +92,17 @@ BAD_HASH = "does not have the hash"
         (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
         (another_hash, "pending", "pending", ("not checked", BAD_HASH), ("unverified", BAD_HASH), BAD_HASH),
     ],
+    ids=[
+        "pending",
+        "signed",
+        "changed",
+        "nobody signed",
+        "rejected",
+        "unknown word",
+        "pending with another word",
+        "only for approval",
+        "another hash",
+    ],
 )
 def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
     sandbox: Sandbox,
@@ -110,8 +121,11 @@ def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
     for each, (trust, problem) in ((client, without_pins), (pinning, with_pins)):
         shown, overview = read_request(each, number), read_overview(each)
         row = shown.row
-        assert (row.id, row.state, row.trust) == (number, state, trust)
-        assert (problem in row.problem, bool(problem)) == (True, bool(row.problem))
+        assert row.id == number
+        assert row.state == state
+        assert row.trust == trust
+        assert problem in row.problem
+        assert bool(problem) == bool(row.problem)
         assert (verification if each is pinning else NOT_PINNED) in shown.verification
         # A text without its hash is not shown.
         assert bool(shown.payload) is bool(row.address) is (problem is not BAD_HASH)
@@ -121,7 +135,9 @@ def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
         assert len(wrong) == bool(problem)
         if section:
             listed = one(overview, section)
-            assert (listed.state, listed.trust, listed.problem) == (state, trust, row.problem)
+            assert listed.state == state
+            assert listed.trust == trust
+            assert listed.problem == row.problem
 
 
 def test_a_deletion_of_what_is_in_effect_is_pending(
@@ -134,13 +150,20 @@ def test_a_deletion_of_what_is_in_effect_is_pending(
         overview = read_overview(each)
         for section in ("pending", "recent"):
             row = one(overview, section)
-            assert (row.id, row.deletion_pending, row.trust, row.problem) == (identifier, True, trust, "")
+            assert row.id == identifier
+            assert row.deletion_pending is True
+            assert row.trust == trust
+            assert row.problem == ""
         assert judge_overview(overview).ok
         (note,) = (found for found in judge_overview(overview).findings if found.kind == "note")
         says = f"the deletion of whitelisting request {identifier} is pending approval: it is in effect until then"
-        assert (note.level, note.text, note.request_ids) == ("warning", says, (identifier,))
+        assert note.level == "warning"
+        assert note.text == says
+        assert note.request_ids == (identifier,)
         shown = read_request(each, identifier).row
-        assert (shown.state, shown.deletion_pending, shown.trust) == ("effective", True, trust)
+        assert shown.state == "effective"
+        assert shown.deletion_pending is True
+        assert shown.trust == trust
 
 
 def test_a_network_that_is_not_signed_is_marked(
@@ -177,7 +200,8 @@ def test_many_pending_requests_are_bounded_and_the_oldest_come_first(sandbox: Sa
     ids = sandbox.control.add_whitelist_requests(rows, status="pending")
     sandbox.control.set_whitelist_age(ids[-1], 9000)
     pending = view(read_overview(client))
-    assert (len(pending.rows), pending.total) == (200, 250)
+    assert len(pending.rows) == 200
+    assert pending.total == 250
     assert [each.id for each in pending.rows[:3]] == [ids[-1], ids[0], ids[1]]
 
 
@@ -193,10 +217,13 @@ def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest
     overview = read_overview(pinning)
     recent = view(overview, "recent")
     assert {row.id for row in recent.rows} <= {*ids[:30]}
-    assert (len(recent.rows), recent.total, recent.faulty) == (20, 60, 30)
+    assert len(recent.rows) == 20
+    assert recent.total == 60
+    assert recent.faulty == 30
     *named, others = judge_overview(overview).texts("wrong")
     assert all("(in effect): " in each for each in named)
-    assert (len(named), others) == (20, "and 10 other requests with such a problem")
+    assert len(named) == 20
+    assert others == "and 10 other requests with such a problem"
 
 
 def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
@@ -207,7 +234,8 @@ def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyCli
     found = [(row.id, row.trust) for row in view(overview).rows]
     assert found == [(unverified, "unverified"), (unreadable, "not checked"), (good, "unsigned")]
     assert view(overview).rows[1].problem.startswith("it cannot be read")
-    assert (view(overview).faulty, view(overview).oldest_at) == (2, None)
+    assert view(overview).faulty == 2
+    assert view(overview).oldest_at is None
     # Neither is the copy beside the text shown.
     assert "evil" not in str(overview)
 
@@ -221,7 +249,9 @@ def test_texts_are_kept_and_bounded(sandbox: Sandbox, client: CustodyClient, cre
     sandbox.control.set_whitelist_envelope(identifier, trails=trails, signedAddress={"signatures": signatures})
     shown = read_request(client, identifier)
     first = shown.trail[0]
-    assert (len(shown.trail), first["at"], first["user"]) == (300, None, "9")
+    assert len(shown.trail) == 300
+    assert first["at"] is None
+    assert first["user"] == "9"
     assert [each["user"] for each in shown.signatures] == ["5", "", ""]
     assert len(first["comment"]) == len(shown.signatures[0]["comment"]) == 4000
 
@@ -262,7 +292,9 @@ def test_each_signature_is_checked(sandbox: Sandbox, pinning: CustodyClient, cre
     sign(sandbox, identifier)
     view = read_request(pinning, identifier)
     (signature,) = view.signatures
-    assert (signature["valid"], signature["problem"], signature["comment"]) == (True, "", "signed by the sandbox")
+    assert signature["valid"] is True
+    assert signature["problem"] == ""
+    assert signature["comment"] == "signed by the sandbox"
     sandbox.control.change_whitelist_request(identifier, label="another")
     view = read_request(pinning, identifier)
     assert [(each["valid"], "another text" in each["problem"]) for each in view.signatures] == [(False, True)]
@@ -278,21 +310,22 @@ def test_signatures_are_counted_by_group_where_that_is_known(
         RequestSigner(approving, signer, log=logging.getLogger(__name__)).sign([identifier], None, "checked")
     shown = read_request(pinning, identifier)
     for row in (one(read_overview(pinning)), shown.row):
-        assert (row.state, row.trust, row.signatures) == ("pending", "verified", 1)
+        assert row.state == "pending"
+        assert row.trust == "verified"
+        assert row.signatures == 1
         assert row.paths == ((SignatureCounts(ann["group"], 1, 1), SignatureCounts(bob["group"], 0, 1)),)
     assert shown.verification.startswith("Each signature that it has is valid, ")
     # Without rules, nobody says who is in which group.
-    assert (one(read_overview(client)).signatures, one(read_overview(client)).paths) == (1, ())
+    assert one(read_overview(client)).signatures == 1
+    assert one(read_overview(client)).paths == ()
     # Where the request is shown without rules, those in force count.
     sandbox.control.set_whitelist_envelope(identifier, rulesContainer=None, rulesSignatures=None)
     assert [each.present for each in read_request(pinning, identifier).row.paths[0]] == [1, 0]
     sandbox.control.add_fault("status", status=404, path="/rules", body={"message": "m", "error": "e"})
     shown = read_request(pinning, identifier)
-    assert (shown.row.trust, shown.row.paths, [each["valid"] for each in shown.signatures]) == (
-        "unverified",
-        (),
-        [None],
-    )
+    assert shown.row.trust == "unverified"
+    assert shown.row.paths == ()
+    assert [each["valid"] for each in shown.signatures] == [None]
 
 
 def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
@@ -304,4 +337,5 @@ def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyCl
         read_request(client, "../users")
     sandbox.control.configure(listings={"whitelist": {"orders": [[]], "totals": [None]}})
     row = read_request(client, identifier).row
-    assert (row.state, row.problem.endswith(DOUBT)) == ("unknown", True)
+    assert row.state == "unknown"
+    assert row.problem.endswith(DOUBT)

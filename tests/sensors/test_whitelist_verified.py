@@ -94,7 +94,9 @@ def wait_in_both(request_id: Any, **arguments: Any) -> Any:
 def test_what_is_signed_is_in_effect(sandbox: Sandbox, signed: list[str], mode: str, task_log: TaskLog) -> None:
     show_pending_once(sandbox, signed[0])
     found = run_sensor(mode, request_id=signed[0]).xcom("wait")
-    assert (found["verified"], found["fields"], found["signed_by"]) == (True, EXPECTED, ["signer-1@example.test"])
+    assert found["verified"] is True
+    assert found["fields"] == EXPECTED
+    assert found["signed_by"] == ["signer-1@example.test"]
     assert "verified: signed by signer-1@example.test under rules of 20" in task_log.text
     assert run_sensor(mode, request_id=signed).xcom("wait")["verified"] == 3
     assert NOT_PINNED not in task_log.text
@@ -108,7 +110,8 @@ def test_what_nobody_signed_fails_it_and_is_not_retried(
 ) -> None:
     ids = [*signed, *forged] if many else forged[0]
     run = run_sensor(mode, request_id=ids, soft_fail=True, retries=2, timeout=0.1)
-    assert (run.state_of("wait"), run.tries["wait", -1]) == ("failed", 1)
+    assert run.state_of("wait") == "failed"
+    assert run.tries["wait", -1] == 1
     log = task_log.text
     for number in forged if many else forged[:1]:
         assert f"request {number} is not verified: the service reports it as in effect" in log
@@ -141,7 +144,8 @@ def test_another_request_under_the_same_id_fails_it(
     query = {"rulesContainerNormalized": "true"}
     sandbox.control.add_fault("status", status=200, body=body, query=query, times=None)
     run = run_sensor(mode, request_id=signed[0], expected=EXPECTED, retries=2)
-    assert (run.state_of("wait"), run.tries["wait", -1]) == ("failed", 1)
+    assert run.state_of("wait") == "failed"
+    assert run.tries["wait", -1] == 1
     assert f"whitelisting request {signed[0]} is not what was requested: customer_id" in task_log.text
     # Without that, it cannot be known.
     assert run_sensor(mode, request_id=signed[0]).xcom("wait")["fields"]["customer_id"] == "1"

@@ -1,4 +1,4 @@
-"""What the tests of the command line have in common."""
+"""Run commands of the command line in this process, and keep what they print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that a test turns, and waits that take no time."""
+"""Clocks that tests set, and a ``time`` module whose waits take no time."""
 
 from __future__ import annotations
 

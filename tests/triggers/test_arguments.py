@@ -1,4 +1,4 @@
-"""Arguments of triggers: plain JSON, the same in each process; one that cannot be right ends nobody else's wait."""
+"""Arguments of triggers: plain JSON, the same in each process; a wrong one ends only its own trigger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import BaseTrigger
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.connections import connection_json
 from support.airflow.request_triggers import first, until
@@ -27,8 +25,6 @@ from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 
-NUMBERS: list[Any] = [float("nan"), float("inf"), -1, "soon", True, b"1", [1], {}, object(), 10**5000, 1e300]
-TEXTS: list[Any] = [None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2"]
 FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
 MANY = {f"name {number}" for number in range(20)}
 
@@ -67,11 +63,12 @@ def whitelist_trigger(**arguments: Any) -> CustodyWhitelistRequestTrigger:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        *((value, "request_id must be ") for value in [*NUMBERS, *TEXTS] if value != [1]),
-        ([], "request_id is an empty list"),
-        *(([*good, bad], f"request_id[{len(good)}] must be") for good in ([], ["1"]) for bad in (None, ["1"], 1.5, "")),
+        pytest.param(None, "request_id must be ", id="None"),
+        pytest.param("1/2", "request_id must be ", id="a path"),
+        pytest.param(object(), "request_id must be ", id="an object"),
+        pytest.param([], "request_id is an empty list", id="no ids"),
+        pytest.param(["1", None], "request_id[1] must be", id="None in a list"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_an_odd_id(sandbox: Sandbox, value: Any, says: str) -> None:
     assert_refused(sandbox, whitelist_trigger(request_id=value), says)
@@ -84,7 +81,7 @@ def test_an_odd_time(sandbox: Sandbox, name: str, value: Any) -> None:
         assert_refused(sandbox, made(**{name: value}), name)
 
 
-@pytest.mark.parametrize("value", [5, b"x", {"a": 1}, [1], [""]], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", [5, b"x", {"a": 1}, [1], [""]], ids=repr)
 def test_odd_names(sandbox: Sandbox, value: Any) -> None:
     for name in ("effective_statuses", "rejected_statuses", "custody_conn_id"):
         assert_refused(sandbox, whitelist_trigger(**{name: value}), name)
@@ -107,22 +104,6 @@ def test_a_template_that_the_triggerer_renders_to_none(sandbox: Sandbox, name: s
         assert_refused(sandbox, trigger, name)
 
 
-ANY = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=3)),
-    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=2), inner, max_size=2)),
-    max_leaves=4,
-)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(["request_id", "effective_statuses", "rejected_statuses", "poke_interval"]), value=ANY)
-def test_any_value_ends_in_an_event(sandbox: Sandbox, name: str, value: Any) -> None:
-    event = asyncio.run(first(whitelist_trigger(**{"deadline": 1.0, name: value})))
-    assert event["status"] in ("timeout", "error")
-    if event["status"] == "error":
-        assert event["error"]["type"] != "CustodyError"
-
-
 # --- the trigger of webhook calls, also where Airflow is too old for it --------------------------------------
 
 
@@ -140,6 +121,9 @@ def test_any_value_ends_in_an_event(sandbox: Sandbox, name: str, value: Any) -> 
 def test_a_wrong_argument_of_a_watcher_is_refused_in_the_dag_file(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         CustodyWebhookCallTrigger(**{name: value})
+
+
+def test_a_wrong_fire_on_is_refused_in_the_dag_file() -> None:
     with pytest.raises(ValueError, match="fire_on"):
         CustodyHealthTrigger(fire_on="sometimes")  # type: ignore[arg-type]
 

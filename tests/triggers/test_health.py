@@ -91,8 +91,10 @@ def test_deadline_is_wall_clock_and_its_message_has_the_last_result(
     event = first_event(trigger(deadline=end_waits_after(monkeypatch, sandbox, 2)))
     assert event["status"] == "timeout"
     assert "'error'" in event["message"]
-    # A trigger that is restarted after its deadline polls once and gives up.
-    sandbox.control.clear_request_log()
+
+
+def test_a_trigger_that_is_restarted_after_its_deadline_polls_once_and_gives_up(sandbox: Sandbox) -> None:
+    sandbox.control.update_health(group="hsm", status="error")
     assert first_event(trigger(deadline=time.time() - 100))["status"] == "timeout"
     assert len(sandbox.control.request_log()) == 1
 
@@ -100,9 +102,12 @@ def test_deadline_is_wall_clock_and_its_message_has_the_last_result(
 def test_an_error_is_an_event_and_holds_no_token(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("status", status=401)
     event = first_event(trigger())
-    assert (event["status"], event["error"]["type"]) == ("error", "CustodyAuthenticationError")
+    assert event["status"] == "error"
+    assert event["error"]["type"] == "CustodyAuthenticationError"
     assert sandbox.token not in json.dumps(event)
-    # So is a wrong setting.
+
+
+def test_a_connection_that_is_not_defined_is_an_event() -> None:
     assert first_event(trigger(custody_conn_id="nowhere"))["error"]["setting"] == "custody_conn_id"
 
 
@@ -123,6 +128,7 @@ def test_another_name_is_missing_each_time() -> None:
 @pytest.mark.parametrize(
     ("fire_on", "fired"),
     [("unhealthy", ["unhealthy"] * 2), ("healthy", ["healthy"]), ("change", ["unhealthy", "healthy", "unhealthy"])],
+    ids=["unhealthy", "healthy", "change"],
 )
 def test_fires_when_the_state_changes(sandbox: Sandbox, fire_on: str, fired: list[str]) -> None:
     def script() -> None:
@@ -185,7 +191,11 @@ def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> Non
     assert watch(sandbox, store) == ["unhealthy"]
 
 
-@pytest.mark.parametrize("other", [{"custody_conn_id": "other"}, {"groups": ["hsm"]}, {"fire_on": "change"}])
+@pytest.mark.parametrize(
+    "other",
+    [{"custody_conn_id": "other"}, {"groups": ["hsm"]}, {"fire_on": "change"}],
+    ids=["connection", "criteria", "fire_on"],
+)
 def test_watchers_of_one_asset_do_not_share_it(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
 ) -> None:

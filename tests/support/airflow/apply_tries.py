@@ -1,4 +1,4 @@
-"""A task instance that applies a plan, try by try."""
+"""Apply a whitelist plan over several tries of one task instance."""
 
 from __future__ import annotations
 

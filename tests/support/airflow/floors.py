@@ -1,4 +1,4 @@
-"""The modules of operators, sensors and the like that can be imported on this Airflow."""
+"""Import the modules of operators, sensors, triggers and hooks that this Airflow supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the webhook calls of an asset in a real run, and be killed when the event is set. Argument: the asset's URI."""
+"""A program that reads the webhook calls of an asset in a real run, and is killed. Argument: the URI of the asset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Airflow keeps for the rest of a process, which would reach later tests."""
+"""Remove what Airflow keeps for the rest of a process, so that it does not reach later tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers, run without a triggerer."""
+"""Run triggers without a triggerer, and a state store for them."""
 
 from __future__ import annotations
 

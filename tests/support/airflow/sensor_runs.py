@@ -1,4 +1,4 @@
-"""Sensors in every mode: in a run of real Airflow, and by themselves."""
+"""Run sensors in every mode, in real Airflow or alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks of a test have logged."""
+"""Read what the tasks of a test have logged, on either line of Airflow."""
 
 from __future__ import annotations
 

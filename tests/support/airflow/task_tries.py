@@ -1,4 +1,4 @@
-"""A task instance that creates a whitelisting request, try by try, and its task state store."""
+"""Create a whitelisting request over several tries of one task instance, with its task state store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run watchers of webhook calls as Airflow's triggerer does, with its own shared streams, and see what they fire."""
+"""Run watchers of webhook calls as Airflow's triggerer does, and keep the events that they fire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that reads webhook calls, run by run, with the events of its asset and the asset's state store."""
+"""Read webhook calls over several runs of one task, with its asset's events and state store."""
 
 from __future__ import annotations
 

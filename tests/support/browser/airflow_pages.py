@@ -1,4 +1,4 @@
-"""Airflow's API server with our pages in it, and its users."""
+"""Serve the Custody pages in Airflow's own app, and get them as its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow's API server as a program of its own, for browsers."""
+"""Run Airflow's API server as a program of its own, for browsers."""
 
 from __future__ import annotations
 

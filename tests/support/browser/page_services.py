@@ -1,4 +1,4 @@
-"""The states that a custody service can be in when somebody opens the page."""
+"""Prepare sandboxes for the page: healthy, failing, hostile, unsigned and silent services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user in front of a browser, and what there is to see."""
+"""A browser window of one user: open pages, take pictures, find accessibility problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal of webhook calls behind real HTTP, with a clock of its own."""
+"""Serve a journal of webhook calls over HTTP, with a clock that tests set."""
 
 from __future__ import annotations
 

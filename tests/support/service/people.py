@@ -1,4 +1,4 @@
-"""Approvers for tests: users of the sandbox with a key of their own."""
+"""Users of the sandbox with a signing key, for tests that approve."""
 
 from __future__ import annotations
 

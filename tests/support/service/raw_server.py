@@ -1,4 +1,4 @@
-"""Servers for what no HTTP server does."""
+"""Socket servers that send responses which no HTTP server sends."""
 
 from __future__ import annotations
 

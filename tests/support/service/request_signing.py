@@ -1,4 +1,4 @@
-"""An approver who is signed in to the sandbox, for tests of approving."""
+"""A signed-in approver, and signers that fail in certain ways, for tests of signing."""
 
 from __future__ import annotations
 

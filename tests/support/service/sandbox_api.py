@@ -1,4 +1,4 @@
-"""The plain HTTP client of the sandbox's tests, which uses nothing of the package, and users who sign."""
+"""Call the sandbox by plain HTTP, without this package, and sign as the interface describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in to the sandbox as ann."""
+"""Sign in to the sandbox as the user ann."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that may be repeated, and one that may not."""
+"""Two calls of a client: a read, which may be repeated, and a create, which may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of whitelist files, requests as a service lists them, and the plans that they make."""
+"""Make rows of whitelist files, requests as a service lists them, and plans of both."""
 
 from __future__ import annotations
 
