@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
+from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
 
@@ -26,11 +29,6 @@ class _NotGiven(Enum):
 
 #: Default of a parameter that may be left out. None would not tell that from an upstream task's None in a mapped task.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
-
-# The defaults of the client, which no DAG file loads; a test compares them.
-EFFECTIVE_STATUSES = ("approved",)
-REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
-LOOKUP_WAIT = 30.0
 
 
 class RendersNoData(BaseOperator):
@@ -224,9 +222,6 @@ class CustodyTask(RendersNoData):
 
         :raises CustodyRequestError: if it has none for one of them, or a setting is wrong; it names the parameter.
         """
-        from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
-        from airflow_custody.client.errors import CustodyRequestError
-
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing was sent")
         parameters = {field: name for name, field in self.field_names.items()}
@@ -268,9 +263,6 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
     :raises AirflowSkipException: if there are none, and ``skip_if_empty``.
     :raises CustodyRequestError: if there are none, or one cannot be an id.
     """
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.whitelist.models import check_request_ids
-
     ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
     if not ids and skip_if_empty:
         raise AirflowSkipException(f"Nothing to do: {name} is an empty list, and skip_if_empty is set.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 
 if TYPE_CHECKING:
     from airflow_custody.cli.output import Output
@@ -67,8 +68,8 @@ def _text(value: str) -> str:
 
 def add_rejected_status(parser: Parser) -> None:
     """Add the option with the status words of rejected requests."""
-    # The words are those of ``trust.REJECTED_STATUSES``, which is not imported to print a help.
-    text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
+    words = f"{', '.join(REJECTED_STATUSES[:-1])} and {REJECTED_STATUSES[-1]}"
+    text = f"status word of rejected requests. Default: {words}"
     parser.add_argument("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=text)
 
 

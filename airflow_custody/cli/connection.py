@@ -7,9 +7,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import Parser, flag_of
+from airflow_custody.client import ClientSettings, CustodyClient
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 from airflow_custody.get_provider_info import get_provider_info
@@ -97,8 +100,6 @@ def read_pins(args: Namespace) -> VerificationPins:
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if an option is missing or wrong, or says something about a service.
     """
-    from airflow_custody.client import ClientSettings
-
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
@@ -129,18 +130,7 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 
 def _airflow_client(args: Namespace) -> CustodyClient:
     # Airflow is imported here and nowhere else: importing it makes a home folder.
-    from airflow.models.connection import Connection
-
-    from airflow_custody.hooks.custody import CustodyHook
-
-    class CommandLineHook(CustodyHook):
-        # Nobody wants a person's look at the service among what Airflow does.
-        sends_metrics = False
-
-        @classmethod
-        def get_connection(cls, conn_id: str) -> Any:
-            """Return a connection from the secrets backends, the environment or, outside of a task, the database."""
-            return Connection.get_connection_from_secrets(conn_id)
+    from airflow_custody.cli.airflow_hook import CommandLineHook
 
     return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
 
@@ -149,8 +139,6 @@ def _airflow_client(args: Namespace) -> CustodyClient:
 
 
 def _base_url_client(args: Namespace) -> CustodyClient:
-    from airflow_custody.client import ClientSettings, CustodyClient
-
     if args.proxy and "@" in args.proxy:
         raise CustodyConfigurationError(
             "--proxy contains a password, which others on this machine can read",
@@ -167,8 +155,6 @@ def _base_url_client(args: Namespace) -> CustodyClient:
 
 
 def _authentication(args: Namespace) -> Authentication:
-    from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
-
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")
     ways: dict[Callable[..., Authentication], tuple[str, ...]] = {
@@ -192,8 +178,6 @@ def _authentication(args: Namespace) -> Authentication:
 
 def _read_token() -> str:
     if sys.stdin is not None and sys.stdin.isatty():
-        from getpass import getpass
-
         return getpass("API token: ").strip()
     if token := sys.stdin.read().strip() if sys.stdin is not None else "":
         return token

@@ -96,9 +96,9 @@ def _refused(why: str, advice: str) -> CustodyConfigurationError:
     return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command to the parser of all."""
-    parser = add_command(commands, "examples", "List the example DAGs, or copy them into a folder", show_examples)
+    parser = add_command(commands, "examples", help, show_examples)
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples to list or copy. Default: all")
     text = "copy them into this folder, which is created if it does not exist"
     parser.add_argument("--to", metavar="FOLDER", help=text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
+from airflow_custody.client.health.verdict import HealthCriteria, judge
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -39,8 +40,6 @@ def check_health(args: Namespace, output: Output) -> int:
     problems and 50 groups; and all that is listed, "listed": [{"group", "component", "check",
     "status", "results": {KEY: WORD}}]; what is alike of several tenants or machines is there once.
     """
-    from airflow_custody.client.health.verdict import HealthCriteria, judge
-
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
         groups=args.groups,
@@ -76,9 +75,9 @@ def _row(check: HealthCheck) -> dict[str, Any]:
     }
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command to the parser of all."""
-    parser = add_command(commands, "health", "Judge the service's health checks", check_health)
+    parser = add_command(commands, "health", help, check_health)
     parser.add_argument("--tenant-id", metavar="ID", help="only the checks of this tenant")
     for flag, (dest, metavar, text) in _OPTIONS.items():
         parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)

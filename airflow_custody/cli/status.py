@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
+from airflow_custody.client import CustodyClient
+from airflow_custody.overview import for_people, read_overview
+from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -52,10 +55,6 @@ def show_status(args: Namespace, output: Output) -> int:
     requests that are in effect for the same destination}. Times are ISO 8601 text, null where there
     is none. Texts in it are the service's, and may be anything.
     """
-    from airflow_custody.client import CustodyClient
-    from airflow_custody.overview import for_people, read_overview
-    from airflow_custody.overview.verdict import SECTIONS, judge_overview
-
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
     verdict = judge_overview(overview)
@@ -109,7 +108,6 @@ def describe_paths(row: RequestRow) -> str:
     return " or ".join(", ".join(f"{each.present}/{each.needed} {each.group}" for each in path) for path in row.paths)
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command to the parser of all."""
-    text = "Show what a person needs to know of a service at a glance"
-    add_connection_options(add_command(commands, "status", text, show_status))
+    add_connection_options(add_command(commands, "status", help, show_status))

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client, read_pins, usage_error
 from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.client.verification.evidence import (
+    MAX_EVIDENCE_BYTES,
+    evidence_error,
+    parse_evidence,
+    read_evidence,
+)
+from airflow_custody.client.whitelist.ids import check_request_ids
+from airflow_custody.client.whitelist.verified import describe_row, verify_evidence, verify_service
+from airflow_custody.hooks._storage import StorageError, read_object, split_location
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.evidence import EvidenceFile
@@ -46,9 +55,6 @@ def verify(args: Namespace, output: Output) -> int:
     absent; "status" is as the service sent it. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.client.whitelist.models import check_request_ids
-    from airflow_custody.client.whitelist.verified import verify_evidence, verify_service
-
     if args.evidence and output.form != "json":
         raise usage_error("--evidence needs -o json", "A file for --from is JSON.")
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
@@ -69,22 +75,12 @@ def verify(args: Namespace, output: Output) -> int:
 
 def _to_lines(found: VerifiedWhitelist) -> list[str]:
     """Return a line for each request that was not rejected, one for each group of duplicates, and the summary."""
-    from airflow_custody.client.whitelist.verified import describe_row
-
     lines = filter(None, map(describe_row, found.rows))
     return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
 
 
 def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
     """Return the evidence of a file, on this machine or in an object storage, and the file's SHA-256."""
-    from airflow_custody.client.verification.evidence import (
-        MAX_EVIDENCE_BYTES,
-        evidence_error,
-        parse_evidence,
-        read_evidence,
-    )
-    from airflow_custody.hooks._storage import StorageError, read_object, split_location
-
     try:
         local, url = split_location(path)
         if not url:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
+from airflow_custody.client.secrets import without_secrets
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -34,8 +35,6 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     "updated_at"}, as the service sends them; null where it sends nothing. Of a URL, only
     scheme, host and port are shown: the rest may be a secret.
     """
-    from airflow_custody.client.secrets import without_secrets
-
     with open_client(args) as client:
         rows = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in client.list_webhooks()]
     for row in rows:
@@ -44,7 +43,7 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the commands to the parser of all."""
-    group = add_group(commands, "webhooks", "Webhook configurations")
+    group = add_group(commands, "webhooks", help)
     add_connection_options(add_command(group, "list", "List the webhook configurations", list_webhooks))

@@ -23,15 +23,31 @@ from airflow_custody.cli.connection import add_connection_options, open_client, 
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
+from airflow_custody.client.arguments import check_text
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.whitelist.files.reading import (
+    MAX_FILE_BYTES,
+    count_faults,
+    parse_whitelist,
+    read_whitelist_file,
+)
+from airflow_custody.client.whitelist.files.writing import dump_snapshot, whitelist_schema
+from airflow_custody.client.whitelist.ids import check_request_id
+from airflow_custody.client.whitelist.operations import status_if_exists
+from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
+from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
+from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
+from airflow_custody.overview import read_request
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
-    from airflow_custody.client.whitelist.request import StatusWords
     from airflow_custody.client.whitelist.snapshot import Snapshot
+    from airflow_custody.client.whitelist.status_words import StatusWords
 
 #: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -64,8 +80,6 @@ def validate(args: Namespace, output: Output) -> int:
     "unchecked" (the number of addresses that could not be checked; null likewise), "sha256" (of
     the file; null likewise), "faults" (a list of texts)}.
     """
-    from airflow_custody.client.whitelist.files.reading import count_faults
-
     found: list[dict[str, Any]] = []
     lines: list[str] = []
     for name in args.files:
@@ -88,8 +102,6 @@ def validate(args: Namespace, output: Output) -> int:
 
 def _read_file(args: Namespace, name: str) -> WhitelistFile:
     """Return a whitelist file, or what standard input has."""
-    from airflow_custody.client.whitelist.files.reading import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
-
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
     if args.format is None:
@@ -112,8 +124,6 @@ def print_schema(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 printed, 1 error.
     """
-    from airflow_custody.client.whitelist.files.writing import whitelist_schema
-
     output.text(json.dumps(whitelist_schema(), indent=2))
     return NOTHING_TO_DO
 
@@ -137,11 +147,6 @@ def plan(args: Namespace, output: Output) -> int:
     differs, duplicate, undeclared, rejected, unreadable, unverified; actions create, delete and
     null.
     """
-    from airflow_custody.client.whitelist.files.reading import count_faults
-    from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
-    from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
-    from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
-
     words = _words(args)
     only: dict[str, list[str]] = {}
     for name, _, value in (each.partition("=") for each in args.only or ()):
@@ -186,9 +191,6 @@ def plan(args: Namespace, output: Output) -> int:
 
 def _words(args: Namespace) -> StatusWords:
     """Return the status words of the options."""
-    from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
-    from airflow_custody.client.whitelist.request import StatusWords
-
     if args.any_status and args.effective_statuses:
         raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
     effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
@@ -197,8 +199,6 @@ def _words(args: Namespace) -> StatusWords:
 
 def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
     """Return the service's name in a plan, and all that it lists."""
-    from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
-
     with open_client(args) as client:
         return service_name(client), read_snapshot(client, words)
 
@@ -217,8 +217,6 @@ def dump(args: Namespace, output: Output) -> int:
     written exactly: it is named on standard error and at the top of the file. Do not plan with
     --prune from such a file: what is missing in it would be deleted.
     """
-    from airflow_custody.client.whitelist.files.writing import dump_snapshot
-
     service, snapshot = _fetch(args, _words(args))
     dumped = dump_snapshot(snapshot, service, args.accept_fields or ())
     output.text(dumped.text)
@@ -248,8 +246,6 @@ def show(args: Namespace, output: Output) -> int:
     "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload
     is a text.
     """
-    from airflow_custody.overview import read_request
-
     with open_client(args) as client:
         view = read_request(client, args.id)
     data = asdict(view)
@@ -281,11 +277,6 @@ def delete(args: Namespace, output: Output) -> int:
     effective, pending, rejected, unknown; null: it did not exist), "chain", "address", "label"
     (each null likewise)}.
     """
-    from airflow_custody.client.arguments import check_text
-    from airflow_custody.client.whitelist.models import check_request_id
-    from airflow_custody.client.whitelist.operations import status_if_exists
-    from airflow_custody.overview import read_request
-
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
         raise usage_error("this asks before it deletes, and standard input is not a terminal", "Give --yes.")
@@ -357,9 +348,9 @@ def _add_listing_options(parser: Parser) -> None:
     add_connection_options(parser)
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the commands to the parser of all."""
-    group = add_group(commands, "whitelist", "Whitelists, and files that say what should be in them")
+    group = add_group(commands, "whitelist", help)
     _add_file(add_command(group, "validate", "Check whitelist files", validate), "files", nargs="+")
     outputs = ("table", "json", "markdown")
     parser = add_command(group, "plan", "Compare a whitelist file with what the service has", plan, outputs)

@@ -13,8 +13,8 @@ from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
-from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.create import CreateRows

@@ -13,21 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.arguments import MAX_ID, check_names
+from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.text import name_some, read_number, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    ReportedState,
-    Trust,
-    decide_trust,
-    has_status,
-)
+from airflow_custody.client.verification.trust import ReportedState, Trust, decide_trust
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
 from airflow_custody.client.whitelist.models import WhitelistRequest, read_request
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.results import VerifiedAddress
@@ -43,44 +37,6 @@ _NOT_CHECKED = Trust("not checked")
 
 
 # --- how the service reports it ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StatusWords:
-    """
-    The status words that a user knows; compared without case.
-
-    :param effective: words of requests in effect; None: any settled request that was not rejected is in effect.
-        Default ``approved``.
-    :param rejected: words of rejected requests. Default: five words.
-    """
-
-    effective: tuple[str, ...] | None = EFFECTIVE_STATUSES
-    rejected: tuple[str, ...] = REJECTED_STATUSES
-
-    @classmethod
-    def read(cls, effective: object = EFFECTIVE_STATUSES, rejected: object = REJECTED_STATUSES) -> StatusWords:
-        """
-        Return the words that an operator or a command was given.
-
-        :param effective: ``effective_statuses``: a word, a list of words, or None.
-        :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
-        :raises CustodyRequestError: if they are anything else; ``setting`` names the parameter.
-        """
-        effective_words = check_names("effective_statuses", effective)
-        rejected_words = check_names("rejected_statuses", rejected, may_be_empty=True) or []
-        return cls(None if effective_words is None else tuple(effective_words), tuple(rejected_words))
-
-    def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
-        """Return what a status says, wherever the request is listed."""
-        if has_status(status, self.rejected):
-            return "rejected"
-        effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
-        return "effective" if has_status(status, effective) else "unknown"
-
-
-#: The default words.
-DEFAULT_WORDS = StatusWords()
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.whitelist.models import cut_into_batches
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Listed, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.ids import cut_into_batches
+from airflow_custody.client.whitelist.request import Listed, Request, make_request
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

@@ -42,14 +42,8 @@ from airflow_custody.client.whitelist.files.formats import (
     read_json,
     read_yaml,
 )
-from airflow_custody.client.whitelist.models import (
-    LISTS,
-    TEMPLATE_HINT,
-    FieldFault,
-    WhitelistRequest,
-    fetch_items,
-    read_request,
-)
+from airflow_custody.client.whitelist.ids import fetch_items
+from airflow_custody.client.whitelist.models import LISTS, TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
 from airflow_custody.client.whitelist.plans.plan import FileRow
 
 #: Maximum size of a file in bytes: some 50,000 rows. Reading takes up to 200 times as much memory, if rows are tiny.
