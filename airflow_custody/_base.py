@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
+from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
 
@@ -29,11 +32,6 @@ NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 
 #: The parameter of a field with another name. Each Airflow operator already has a property "label".
 PARAMETER_OF = {"address_label": "label"}
-
-# The defaults of the client, which no DAG file loads; a test compares them.
-EFFECTIVE_STATUSES = ("approved",)
-REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
-LOOKUP_WAIT = 30.0
 
 
 class RendersNoData(BaseOperator):
@@ -247,9 +245,6 @@ class CustodyTask(RendersNoData):
 
         :raises CustodyRequestError: if it has none for one of them, or a setting is wrong; it names the parameter.
         """
-        from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
-        from airflow_custody.client.errors import CustodyRequestError
-
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing was sent")
         self._leave_out()
@@ -288,9 +283,6 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
     :raises AirflowSkipException: if there are none, and ``skip_if_empty``.
     :raises CustodyRequestError: if there are none, or one cannot be an id.
     """
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.whitelist.models import check_request_ids
-
     ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
     if not ids and skip_if_empty:
         raise AirflowSkipException(f"Nothing to do: {name} is an empty list, and skip_if_empty is set.")

@@ -11,6 +11,9 @@ from urllib.parse import SplitResult, quote
 from airflow import __version__ as airflow_version
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.timestamps import parse_timestamp
+
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
@@ -113,8 +116,6 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     :param keys: the keys.
     :raises CustodyConfigurationError: if it is buried under many other events.
     """
-    from airflow_custody.client.errors import CustodyConfigurationError
-
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
         for event in events:
@@ -151,8 +152,6 @@ class UnhandledEvents:
     """
 
     def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
-        from airflow_custody.client.timestamps import parse_timestamp
-
         self._inlet_events = inlet_events
         self._asset = asset
         self._portion = portion
@@ -214,7 +213,6 @@ def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str
     :param wanted: the ids.
     :param since: time stamp of the oldest of these calls, so that no older calls are read; all are read without it.
     """
-    from airflow_custody.client.timestamps import parse_timestamp
     from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
 
     start = parse_timestamp(since)

@@ -34,6 +34,8 @@ from datetime import datetime, timezone
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
+from airflow.providers.common.compat.sdk import conf
+
 if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.health.verdict import HealthCriteria
@@ -217,7 +219,6 @@ Value = float | Callable[[], float | None]
 def _keeps_tags() -> bool | None:
     """Return whether tags reach their destination, as Airflow's configuration says; None: nothing is sent."""
     try:
-        from airflow.providers.common.compat.sdk import conf
 
         def is_on(option: str, default: bool = False) -> bool:
             return bool(conf.getboolean("metrics", option, fallback=default))

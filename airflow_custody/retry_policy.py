@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
+from airflow_custody.client.text import lines
+
 try:
     from airflow.sdk import RetryDecision, RetryPolicy
 except ImportError:  # Airflow before 3.3 has no retry policies.
@@ -34,9 +38,6 @@ class CustodyFailException(AirflowFailException):
     """
 
     def __init__(self, error: CustodyError, place: str = "") -> None:
-        from airflow_custody.client.error_codes import label
-        from airflow_custody.client.text import lines
-
         super().__init__(lines(f"{place}{error.reason} (not retried)", error.advice, label(error.code)))
         self.error = error
         self.place = place
@@ -88,9 +89,6 @@ class CustodyRetryPolicy(RetryPolicy):
         :param context: the task's context; not used.
         :return: to fail, to try again after a certain time, or Airflow's default.
         """
-        from airflow_custody.client.error_codes import label
-        from airflow_custody.client.errors import CustodyError
-
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
         if not exception.retryable:
@@ -141,8 +139,6 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
     :param context: its context.
     :raises CustodyFailException: for a :class:`CustodyError` that is not retryable.
     """
-    from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
-
     try:
         yield
         return

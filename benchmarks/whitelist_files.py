@@ -77,7 +77,7 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
     """Read the file, plan again, and carry the plan out, as the operator does."""
     from airflow_custody.client.whitelist.files.reading import read_whitelist_file
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
-    from airflow_custody.client.whitelist.request import DEFAULT_WORDS
+    from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
     from airflow_custody.idempotency.apply_plan import ApplyPlan
 
     return ApplyPlan(

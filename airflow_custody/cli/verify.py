@@ -43,7 +43,7 @@ def verify(args: Namespace, output: Output) -> int:
     text only; a value that is not proved is null. The rules in force were used for pending rows without rules of
     their own. Duplicates are verified requests for one destination.
     """
-    from airflow_custody.client.whitelist.models import check_request_ids
+    from airflow_custody.client.whitelist.ids import check_request_ids
     from airflow_custody.client.whitelist.verified import verify_evidence, verify_service
 
     if args.evidence and output.form != "json":

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
-    from airflow_custody.client.whitelist.request import StatusWords
     from airflow_custody.client.whitelist.snapshot import Snapshot
+    from airflow_custody.client.whitelist.status_words import StatusWords
     from airflow_custody.overview.models import RequestRow
 
 #: The limits of ``PlanLimits``. Each is an option with the same name. Here are its type and its help.
@@ -198,8 +198,7 @@ def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, 
 
 def _words(args: Namespace) -> StatusWords:
     """Return the status words of the options."""
-    from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
-    from airflow_custody.client.whitelist.request import StatusWords
+    from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 
     if args.any_status and args.effective_statuses:
         raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
@@ -306,7 +305,7 @@ def delete(args: Namespace, output: Output) -> int:
     state and the values after it are null if the request did not exist.
     """
     from airflow_custody.client.arguments import check_text
-    from airflow_custody.client.whitelist.models import check_request_id
+    from airflow_custody.client.whitelist.ids import check_request_id
     from airflow_custody.client.whitelist.operations import status_if_exists
     from airflow_custody.overview import read_request
 

@@ -17,8 +17,8 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
 from airflow_custody.client.whitelist.envelopes import user_ids
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

@@ -21,6 +21,7 @@ from airflow_custody.client.settings import (
     ClientSettings,
 )
 from airflow_custody.client.users.operations import UserOperations
+from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
@@ -145,8 +146,6 @@ class CustodyClient(
     @cached_property
     def verifier(self) -> Verifier | None:
         """The verifier of whitelisted addresses; None: no keys are pinned, and nothing is verified."""
-        from airflow_custody.client.verification.verifier import Verifier
-
         pins = self.settings.pins
         return None if pins is None else Verifier(pins)
 

@@ -8,6 +8,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, name_some
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.trust import NOT_PINNED
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 if TYPE_CHECKING:
     from airflow_custody.client.rules.operations import WireRules
@@ -62,8 +63,6 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
     """Return the fingerprints of all pinned keys that signed the rules, not only of as many as are required."""
-    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
-
     found = []
     for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
         try:

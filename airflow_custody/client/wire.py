@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict
+if TYPE_CHECKING:
+    # Only what reads into such a dictionary needs pydantic itself.
+    from pydantic import ConfigDict
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict as TypedDict
@@ -14,9 +16,9 @@ else:
     from typing_extensions import TypedDict as TypedDict
 
 #: For every model that has strings: the service may send a number where a string is expected.
-LENIENT = ConfigDict(coerce_numbers_to_str=True)
+LENIENT: ConfigDict = {"coerce_numbers_to_str": True}
 #: For a model whose other fields matter, whatever they are.
-KEEPING_OTHERS = ConfigDict(coerce_numbers_to_str=True, extra="allow")
+KEEPING_OTHERS: ConfigDict = {"coerce_numbers_to_str": True, "extra": "allow"}
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

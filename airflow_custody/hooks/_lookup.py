@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.text import without_line_end
+from airflow_custody.client.wire import each_once
+
+try:
+    from airflow.sdk.log import mask_secret
+except ImportError:  # Airflow 2
+    from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef]
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,8 +36,6 @@ def find_connection(
     :param get: returns it. Default: from Airflow.
     :raises CustodyConfigurationError: if Airflow does not find it. Airflow does not say so if it could not read it.
     """
-    from airflow_custody.client.errors import CustodyConfigurationError
-
     with suppress(AirflowNotFoundException):
         return get(conn_id)
     what, variable = "is not defined", f"AIRFLOW_CONN_{conn_id.upper()}"
@@ -51,8 +58,6 @@ def read_extras(connection: Connection) -> dict[str, Any] | None:
     :return: the extras; None if they are not a JSON object, or have a name twice: a reviewer may have read the other
         value.
     """
-    from airflow_custody.client.wire import each_once
-
     # Some secrets backends hand Airflow an object instead of text.
     extras: Any = connection.extra
     if not isinstance(extras, dict):
@@ -79,8 +84,6 @@ def read_password(connection: Connection) -> str | None:
     :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number
         may have lost leading zeros.
     """
-    from airflow_custody.client.text import without_line_end
-
     password: Any = connection.password
     if password is None:
         return ""
@@ -94,8 +97,4 @@ def read_password(connection: Connection) -> str | None:
 
 def mask(secret: str) -> None:
     """Register a secret with Airflow's masker, wherever this Airflow has it."""
-    try:
-        from airflow.sdk.log import mask_secret
-    except ImportError:
-        from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef]
     mask_secret(secret)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from airflow_custody.client.files import write_new_file
+from airflow_custody.client.text import sanitize
+
 #: Schemes, in lower case, of URLs that Airflow itself takes for files of this machine.
 _LOCAL_SCHEMES = ("file", "local")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -85,8 +88,6 @@ def write_location(path: str, url: str, data: bytes) -> None:
     :param data: its content.
     :raises StorageError: if it exists already, or cannot be written.
     """
-    from airflow_custody.client.files import write_new_file
-
     try:
         if path:
             write_new_file(path, data)
@@ -113,8 +114,6 @@ def _object_path(url: str) -> Any:
 def _storage_error(name: str, error: Exception) -> StorageError:
     """Return the error for a failure; each storage raises errors of its own."""
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
-
-    from airflow_custody.client.text import sanitize
 
     exists = isinstance(error, FileExistsError)
     if isinstance(error, FileNotFoundError):

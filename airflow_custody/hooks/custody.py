@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks._lookup import find_connection
+from airflow_custody.metrics import call_observer, health_listed
+
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
     from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
@@ -57,8 +62,6 @@ class CustodyHook(BaseHook):
         :raises CustodyConfigurationError: if there is no such connection, or a setting in it is missing or wrong.
         """
         from airflow_custody.hooks._connection import ConnectionReader
-        from airflow_custody.hooks._lookup import find_connection
-        from airflow_custody.metrics import call_observer
 
         advice = "Make a connection with this id and the type Custody."
         found = find_connection(self.custody_conn_id, advice, setting="custody_conn_id", get=self.get_connection)
@@ -84,7 +87,6 @@ class CustodyHook(BaseHook):
         :raises CustodyError: if the listing cannot be fetched.
         """
         from airflow_custody.client.health.verdict import judge
-        from airflow_custody.metrics import health_listed
 
         with health_listed(self.custody_conn_id, criteria, is_measured=self.sends_metrics) as checks:
             checks += self.get_conn().list_health_checks(criteria.tenant_id)
@@ -99,7 +101,6 @@ class CustodyHook(BaseHook):
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
-        from airflow_custody.client.errors import CustodyError
         from airflow_custody.hooks._connection_test import try_client
 
         self._is_tested = True
@@ -131,32 +132,11 @@ class CustodyHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the extra fields of Airflow 2's form, made from those that Airflow 3 reads."""
-        from flask_appbuilder.fieldwidgets import BS3TextAreaFieldWidget, BS3TextFieldWidget
-        from wtforms import BooleanField, IntegerField, StringField
-        from wtforms.validators import NumberRange, Optional
+        from airflow_custody.hooks._form_widgets import make_widgets
 
-        # Airflow 2 takes no FloatField: it would drop the connection type.
-        kinds = {"number": StringField, "integer": IntegerField, "string": StringField}
-        widgets: dict[str, Any] = {}
-        for name, spec in _connection_type()["conn-fields"].items():
-            kind, schema = spec["schema"]["type"][0], spec["schema"]
-            if kind == "boolean":
-                widgets[name] = BooleanField(spec["label"], description=spec["description"])
-                continue
-            validators = [Optional()]
-            if kind == "integer":
-                validators.append(NumberRange(min=schema["minimum"], max=schema.get("maximum")))
-            widgets[name] = kinds[kind](
-                spec["label"],
-                validators=validators,
-                description=spec["description"],
-                widget=BS3TextAreaFieldWidget() if schema.get("format") == "multiline" else BS3TextFieldWidget(),
-            )
-        return widgets
+        return make_widgets(_connection_type()["conn-fields"])
 
 
 def _connection_type() -> dict[str, Any]:
-    from airflow_custody.get_provider_info import get_provider_info
-
     found: dict[str, Any] = get_provider_info()["connection-types"][0]
     return found

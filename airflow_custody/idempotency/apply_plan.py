@@ -54,8 +54,9 @@ from airflow_custody.client.whitelist.plans.plan import (
     ignored_text,
 )
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
-from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPlan
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe

@@ -28,8 +28,9 @@ from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.whitelist.destinations import is_same
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
-from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key
 from airflow_custody.idempotency.records import PlannedDeletion

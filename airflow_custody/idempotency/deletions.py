@@ -12,8 +12,9 @@ from airflow_custody.client.errors import CustodyConflictError, CustodyError, Cu
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plans.plan import requested_content
-from airflow_custody.client.whitelist.request import Request, StatusWords, to_whitelist_request
+from airflow_custody.client.whitelist.request import Request, to_whitelist_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
+from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.records import PlannedDeletion, Row
 

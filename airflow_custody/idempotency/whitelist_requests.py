@@ -14,14 +14,15 @@ from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.destinations import Names, destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
-from airflow_custody.client.whitelist.files.addresses import spellings
-from airflow_custody.client.whitelist.models import check_request_id
+from airflow_custody.client.whitelist.files.addresses import shorten, spellings
+from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.request import ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -289,11 +290,6 @@ def why_not_trusted(request: Request) -> str:
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"
     return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
-
-
-def shorten(address: str) -> str:
-    """Shorten an address so that it is still recognizable in a log."""
-    return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"
 
 
 def _unusable(row: PlanRow) -> CustodyConflictError:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import CustodyTask
 from airflow_custody.assets import WHITELIST_EVENTS, whitelist_asset
+from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.metrics import create_counted
 from airflow_custody.retry_policy import failing_task
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ class CustodyCreateOperator(CustodyOperator):
 
     def _create_once(self, context: Context, creation: Creation, **settings: Any) -> str:
         from airflow_custody.idempotency.create import CreateOnce
-        from airflow_custody.metrics import create_counted
 
         report = partial(create_counted, self.custody_conn_id, creation.what)
         return CreateOnce(context, creation, self.log, report=report, **settings).run()  # type: ignore[arg-type]
@@ -84,8 +85,6 @@ def delete_if_exists(what: str, delete: Callable[[], None], log: Any) -> bool:
     :param log: the task's log.
     :return: whether it was deleted; False if it did not exist.
     """
-    from airflow_custody.client.errors import CustodyNotFoundError
-
     try:
         delete()
     except CustodyNotFoundError:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES
+from airflow_custody._base import NOT_GIVEN
+from airflow_custody.client.arguments import check_flag, check_names, check_text, describe
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import count
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks._storage import StorageError, read_object, split_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import WhitelistEventTask
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
-    from airflow_custody.client.whitelist.request import StatusWords
+    from airflow_custody.client.whitelist.status_words import StatusWords
 
 
 class WhitelistFileTask(WhitelistEventTask):
@@ -76,7 +80,6 @@ class WhitelistFileTask(WhitelistEventTask):
         return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
 
     def _read_file(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.text import count
         from airflow_custody.client.whitelist.files.reading import read_whitelist_rows
 
         if self.rows is None:
@@ -111,30 +114,23 @@ class WhitelistFileTask(WhitelistEventTask):
 
     def _settings(self) -> PlanSettings:
         """Return the settings of the plan, checked."""
-        from airflow_custody.client.arguments import check_flag, check_names
-        from airflow_custody.client.whitelist.plans.plan import check_only
-        from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored
+        from airflow_custody.client.whitelist.plans import plan, planner
 
-        return PlanSettings(
+        return planner.PlanSettings(
             prune=self.prune,
             replace=check_flag("replace", self.replace),
-            only={} if self.only is None else check_only(self.only),
+            only={} if self.only is None else plan.check_only(self.only),
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
-            ignore=check_ignored(self.ignore),
+            ignore=planner.check_ignored(self.ignore),
         )
 
     def _words(self) -> StatusWords:
         """Return the status words, checked."""
-        from airflow_custody.client.whitelist.request import StatusWords
-
         return StatusWords.read(self.effective_statuses, self.rejected_statuses)
 
 
 def check_hash(value: object) -> str:
     """Return a plan's hash; raise if it is anything else, a part of one above all."""
-    from airflow_custody.client.arguments import check_text, describe
-    from airflow_custody.client.errors import CustodyRequestError
-
     if isinstance(value, Mapping):
         raise CustodyRequestError(
             "plan_hash must be the hash alone; nothing was sent",

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
+from airflow_custody.client.arguments import check_text
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import sanitize
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
@@ -16,8 +20,6 @@ if TYPE_CHECKING:
 
 def check_path(path: Any) -> str:
     """Return a path or a URL, given as text or as an ``ObjectStoragePath``."""
-    from airflow_custody.client.arguments import check_text
-
     if not isinstance(path, str):
         from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -34,9 +36,6 @@ def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
 
     :raises CustodyRequestError: if it leads out of the bundle, or begins in an archive.
     """
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.text import sanitize
-
     folder, root = _folder_and_root(task, context)
     is_relative = not Path(path).is_absolute()
     archive = next((each for each in (folder, *folder.parents) if each.is_file()), None)
@@ -68,9 +67,6 @@ def path_to_write(task: CustodyOperator, path: str, context: Context) -> Path:
 
     :raises CustodyRequestError: if it is another path.
     """
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.text import sanitize
-
     _, root = _folder_and_root(task, context)
     given = Path(os.path.normpath(path))
     if given.is_absolute() and not _passes(root, given):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import NOT_GIVEN
+from airflow_custody.client.errors import CustodyUnhealthyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -84,7 +85,6 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self.fail_when_unhealthy = fail_when_unhealthy
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.errors import CustodyUnhealthyError
         from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
 
         wait = HealthWait(HealthCriteria.from_fields(self))

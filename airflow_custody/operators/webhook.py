@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN
+from airflow_custody._base import NOT_GIVEN
+from airflow_custody.client.arguments import check_text
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
+from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.hooks._lookup import find_connection, mask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
@@ -16,9 +17,6 @@ from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOper
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.models import WireWebhook
-    from airflow_custody.idempotency.search import Candidate, Found
 
 __all__ = [
     "CustodyCreateWebhookOperator",
@@ -28,8 +26,6 @@ __all__ = [
 ]
 
 _WHERE_TO_KEEP_IT = "either secret_conn_id or store_secret must be given: the secret has to be kept somewhere"
-
-log = logging.getLogger(__name__)
 
 
 class CustodySetWebhookStatusOperator(CustodyOperator):
@@ -65,8 +61,6 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
         self.status = status
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_text
-
         webhook_id, status = check_text("webhook_id", self.webhook_id), check_text("status", self.status)
         hook.get_conn().set_webhook_status(webhook_id, status)  # type: ignore[arg-type]
         self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
@@ -102,8 +96,6 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
         self.webhook_id = webhook_id
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_text
-
         webhook_id = check_text("webhook_id", self.webhook_id)
         client = hook.get_conn()
         deleted = delete_if_exists(f"Webhook {webhook_id}", lambda: client.delete_webhook(webhook_id), self.log)
@@ -158,8 +150,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         self.lookup_wait = lookup_wait
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
-        from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.operators._webhook_creation import WebhookCreation
 
         webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
         if not url.startswith("https://"):
@@ -169,15 +160,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
-        creation = _WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
+        creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 
     def _secret(self) -> str | None:
         if self.secret_conn_id is None:
             return None
-        from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.errors import CustodyConfigurationError
-
         check_text("secret_conn_id", self.secret_conn_id)
         advice = "Make a connection with this id, whose Password is the webhook's secret."
         secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
@@ -189,97 +177,3 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
             )
         mask(secret)
         return secret
-
-
-@dataclass(repr=False, eq=False)
-class _WebhookCreation:
-    """The creation of a webhook."""
-
-    what = "webhook"
-    client: CustodyClient
-    webhook_type: str
-    url: str
-    secret: str | None
-    store_secret: Callable[[str, str], None] | None
-
-    def __post_init__(self) -> None:
-        if self.secret is not None:
-            # Also what looks for the webhook must not quote it.
-            self.client.auth.hide(self.secret)
-        self.timeout = self.client.settings.timeout
-        service = self.client.settings.base_url
-        self.content = {"service": service, "webhook_type": self.webhook_type, "url": self.url}
-
-    def which(self, key: str) -> str:
-        return f"{self.webhook_type} to {self.url}"
-
-    def send(self, key: str, before_send: Callable[[], None]) -> str:
-        from airflow_custody.client.text import lines
-
-        webhook_id, secret = self.client.create_webhook(
-            self.webhook_type, self.url, secret=self.secret, before_send=before_send
-        )
-        mask(secret)
-        if self.secret not in (None, secret):
-            log.warning(
-                "%s",
-                lines(
-                    f"The service signs the deliveries of webhook {webhook_id} with another secret than that of the "
-                    "connection: receivers will refuse them.",
-                    "Delete the webhook.",
-                ),
-            )
-        failure = ""
-        if self.store_secret is not None:
-            try:
-                self.store_secret(webhook_id, secret)
-            except Exception as exception:
-                failure = type(exception).__name__
-        if failure:
-            from airflow_custody.client.errors import CustodyError
-
-            # Raised out here, and without its text: the secret may be in both.
-            raise CustodyError(
-                f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
-                advice="The next try says how to go on.",
-                code="webhook-secret-lost",
-                retryable=True,
-            )
-        return webhook_id
-
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        from airflow_custody.idempotency.search import Found
-
-        # Not by the URL, which the service may write in its own way.
-        candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
-        inconclusive = "" if thorough else None
-        has_none = thorough and not candidates
-        if has_none and not any(self.client.list_webhooks()):
-            inconclusive = "it lists no webhook at all, so it may hide them"
-        return dict.fromkeys(keys, Found(candidates, inconclusive))
-
-    def get(self, key: str, identifier: str) -> Candidate | None:
-        found = next((each for each in self.client.list_webhooks() if each["id"] == identifier), None)
-        return None if found is None else self._candidate(found, secret_known=True)
-
-    def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False) -> Candidate:
-        from airflow_custody.client.timestamps import parse_timestamp
-        from airflow_custody.idempotency.search import Candidate
-
-        url, shown = self.url, webhook.get("url")
-        differs = [] if webhook.get("type") == self.webhook_type else ["type"]
-        is_secret_lost = self.secret is None and not secret_known
-        unclear = ""
-        if shown != url and _normalize_url(shown) != _normalize_url(url):
-            differs.append("url")
-        elif shown != url:
-            unclear = "its URL is spelled differently"
-        elif is_secret_lost and not differs:
-            # A webhook of another try has shown its secret to nobody.
-            unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
-        created_at = parse_timestamp(webhook.get("createdAt"))
-        return Candidate(webhook["id"], tuple(differs), unclear, created_at)
-
-
-def _normalize_url(url: str | None) -> str:
-    return (url or "").rstrip("/").casefold()

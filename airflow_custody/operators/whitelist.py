@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
+from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
+from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.errors import CustodyRequestError, CustodyVerificationError
+from airflow_custody.client.limits import LOOKUP_WAIT
+from airflow_custody.client.text import count, escape, lines, sanitize
+from airflow_custody.client.verification.trust import what_to_do
+from airflow_custody.client.whitelist.ids import check_request_id
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks._storage import StorageError, split_location, write_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import (
@@ -178,10 +185,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client import WhitelistRequest
-        from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.request import StatusWords
-        from airflow_custody.idempotency.create import ONE
-        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
+        from airflow_custody.idempotency import create, whitelist_requests
 
         fields = {name: getattr(self, name) for name in WhitelistRequest.model_fields}
         request = WhitelistRequest(**{**fields, "label": self.address_label})
@@ -192,7 +196,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
         words = StatusWords(tuple(effective), tuple(rejected))
         accepted = check_names("accept_fields", self.accept_fields, may_be_empty=True) or []
-        creation = WhitelistCreation(hook.get_conn(), {ONE: request}, words, accepted)
+        creation = whitelist_requests.WhitelistCreation(hook.get_conn(), {create.ONE: request}, words, accepted)
         request_id = self._create_once(
             context,
             creation,
@@ -244,9 +248,6 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         self.comment = comment
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.whitelist.models import check_request_id
-
         comment = check_text("comment", self.comment)
         request_id = check_request_id(self.request_id, "request_id")
         self._linked_ids = (request_id,)
@@ -312,7 +313,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         self.rejected_statuses = rejected_statuses
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_names
         from airflow_custody.client.whitelist.verified import verify_service
 
         ids = None
@@ -340,11 +340,8 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return ("", url) if url else (str(path_to_write(self, local, context)), "")
 
     def _log_findings(self, found: VerifiedWhitelist) -> None:
-        from airflow_custody.client.text import lines
-        from airflow_custody.client.whitelist.verified import describe_row
-
-        for each in found.unproved:
-            self.log.warning("%s", describe_row(each))
+        for each in found.unproved_text:
+            self.log.warning("%s", each)
         self.log.info("%s", lines(*found.duplicates_text, found.summary))
 
     def _write(self, path: str, url: str, found: VerifiedWhitelist) -> dict[str, str | None]:
@@ -360,9 +357,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
 
 
 def _not_written(error: StorageError) -> CustodyError:
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.text import sanitize
-
     advice = "The folder must exist and be writable."
     if error.exists:
         advice = "Give each try its own path, for example with {{ run_id }}-{{ ti.try_number }}."
@@ -379,13 +373,8 @@ def _not_written(error: StorageError) -> CustodyError:
 
 def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
     """Return the error that names the unverified requests."""
-    from airflow_custody.client.errors import CustodyVerificationError
-    from airflow_custody.client.text import count, lines, sanitize
-    from airflow_custody.client.verification.trust import what_to_do
-    from airflow_custody.client.whitelist.verified import describe_row
-
     rows = found.unproved
-    named = "; ".join(map(describe_row, rows[:_MAX_NAMED]))
+    named = "; ".join(found.unproved_text[:_MAX_NAMED])
     more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""
     return CustodyVerificationError(
         f"signatures do not prove {len(rows)} of {count(len(found.rows), 'request')}: {named}{more}",
@@ -398,10 +387,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
 
 def _check_address(request: WhitelistRequest) -> None:
     """Refuse an address that is invalid for its chain."""
-    from airflow_custody.client.errors import CustodyRequestError
-    from airflow_custody.client.text import escape
-    from airflow_custody.client.whitelist.files.addresses import check_address
-    from airflow_custody.idempotency.whitelist_requests import shorten
+    from airflow_custody.client.whitelist.files.addresses import check_address, shorten
 
     check = check_address(request.address, request.chain, request.network)
     if check.verdict == "invalid":

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody._base import LOOKUP_WAIT
+from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.client.limits import LOOKUP_WAIT
+from airflow_custody.client.text import count, lines, sanitize
+from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.metrics import create_counted, pending_listed
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -134,12 +139,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.must_keep = must_keep
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_names
         from airflow_custody.client.whitelist.plans.plan import PlanLimits
         from airflow_custody.client.whitelist.plans.planner import make_plan
         from airflow_custody.client.whitelist.plans.report import approval_report, plan_to_text
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
-        from airflow_custody.metrics import pending_listed
 
         settings, words = self._settings(), self._words()
         limits = PlanLimits(
@@ -178,8 +181,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
         """Log warnings about a plan that may be applied, and return the advice."""
-        from airflow_custody.client.text import count, lines
-        from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
         differs = advice_on_differences(plan, replace=replace)
@@ -210,8 +211,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
         """Return the error for a plan with changes that must not exist."""
-        from airflow_custody.client.errors import CustodyConflictError
-        from airflow_custody.client.text import lines, sanitize
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
@@ -292,18 +291,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._apply: ApplyPlan | None = None
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.text import sanitize
         from airflow_custody.client.whitelist.plans.report import plan_to_text
-        from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError, row_key
-        from airflow_custody.idempotency.plan_failure import PlanFailure
-        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
-        from airflow_custody.metrics import create_counted
+        from airflow_custody.idempotency import apply_plan, plan_failure, whitelist_requests
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
         settings, words, file = self._settings(), self._words(), self._read_file(context)
-        requests = {row_key(row.request): row.request for row in file.rows}
-        self._apply = ApplyPlan(
+        requests = {apply_plan.row_key(row.request): row.request for row in file.rows}
+        self._apply = apply_plan.ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
@@ -314,11 +308,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
-            report=partial(create_counted, self.custody_conn_id, WhitelistCreation.what),
+            report=partial(create_counted, self.custody_conn_id, whitelist_requests.WhitelistCreation.what),
         )
         try:
             outcome = self._apply.run()
-        except PlanChangedError as error:
+        except apply_plan.PlanChangedError as error:
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
             self._push_outcome(context, requests, error.outcome)
@@ -330,9 +324,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         result = self._push_outcome(context, requests, outcome, completion)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
         done = ", ".join(numbers) or "nothing to do"
-        places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
+        places = {
+            apply_plan.row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows
+        }
         has_store = context.get("task_state_store") is not None
-        failure = PlanFailure(outcome, places, done, has_store=has_store).error()
+        failure = plan_failure.PlanFailure(outcome, places, done, has_store=has_store).error()
         if failure is not None:
             raise failure
         self.log.info("Applied: %s.", done)
@@ -381,8 +377,6 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     :param faults: the limits that it exceeds.
     :param not_shown: why its report does not show its operations; empty if it does.
     """
-    from airflow_custody.client.errors import CustodyRequestError
-
     found = [*faults, *([not_shown] if not_shown else [])]
     advice = ["See the log for the whole plan."]
     if faults:

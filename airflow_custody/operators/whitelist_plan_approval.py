@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_custody._base import RendersNoData
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.operators._base_plan import check_hash
 from airflow_custody.retry_policy import failing_task
 
@@ -77,7 +78,6 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Show the question, and wait for the response."""
-        from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
         from airflow_custody.client.whitelist.plans.report import subject_of
 
         with failing_task(self, context):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash
@@ -79,22 +80,17 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self._complete: CompletePlan | None = None
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.whitelist.request import StatusWords
-        from airflow_custody.idempotency.complete_plan import CompletePlan, read_applied
-        from airflow_custody.idempotency.create import Outcome
-        from airflow_custody.idempotency.deletions import deleted_id
-        from airflow_custody.idempotency.plan_failure import PlanFailure
+        from airflow_custody.idempotency import complete_plan, create, deletions, plan_failure
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
         words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
         accept_fields = check_names("accept_fields", self.accept_fields, may_be_empty=True) or ()
-        applied = read_applied(self.applied)
-        outcome = Outcome()
+        applied = complete_plan.read_applied(self.applied)
+        outcome = create.Outcome()
         if applied is None:
             self.log.info("Nothing to complete: applying the plan has done all of it.")
         else:
-            self._complete = CompletePlan(
+            self._complete = complete_plan.CompletePlan(
                 context,
                 hook.get_conn(),
                 self.log,  # type: ignore[arg-type]
@@ -108,13 +104,13 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
         numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         # Deletions may be sent twice, so a later try needs no record.
-        failure = PlanFailure(outcome, {}, numbers, has_store=True).error()
+        failure = plan_failure.PlanFailure(outcome, {}, numbers, has_store=True).error()
         if failure is not None:
             raise failure
         self.log.info("Completed: %s.", numbers or "nothing to delete")
         if outcome.deleted:
             self._emit(context, "applied", {"plan_hash": plan_hash}, counts)
-        return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deleted_id, outcome.deleted)]}
+        return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deletions.deleted_id, outcome.deleted)]}
 
     def on_kill(self) -> None:
         """Send no deletion that has not left yet."""

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import LOOKUP_WAIT, REJECTED_STATUSES, request_ids_or_skip
+from airflow_custody._base import request_ids_or_skip
+from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.limits import LOOKUP_WAIT
+from airflow_custody.client.whitelist.ids import cut_into_batches
+from airflow_custody.client.whitelist.signing.batches import BatchProgress
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -108,7 +113,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
             self._refuse(f"signer is text: use ConnectionSigner({conn_id})")
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
-        from airflow_custody.client.arguments import check_names, check_text
         from airflow_custody.client.whitelist.expected import expected_by_id
         from airflow_custody.client.whitelist.signing.sending import RequestSigner
 
@@ -174,10 +178,6 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self._check_flags(skip_if_empty=skip_if_empty)
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
-        from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.whitelist.models import cut_into_batches
-        from airflow_custody.client.whitelist.signing.batches import BatchProgress
-
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         words = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or []

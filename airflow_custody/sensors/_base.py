@@ -19,6 +19,9 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_custody._base import CustodyTask
+from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import lines, sanitize
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task, map_place
 
@@ -87,8 +90,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
         """Poll once, or until nothing is in doubt; a transient error is "not yet"."""
-        from airflow_custody.client.errors import CustodyError
-
         polls = self._polls
         if context.get("task_reschedule_count"):
             # Each poke has a process of its own. Airflow 2 does not say that it is a later one.
@@ -143,9 +144,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Return what the trigger reports, or raise what ended the wait."""
-        from airflow_custody.client.errors import CustodyError
-        from airflow_custody.client.text import sanitize
-
         facts = event or {}
         status, error = facts.get("status"), facts.get("error")
         result: Any = facts.get("result")
@@ -191,9 +189,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             with failing_task(self, context):
                 yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
-            from airflow_custody.client.error_codes import label
-            from airflow_custody.client.text import lines
-
             if isinstance(timeout, AirflowSensorTimeout):
                 ended = f"Not {self.target_state} within {self.timeout:g} s"
                 last, advice = self._polls.timed_out, None

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
+from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.whitelist.ids import is_list_of_ids
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
@@ -118,8 +121,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     @cached_property
     def _wait(self) -> RequestWait:
         """The wait of this process, its parameters checked."""
-        from airflow_custody.client.whitelist.models import is_list_of_ids
-        from airflow_custody.client.whitelist.request import StatusWords
         from airflow_custody.client.whitelist.wait import RequestWait
 
         ids: object = self.request_id
@@ -139,8 +140,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         """Return what the trigger found; or, as it does not know what is expected, poll once more and compare."""
         if self.expected is None:
             return result
-        from airflow_custody.client.errors import CustodyError
-
         found = self.poke({})
         if isinstance(found, PokeReturnValue):
             return found.xcom_value

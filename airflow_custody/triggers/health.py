@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.health.verdict import HealthCriteria, HealthWait, judge
 from airflow_custody.client.text import lines, sanitize
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.metrics import health_listed
 from airflow_custody.triggers._base import (
     SharedPoll,
     ask_store,
@@ -130,8 +132,6 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these criteria."""
-        from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
-
         try:
             # Their templates are rendered by now.
             for name in self._given:
@@ -219,9 +219,6 @@ def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWa
 
     That may be hundreds of times ten thousand checks: work for a thread, and not for the event loop.
     """
-    from airflow_custody.client.health.verdict import judge
-    from airflow_custody.metrics import health_listed
-
     # One poll is for one tenant.
     criteria = waits[0].criteria
     with health_listed(custody_conn_id, criteria) as checks:

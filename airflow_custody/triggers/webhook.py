@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Iterable
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.triggers.base import TriggerEvent
 
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.webhooks.call_events import CallFilter
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import error_event, serialized
 
@@ -18,11 +22,11 @@ except ImportError:  # Airflow 2 has no event-driven scheduling.
     from airflow.triggers.base import BaseTrigger as BaseEventTrigger  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from airflow.triggers.base import TriggerEvent
     from airflow.triggers.shared_stream import SharedStreamProducer
 
     from airflow_custody.triggers._calls import CallWatcher
 
+_HAS_SHARED_STREAMS = find_spec("airflow.triggers.shared_stream") is not None
 _FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
 
 
@@ -99,11 +103,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     def shared_stream_key(self) -> Hashable | None:
         """Return what all watchers that share a poll have in common; None: this Airflow has no shared streams."""
-        if getattr(self, "task_instance", None) is not None:
-            return None
-        try:
-            from airflow.triggers import shared_stream  # noqa: F401
-        except ImportError:
+        if not _HAS_SHARED_STREAMS or getattr(self, "task_instance", None) is not None:
             return None
         return self.serialize()[0], self.custody_conn_id, float(self.poke_interval)
 
@@ -116,8 +116,6 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Fire for what is new in the shared readings."""
-        from airflow.triggers.base import TriggerEvent
-
         watcher = self._watcher()
         try:
             async for reading in shared_stream:
@@ -147,7 +145,6 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             await asyncio.sleep(max(float(self.poke_interval), 600.0))
 
     def _watcher(self) -> CallWatcher:
-        from airflow_custody.client.webhooks.call_events import CallFilter
         from airflow_custody.client.webhooks.calls import WATCHER_CURSOR_KEY
         from airflow_custody.triggers._calls import CallWatcher, CursorStore
 

@@ -9,8 +9,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_custody.client.arguments import plain_names
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.limits import MAX_PAGE_SIZE
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, serialized, wait_until_done
 
@@ -66,7 +66,6 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these requests."""
-        from airflow_custody.client.whitelist.request import StatusWords
         from airflow_custody.client.whitelist.wait import RequestWait, look_up
 
         try:

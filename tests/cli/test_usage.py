@@ -18,8 +18,8 @@ from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
 from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.secrets import without_secrets
-from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.plans.plan import PlanLimits
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.sandbox import Sandbox
 
 COMMANDS = all_commands()

@@ -226,6 +226,7 @@ def test_a_library_that_the_process_has_loaded_under_another_name(monkeypatch: p
 
 def test_the_missing_extra_is_named(fake_hsm: FakeHsm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pkcs11", None)
+    monkeypatch.delitem(sys.modules, "airflow_custody.client.signers.hsm", raising=False)
     with pytest.raises(CustodyConfigurationError, match=r"pip install 'airflow-provider-custody\[pkcs11\]'"):
         signer(fake_hsm, "k").check()
 

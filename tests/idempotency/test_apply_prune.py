@@ -12,7 +12,7 @@ from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
-from airflow_custody.client.verification.trust import REJECTED_STATUSES
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.create import CreateRows
 from airflow_custody.idempotency.deletions import Deletions

@@ -16,8 +16,8 @@ from support.airflow.connections import connection_json
 from support.airflow.task_tries import RowsStore, failure_of, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
-from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.plans.plan import create_operation
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox

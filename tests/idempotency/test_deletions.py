@@ -18,7 +18,7 @@ from airflow_custody.client.errors import (
     CustodyServerError,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, RecordState, Row
 

@@ -11,8 +11,9 @@ from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, list
 
 from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyNotFoundError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.files.addresses import shorten
 from airflow_custody.idempotency.create import ONE
-from airflow_custody.idempotency.whitelist_requests import MAX_ADDRESSES, WhitelistCreation, shorten
+from airflow_custody.idempotency.whitelist_requests import MAX_ADDRESSES, WhitelistCreation
 
 MINE, YOURS = {"userId": "7", "externalUserId": "ann"}, {"userId": "8", "externalUserId": "bob"}
 REJECTED = {"status": "REJECTED"}

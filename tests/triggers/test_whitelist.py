@@ -18,8 +18,8 @@ from support.airflow.connections import connection_json
 from support.airflow.request_triggers import end_waits_after, events, first, until
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.whitelist.request import StatusWords
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
+from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import count, read_number
 
 GET_PENDING_APPROVALS = Operation(

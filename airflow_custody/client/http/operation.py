@@ -16,10 +16,6 @@ from airflow_custody.client.text import ascii_lower
 
 #: Root of the interface, below the base URL.
 API_ROOT = "/api/rest/v1"
-#: Maximum number of rows on one page of the service, and of objects in one batch.
-MAX_PAGE_SIZE = 100
-#: Seconds that the service may take to show in its listings what it has done.
-DEFAULT_LOOKUP_WAIT = 30.0
 #: Advice for a request that may have been carried out.
 OUTCOME_UNKNOWN_ADVICE = (
     "The request was sent and may have been carried out. It is not sent again: look in the service "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.files import UnsuitableFileError, read_file
-from airflow_custody.client.text import is_pem, pem_text, sanitize
+from airflow_custody.client.text import is_pem
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -110,15 +110,12 @@ class PemSigner:
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
         :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-        from cryptography.hazmat.primitives.hashes import SHA256
+        from airflow_custody.client.signers.pem_key import sign_message
 
-        return raw_signature(self._key().sign(message, ECDSA(SHA256())))
+        return raw_signature(sign_message(self._key(), message))
 
     def _key(self) -> EllipticCurvePrivateKey:
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from airflow_custody.client.signers.pem_key import PemKeyError, load_private_key
 
         try:
             pem = self._load()
@@ -137,16 +134,9 @@ class PemSigner:
                 code="signing-failed",
             ) from None
         try:
-            password = self._password.encode() if self._password else None
-            key = load_pem_private_key(pem_text(pem).encode(), password)
-        except (TypeError, ValueError, UnsupportedAlgorithm):
-            # "from None": nothing of the key may be chained.
-            raise self._unusable(
-                "it is not a private key in PEM of a known type, or its password is wrong or missing"
-            ) from None
-        if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable(other_curve(key))
-        return key
+            return load_private_key(pem, self._password)
+        except PemKeyError as error:
+            raise self._unusable(str(error)) from None
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
         return CustodyConfigurationError(
@@ -179,10 +169,3 @@ def raw_signature(der: bytes) -> bytes:
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None
-
-
-def other_curve(key: object) -> str:
-    """Describe a key that is not on P-256."""
-    curve = getattr(getattr(key, "curve", None), "name", None)
-    kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
-    return f"it is {kind}, and must be on P-256 (secp256r1)"

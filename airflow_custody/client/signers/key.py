@@ -6,8 +6,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_public_key,
+)
+
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.signers import Signer, other_curve
+from airflow_custody.client.signers import Signer
+from airflow_custody.client.signers.pem_key import other_curve
 from airflow_custody.client.text import pem_text
 from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BYTES, PublicKey
 
@@ -102,15 +112,6 @@ class SigningKey:
             key = key()
         if key is None:
             return None
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            PublicFormat,
-            load_der_public_key,
-            load_pem_public_key,
-        )
-
         what = f"the public key of the signer {self.name!r} cannot be used"
         if isinstance(key, (str, bytes, bytearray)):
             try:

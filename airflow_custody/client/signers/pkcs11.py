@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,8 @@ from airflow_custody.client.text import sanitize
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-# The object identifier of P-256 in DER, as PKCS#11 names a curve.
-_P256 = bytes.fromhex("06082a8648ce3d030107")
-_POINT_BYTES = 65
+    from airflow_custody.client.signers.hsm import TokenSession
+
 # Reasons that no retry changes, by the names of the library's exceptions.
 _REASONS = {
     "PinIncorrect": "the HSM refused the PIN; some HSMs lock it after a few wrong ones",
@@ -32,12 +31,6 @@ _REASONS = {
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
     "KeyTypeInconsistent": "the key cannot sign with CKM_ECDSA",
 }
-# The process that initialised each library. A child process cannot use the state it inherits.
-_initialised_by: dict[str, int] = {}
-# The path under which each library was loaded first, by its path without links.
-_paths: dict[str, str] = {}
-
-
 # Logins belong to the process: two threads would log each other out. A forked process could inherit the lock held.
 _locks: dict[int, threading.Lock] = {}
 
@@ -89,8 +82,8 @@ class Pkcs11Signer:
         :raises CustodyConfigurationError: if it cannot, and trying again would not help.
         :raises CustodyError: if the HSM is away.
         """
-        with self._session() as (session, label):
-            self._private_key(session, label)
+        with self._session() as token:
+            self._private_key(token)
 
     def public_key(self) -> EllipticCurvePublicKey | None:
         """
@@ -99,21 +92,15 @@ class Pkcs11Signer:
         :raises CustodyConfigurationError: if it is not a P-256 key.
         :raises CustodyError: if the HSM is away.
         """
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-
-        with self._session() as (session, label):
-            from pkcs11 import Attribute, ObjectClass
-
-            key = self._find(session, ObjectClass.PUBLIC_KEY, label)
+        with self._session() as token:
+            key = self._only(token.public_keys())
             if key is None:
                 return None
-            self._check_curve(key)
-            point = bytes(key[Attribute.EC_POINT])
-        # Some libraries give the point as it is, most as an OCTET STRING in DER.
-        try:
-            return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-_POINT_BYTES:])
-        except ValueError:
-            raise self._unusable("the HSM does not show its public key as a point of P-256") from None
+            self._check_curve(token, key)
+            try:
+                return token.read_public_key(key)
+            except ValueError:
+                raise self._unusable("the HSM does not show its public key as a point of P-256") from None
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -124,53 +111,34 @@ class Pkcs11Signer:
         :raises CustodyConfigurationError: if the key cannot be used, and trying again would not help.
         :raises CustodyError: if the HSM is away.
         """
-        with self._session() as (session, label):
-            from pkcs11 import Mechanism
-
-            key = self._private_key(session, label)
-            return bytes(key.sign(hashlib.sha256(message).digest(), mechanism=Mechanism.ECDSA))
+        with self._session() as token:
+            return token.sign(self._private_key(token), hashlib.sha256(message).digest())
 
     def _where(self) -> Pkcs11Key:
         return Pkcs11Key(*self._key, self._pin())
 
-    def _private_key(self, session: Any, label: str) -> Any:
-        from pkcs11 import ObjectClass
-
-        key = self._find(session, ObjectClass.PRIVATE_KEY, label)
+    def _private_key(self, token: TokenSession) -> Any:
+        key = self._only(token.private_keys())
         if key is None:
             raise self._unusable("the token has no private EC key with this label that this PIN may use")
-        self._check_curve(key)
+        self._check_curve(token, key)
         return key
 
-    def _find(self, session: Any, kind: Any, label: str) -> Any:
-        """Return the EC key of a kind; None if there is none."""
-        from pkcs11 import Attribute, KeyType
-
-        # Exhaust the search: the library fails when it garbage-collects an unfinished one.
-        found = list(
-            session.get_objects({Attribute.CLASS: kind, Attribute.KEY_TYPE: KeyType.EC, Attribute.LABEL: label})
-        )
-        if len(found) > 1:
+    def _only(self, keys: list[Any]) -> Any:
+        """Return the only key of a kind; None if there is none."""
+        if len(keys) > 1:
             raise self._unusable("the token has several keys with this label; give each a label of its own")
-        return found[0] if found else None
+        return keys[0] if keys else None
 
-    def _check_curve(self, key: Any) -> None:
-        from pkcs11 import Attribute
-        from pkcs11.exceptions import AttributeSensitive, AttributeTypeInvalid
-
-        try:
-            curve = bytes(key[Attribute.EC_PARAMS])
-        except (AttributeSensitive, AttributeTypeInvalid):
-            # Not every HSM shows the curve of a private key. Its signatures are checked before they are sent.
-            return
-        if curve != _P256:
+    def _check_curve(self, token: TokenSession, key: Any) -> None:
+        if not token.may_be_p256(key):
             raise self._unusable("it is not a P-256 (secp256r1) key", "signing-failed")
 
     @contextmanager
-    def _session(self) -> Iterator[tuple[Any, str]]:
-        """Open a session that is logged in, and yield it with the key's label; explain the failure otherwise."""
+    def _session(self) -> Iterator[TokenSession]:
+        """Open a session that is logged in, and yield it; explain the failure otherwise."""
         try:
-            import pkcs11
+            from airflow_custody.client.signers.hsm import PKCS11Error, TokenSession, initialised
         except ImportError:
             why = "it needs: pip install 'airflow-provider-custody[pkcs11]'"
             raise self._unusable(why, "package-missing") from None
@@ -180,11 +148,11 @@ class Pkcs11Signer:
         failure, is_loaded = None, False
         with _locks.setdefault(os.getpid(), threading.Lock()):
             try:
-                library = _initialised(where.module)
+                library = initialised(where.module)
                 is_loaded = True
                 with library.get_token(token_label=where.token).open(user_pin=where.pin) as session:
-                    yield session, where.key
-            except pkcs11.PKCS11Error as exception:
+                    yield TokenSession(session, where.key)
+            except PKCS11Error as exception:
                 failure = exception
         if failure is not None:
             # Raised outside of "except" and not chained: the library's own message is included only as sanitized text.
@@ -225,20 +193,3 @@ class Pkcs11Signer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-
-def _initialised(module: str) -> Any:
-    """Return a library that is initialised in this process."""
-    import pkcs11
-
-    if os.path.dirname(module):
-        # One path for each library: loaded under a second one, it would be initialised again, and fail.
-        module = _paths.setdefault(os.path.realpath(module), module)
-    library = pkcs11.lib(module)
-    if _initialised_by.setdefault(module, os.getpid()) != os.getpid():
-        # Some libraries detect a child process themselves, and have nothing to finalize here.
-        with suppress(pkcs11.PKCS11Error):
-            library.finalize()
-        library.initialize()
-        _initialised_by[module] = os.getpid()
-    return library

@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
@@ -47,10 +53,6 @@ class PublicKey:
         :param der: the encoding with the named curve and an uncompressed point: no key has another encoding here.
         :raises KeyTextError: if it is anything else, or the point is not on the curve.
         """
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
-
         try:
             key = load_der_public_key(der)
         except (ValueError, UnsupportedAlgorithm):
@@ -65,15 +67,11 @@ class PublicKey:
     @property
     def der(self) -> bytes:
         """Its SubjectPublicKeyInfo."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
         return _library_key(self.point).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     @property
     def pem(self) -> str:
         """Its SubjectPublicKeyInfo in PEM, with 64 characters a line and a final line end."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
         return _library_key(self.point).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @property
@@ -97,11 +95,6 @@ class PublicKey:
         :param signature: 64 bytes ``r || s``.
         :param digest: the SHA-256 of the message.
         """
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-        from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, encode_dss_signature
-        from cryptography.hazmat.primitives.hashes import SHA256
-
         if len(signature) != SIGNATURE_BYTES:
             return False
         r, s = int.from_bytes(signature[:INTEGER_BYTES], "big"), int.from_bytes(signature[INTEGER_BYTES:], "big")
@@ -117,8 +110,6 @@ class PublicKey:
 
 @lru_cache(maxsize=4096)
 def _library_key(point: bytes) -> EllipticCurvePublicKey:
-    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-
     return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), b"\x04" + point)
 
 

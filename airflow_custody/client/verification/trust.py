@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.text import as_name, ascii_lower, is_decimal, read_number, sanitize
+from airflow_custody.client.text import as_name, is_decimal, read_number, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
-
-#: The status of a request in effect, from a published sample.
-EFFECTIVE_STATUSES = ("approved",)
-#: Statuses, some of them guesses, of a request that can no longer take effect. A word that the service never uses
-#: does no harm.
-REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
 #: The warning, once in a task, that no keys are pinned.
 NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is only what the service says."
@@ -85,16 +79,6 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
         shown = "without an id" if identifier is None else sanitize(identifier, 40)
         why = "its id is no number"
         raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
-
-
-def is_one_of(status: str | None, words: Iterable[str]) -> bool:
-    """
-    Tell whether a status is one of these words.
-
-    :param status: the status, as sent.
-    :param words: the words; compared without case.
-    """
-    return bool(status) and ascii_lower(status or "") in map(ascii_lower, words)
 
 
 # --- in words ----------------------------------------------------------------------------------------------

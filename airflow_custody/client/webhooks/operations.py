@@ -10,9 +10,10 @@ from uuid import UUID
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
+from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
 from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor, NewCalls, read_new_calls
 from airflow_custody.client.webhooks.models import (
@@ -22,7 +23,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
-    has_status,
+    is_one_of,
 )
 
 WebhookStatus = Literal["enabled", "disabled"]
@@ -100,7 +101,7 @@ class WebhookOperations(ServiceOperations):
 
         def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            return _is_id(webhook.get("id"), webhook_id) and has_status(webhook, status)
+            return _is_id(webhook.get("id"), webhook_id) and is_one_of(webhook, status)
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))

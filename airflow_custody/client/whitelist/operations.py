@@ -15,11 +15,11 @@ from airflow_custody.client.http.listings import (
     require_ids,
     require_total,
 )
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
+from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, is_one_of
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -27,7 +27,9 @@ from airflow_custody.client.whitelist.envelopes import (
     WireEnvelopes,
     WireSignatures,
 )
-from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
+from airflow_custody.client.whitelist.ids import check_request_id, check_request_ids
+from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES, is_one_of
 
 _NO_STATUS = "not given"
 _Filters = dict[str, str | list[str]]

@@ -13,21 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.arguments import MAX_ID, check_names
+from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.text import name_some, read_number, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.trust import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    ReportedState,
-    Trust,
-    decide_trust,
-    is_one_of,
-)
+from airflow_custody.client.verification.trust import ReportedState, Trust, decide_trust
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
 from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.results import VerifiedAddress
@@ -43,44 +37,6 @@ _NOT_CHECKED = Trust("not checked")
 
 
 # --- how the service reports it ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StatusWords:
-    """
-    The known status words, compared without regard to case.
-
-    :param effective: words of requests in effect; None: any settled request that was not rejected is in effect.
-        Default ``approved``.
-    :param rejected: words of rejected requests. Default: five words.
-    """
-
-    effective: tuple[str, ...] | None = EFFECTIVE_STATUSES
-    rejected: tuple[str, ...] = REJECTED_STATUSES
-
-    @classmethod
-    def read(cls, effective: object = EFFECTIVE_STATUSES, rejected: object = REJECTED_STATUSES) -> StatusWords:
-        """
-        Read the words from the parameters of an operator or a command.
-
-        :param effective: ``effective_statuses``: a word, a list of words, or None.
-        :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
-        :raises CustodyRequestError: if they are anything else; ``setting`` names the parameter.
-        """
-        effective_words = check_names("effective_statuses", effective)
-        rejected_words = check_names("rejected_statuses", rejected, may_be_empty=True) or []
-        return cls(None if effective_words is None else tuple(effective_words), tuple(rejected_words))
-
-    def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
-        """Return the meaning of a status word alone, without regard to the listings."""
-        if is_one_of(status, self.rejected):
-            return "rejected"
-        effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
-        return "effective" if is_one_of(status, effective) else "unknown"
-
-
-#: The default words.
-DEFAULT_WORDS = StatusWords()
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.whitelist.models import cut_into_batches
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, Request, StatusWords, make_request
+from airflow_custody.client.whitelist.ids import cut_into_batches
+from airflow_custody.client.whitelist.request import ListedRequest, Request, make_request
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

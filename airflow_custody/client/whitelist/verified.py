@@ -23,12 +23,13 @@ from airflow_custody.client.verification.evidence import (
     ListingState,
     evidence_to_json,
 )
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, ReportedState, describe_legacy
+from airflow_custody.client.verification.trust import ReportedState, describe_legacy
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
-from airflow_custody.client.whitelist.request import Request, StatusWords, judge_request
+from airflow_custody.client.whitelist.request import Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
+from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -77,6 +78,11 @@ class VerifiedWhitelist:
     def unproved(self) -> list[dict[str, Any]]:
         """The rows that lack a proof, each with the reason."""
         return [each for each in self.rows if each["reason"] is not None]
+
+    @property
+    def unproved_text(self) -> list[str]:
+        """A line for each row that lacks a proof."""
+        return [describe_row(each) for each in self.unproved]
 
     @property
     def is_proved(self) -> bool:

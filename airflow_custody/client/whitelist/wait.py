@@ -17,22 +17,16 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyVerificationError,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import MAX_NAMED, count, count_of, name_some, sanitize
 from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
-from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches, is_list_of_ids
-from airflow_custody.client.whitelist.request import (
-    DEFAULT_WORDS,
-    Request,
-    RequestState,
-    StatusWords,
-    describe_verified,
-    verified_facts,
-)
+from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches, is_list_of_ids
+from airflow_custody.client.whitelist.request import Request, RequestState, describe_verified, verified_facts
 from airflow_custody.client.whitelist.signing.batches import same_texts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -78,7 +72,7 @@ class RequestWait:
     """
 
     #: How long, in seconds, a request must not be listed before it counts as missing.
-    gone_after: ClassVar[float] = DEFAULT_LOOKUP_WAIT
+    gone_after: ClassVar[float] = LOOKUP_WAIT
     #: How long, in seconds, the last signature of a request in effect may be missing from the listing.
     unverified_after: ClassVar[float] = 5.0
 

@@ -21,7 +21,7 @@ from airflow_custody.client.text import has_unprintable
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
 from airflow_custody.client.whitelist.envelopes import user_ids
-from airflow_custody.client.whitelist.models import check_request_id, check_request_ids
+from airflow_custody.client.whitelist.ids import check_request_id, check_request_ids
 
 REQUIRED: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH"}
 

@@ -14,8 +14,9 @@ from support.whitelist.whitelist_plans import listed
 
 from airflow_custody.client import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.request import Request, StatusWords
+from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import StatusWords
 
 
 @dataclass(frozen=True)

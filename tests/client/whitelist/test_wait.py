@@ -32,16 +32,9 @@ from airflow_custody.client.verification.results import AppliedRule, GroupSignat
 from airflow_custody.client.verification.trust import Trust, what_to_do
 from airflow_custody.client.whitelist.envelopes import UnreadableRow
 from airflow_custody.client.whitelist.expected import compare_effective
-from airflow_custody.client.whitelist.request import (
-    DEFAULT_WORDS,
-    ListedRequest,
-    Request,
-    StatusWords,
-    judge_request,
-    make_request,
-    verified_facts,
-)
+from airflow_custody.client.whitelist.request import ListedRequest, Request, judge_request, make_request, verified_facts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 from airflow_custody.client.whitelist.wait import RequestWait, state_of
 from airflow_custody.sandbox import Sandbox
 

@@ -12,8 +12,9 @@ from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.plans.plan import FileRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, ListedRequest, StatusWords, make_request
+from airflow_custody.client.whitelist.request import ListedRequest, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "cd" * 20

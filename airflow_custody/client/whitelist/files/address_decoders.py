@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from base58 import BITCOIN_ALPHABET, RIPPLE_ALPHABET, b58decode, b58decode_check
+
 Decoder = Callable[[str], str]
 
 # The characters of bech32 and cashaddr: each stands for five bits.
@@ -73,8 +75,6 @@ def plain_base58(address: str, *, size: int) -> str:
 
 def base58_check(address: str, *, prefix: int = 1, is_ripple: bool = False) -> str:
     """Decode base58 with a checksum; the prefix is returned in hexadecimal."""
-    from base58 import BITCOIN_ALPHABET, RIPPLE_ALPHABET, b58decode_check
-
     data = b58decode_check(address, RIPPLE_ALPHABET if is_ripple else BITCOIN_ALPHABET)
     return data[:prefix].hex()
 
@@ -120,8 +120,6 @@ def _check_byron_attributes(attributes: dict[int, Any]) -> None:
 
 
 def _base58(text: str) -> bytes:
-    from base58 import b58decode
-
     return b58decode(text)
 
 

@@ -390,3 +390,8 @@ def _character_fault(address: str) -> str:
     if found := re.search("[^!-~]", address):
         return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
     return ""
+
+
+def shorten(address: str) -> str:
+    """Return enough of an address to recognize it in a log."""
+    return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"

@@ -42,12 +42,12 @@ from airflow_custody.client.whitelist.files.formats import (
     read_json,
     read_yaml,
 )
+from airflow_custody.client.whitelist.ids import fetch_items
 from airflow_custody.client.whitelist.models import (
     LISTS,
     TEMPLATE_HINT,
     FieldFault,
     WhitelistRequest,
-    fetch_items,
     request_from_fields,
 )
 from airflow_custody.client.whitelist.plans.plan import FileRow

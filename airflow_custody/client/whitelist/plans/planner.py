@@ -30,7 +30,8 @@ from airflow_custody.client.whitelist.destinations import (
     is_same,
     names_in,
 )
-from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items, is_list_of_ids
+from airflow_custody.client.whitelist.ids import fetch_items, is_list_of_ids
+from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.matching import compare_spelled, differing, index_requests, shown_values
 from airflow_custody.client.whitelist.plans.plan import (
     ONLY_FIELDS,

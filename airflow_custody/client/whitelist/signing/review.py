@@ -24,8 +24,8 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS
 from airflow_custody.client.whitelist.review import check_asked
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.signers.key import SigningKey

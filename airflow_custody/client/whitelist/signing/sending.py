@@ -19,18 +19,19 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, lines, name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.expected import compare_effective
-from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
+from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.request import DEFAULT_WORDS, Request, status_word
+from airflow_custody.client.whitelist.request import Request, status_word
 from airflow_custody.client.whitelist.signing.batches import BatchProgress, same_texts
 from airflow_custody.client.whitelist.signing.review import SigningReview, message_to_sign
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -69,7 +70,7 @@ class RequestSigner:
     _is_later_try: bool
 
     def __init__(
-        self, client: CustodyClient, signer: Signer, *, log: logging.Logger, lookup_wait: float = DEFAULT_LOOKUP_WAIT
+        self, client: CustodyClient, signer: Signer, *, log: logging.Logger, lookup_wait: float = LOOKUP_WAIT
     ) -> None:
         self._client = client
         self._signer = signer

@@ -14,8 +14,8 @@ from support.whitelist.whitelist_plans import ADDRESS, OTHER, ask, listed, plan,
 from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
 from airflow_custody.client.whitelist.plans.planner import make_plan
-from airflow_custody.client.whitelist.request import StatusWords
 from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.sandbox import Sandbox
 
 # --- a service that stores what was asked for in its own way ------------------------------------------------

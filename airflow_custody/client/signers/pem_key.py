@@ -1,0 +1,46 @@
+"""The private key of a PEM signer. It imports cryptography, so the signer imports it when it needs its key."""
+
+from __future__ import annotations
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from airflow_custody.client.text import pem_text, sanitize
+
+
+class PemKeyError(ValueError):
+    """Raised when a text is not a private key on P-256; explains why, and quotes nothing of it."""
+
+
+def load_private_key(pem: str | bytes, password: str | None) -> EllipticCurvePrivateKey:
+    """
+    Return a private key on P-256.
+
+    :param pem: the key in PEM.
+    :param password: the password that it is encrypted with; None or empty: it is not encrypted.
+    :raises PemKeyError: if it is anything else.
+    """
+    try:
+        key = load_pem_private_key(pem_text(pem).encode(), password.encode() if password else None)
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        # "from None": nothing of the key may be chained.
+        raise PemKeyError(
+            "it is not a private key in PEM of a known type, or its password is wrong or missing"
+        ) from None
+    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+        raise PemKeyError(other_curve(key))
+    return key
+
+
+def sign_message(key: EllipticCurvePrivateKey, message: bytes) -> bytes:
+    """Return the signature of a message in DER."""
+    return key.sign(message, ECDSA(SHA256()))
+
+
+def other_curve(key: object) -> str:
+    """Describe a key that is not on P-256."""
+    curve = getattr(getattr(key, "curve", None), "name", None)
+    kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
+    return f"it is {kind}, and must be on P-256 (secp256r1)"

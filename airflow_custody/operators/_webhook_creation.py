@@ -1,0 +1,105 @@
+"""The creation of a webhook. It imports what looks for one that exists, so the operator imports it when it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import lines
+from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.hooks._lookup import mask
+from airflow_custody.idempotency.search import Candidate, Found
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.webhooks.models import WireWebhook
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(repr=False, eq=False)
+class WebhookCreation:
+    """The creation of a webhook."""
+
+    what = "webhook"
+    client: CustodyClient
+    webhook_type: str
+    url: str
+    secret: str | None
+    store_secret: Callable[[str, str], None] | None
+
+    def __post_init__(self) -> None:
+        if self.secret is not None:
+            # Also what looks for the webhook must not quote it.
+            self.client.auth.hide(self.secret)
+        self.timeout = self.client.settings.timeout
+        service = self.client.settings.base_url
+        self.content = {"service": service, "webhook_type": self.webhook_type, "url": self.url}
+
+    def which(self, key: str) -> str:
+        return f"{self.webhook_type} to {self.url}"
+
+    def send(self, key: str, before_send: Callable[[], None]) -> str:
+        webhook_id, secret = self.client.create_webhook(
+            self.webhook_type, self.url, secret=self.secret, before_send=before_send
+        )
+        mask(secret)
+        if self.secret not in (None, secret):
+            log.warning(
+                "%s",
+                lines(
+                    f"The service signs the deliveries of webhook {webhook_id} with another secret than that of the "
+                    "connection: receivers will refuse them.",
+                    "Delete the webhook.",
+                ),
+            )
+        failure = ""
+        if self.store_secret is not None:
+            try:
+                self.store_secret(webhook_id, secret)
+            except Exception as exception:
+                failure = type(exception).__name__
+        if failure:
+            # Raised out here, and without its text: the secret may be in both.
+            raise CustodyError(
+                f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
+                advice="The next try says how to go on.",
+                code="webhook-secret-lost",
+                retryable=True,
+            )
+        return webhook_id
+
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+        # Not by the URL, which the service may write in its own way.
+        candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
+        inconclusive = "" if thorough else None
+        has_none = thorough and not candidates
+        if has_none and not any(self.client.list_webhooks()):
+            inconclusive = "it lists no webhook at all, so it may hide them"
+        return dict.fromkeys(keys, Found(candidates, inconclusive))
+
+    def get(self, key: str, identifier: str) -> Candidate | None:
+        found = next((each for each in self.client.list_webhooks() if each["id"] == identifier), None)
+        return None if found is None else self._candidate(found, secret_known=True)
+
+    def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False) -> Candidate:
+        url, shown = self.url, webhook.get("url")
+        differs = [] if webhook.get("type") == self.webhook_type else ["type"]
+        is_secret_lost = self.secret is None and not secret_known
+        unclear = ""
+        if shown != url and _normalize_url(shown) != _normalize_url(url):
+            differs.append("url")
+        elif shown != url:
+            unclear = "its URL is spelled differently"
+        elif is_secret_lost and not differs:
+            # A webhook of another try has shown its secret to nobody.
+            unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
+        created_at = parse_timestamp(webhook.get("createdAt"))
+        return Candidate(webhook["id"], tuple(differs), unclear, created_at)
+
+
+def _normalize_url(url: str | None) -> str:
+    return (url or "").rstrip("/").casefold()
