@@ -128,6 +128,7 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 
 def _airflow_client(args: Namespace) -> CustodyClient:
     # Airflow is imported here only: importing it takes a second, and creates a home folder.
+    from airflow import __version__ as airflow_version
     from airflow.models.connection import Connection
     from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
@@ -142,10 +143,10 @@ def _airflow_client(args: Namespace) -> CustodyClient:
             """
             Return a connection from a secrets backend, an environment variable or the database.
 
-            Outside of a task, a hook reads all but the database. It is tried first because it does not load the models
-            of the database. If workers have their own secrets backend, a hook would use that one.
+            Outside of a task, a hook of Airflow 3 reads all but the database. It is tried first because it does not
+            load the models of the database. If workers have their own secrets backend, a hook would use that one.
             """
-            if not conf.get("workers", "secrets_backend", fallback=""):
+            if not (airflow_version.startswith("2.") or conf.get("workers", "secrets_backend", fallback="")):
                 with suppress(AirflowNotFoundException):
                     return super().get_connection(conn_id)
             return Connection.get_connection_from_secrets(conn_id)

@@ -42,8 +42,8 @@ def test_a_row_that_is_too_wide_for_a_table_becomes_a_block_with_the_names_of_it
     row = {"id": "3711", "status": "pending", "created_at": "2026-11-28", "address": ADDRESS, "label": "Vault"}
     assert lines([row], 80) == [
         "3711",
-        "  status: pending; created at: 2026-11-28",
-        f"  address: {ADDRESS}",
+        "  status: pending; created at: 2026-11-28;",
+        f"  address: {ADDRESS};",
         "  label: Vault",
     ]
 
