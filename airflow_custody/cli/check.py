@@ -16,6 +16,7 @@ from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
 from airflow_custody.cli.layout import as_state
 from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.client.assumptions import check_assumptions
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.files import write_new_file
@@ -90,7 +91,6 @@ def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
         checks = check_connection(client, args.roles or ()).checks
         if not args.assumptions or checks["credentials"].state != "ok":
             return checks, []
-        from airflow_custody.client.assumptions import check_assumptions
 
         return checks, check_assumptions(client)
 
@@ -165,9 +165,9 @@ def _check_role(given: str) -> None:
             raise usage_error(f"--role: unknown role {sanitize(role, 60)!r}", f"The roles are: {', '.join(known)}.")
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
-    parser = add_command(commands, "check", "Test a connection step by step", check)
+    parser = add_command(commands, "check", help, check)
     text = f"required role, or 'A or B' for one of two. Default: {DEFAULT_ROLE}"
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
     text = "also test what is assumed about the service"

@@ -6,10 +6,12 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import Parser, flag_of
+from airflow_custody.client import ClientSettings, CustodyClient
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 from airflow_custody.get_provider_info import get_provider_info
@@ -96,7 +98,6 @@ def read_pins(args: Namespace) -> VerificationPins:
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if an option is missing or wrong, or is about a service.
     """
-    from airflow_custody.client import ClientSettings
 
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
@@ -128,28 +129,7 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 
 def _airflow_client(args: Namespace) -> CustodyClient:
     # Airflow is imported here only: importing it takes a second, and creates a home folder.
-    from airflow import __version__ as airflow_version
-    from airflow.models.connection import Connection
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
-
-    from airflow_custody.hooks.custody import CustodyHook
-
-    class CommandLineHook(CustodyHook):
-        # Metrics describe what Airflow does, not what people look at.
-        sends_metrics = False
-
-        @classmethod
-        def get_connection(cls, conn_id: str) -> Any:
-            """
-            Return a connection from a secrets backend, an environment variable or the database.
-
-            Outside of a task, a hook of Airflow 3 reads all but the database. It is tried first because it does not
-            load the models of the database. If workers have their own secrets backend, a hook would use that one.
-            """
-            if not (airflow_version.startswith("2.") or conf.get("workers", "secrets_backend", fallback="")):
-                with suppress(AirflowNotFoundException):
-                    return super().get_connection(conn_id)
-            return Connection.get_connection_from_secrets(conn_id)
+    from airflow_custody.cli.airflow_hook import CommandLineHook
 
     return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
 
@@ -158,7 +138,6 @@ def _airflow_client(args: Namespace) -> CustodyClient:
 
 
 def _base_url_client(args: Namespace) -> CustodyClient:
-    from airflow_custody.client import ClientSettings, CustodyClient
 
     if args.proxy and "@" in args.proxy:
         raise CustodyConfigurationError(
@@ -176,7 +155,6 @@ def _base_url_client(args: Namespace) -> CustodyClient:
 
 
 def _authentication(args: Namespace) -> Authentication:
-    from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")

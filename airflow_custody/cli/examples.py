@@ -99,9 +99,9 @@ def _wrong(why: str, advice: str) -> CustodyConfigurationError:
     return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
-    parser = add_command(commands, "examples", "List the example DAGs, or copy them into a folder", show_examples)
+    parser = add_command(commands, "examples", help, show_examples)
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples to list or copy. Default: all")
     text = "copy them into this folder. It is created if missing"
     parser.add_argument("--to", metavar="FOLDER", help=text)

@@ -10,6 +10,7 @@ from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_comm
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.layout import Mark, as_line
 from airflow_custody.cli.output import Output, message
+from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import ascii_lower
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def check_health(args: Namespace, output: Output) -> int:
     WORD}}]}. There are at most 20 problems and 50 groups; the numbers of the rest are in the fields that end in
     not_named. All checks are listed; identical rows, of several tenants or machines, are merged.
     """
-    from airflow_custody.client.health.verdict import HealthCriteria, judge
 
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
@@ -102,9 +102,9 @@ def view_health(verdict: HealthVerdict) -> list[Mark]:
     return [Mark(verdict.headline(), "good" if verdict.healthy else "bad"), *map(as_line, verdict.details())]
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
-    parser = add_command(commands, "health", "Judge the service's health checks", check_health)
+    parser = add_command(commands, "health", help, check_health)
     parser.add_argument("--tenant-id", metavar="ID", help="judge only this tenant")
     for flag, (dest, metavar, text) in _OPTIONS.items():
         parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)

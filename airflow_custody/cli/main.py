@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace
@@ -10,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody import __version__
-from airflow_custody.cli import check, examples, health, status, webhooks, whitelist
 from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Parser
 from airflow_custody.cli.output import Output, keep_clean, message, not_writable
 from airflow_custody.client.error_codes import label
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand
 
 HELP = "Check a custody service, and compare its whitelist with a file. Only 'whitelist delete' changes the service"
+#: The commands and their help. Each has a module of the same name, which is imported only if the command is used.
+_COMMANDS = {
+    "check": "Test a connection step by step",
+    "status": "Show a summary of the service",
+    "health": "Judge the service's health checks",
+    "whitelist": "Whitelists, and whitelist files",
+    "webhooks": "Webhook configurations",
+    "examples": "List the example DAGs, or copy them into a folder",
+}
 _EXAMPLES = f"""\
 examples:
   {{prog}} check                            test the connection custody_default
@@ -37,18 +46,27 @@ Data goes to standard output, messages to standard error.
 """
 
 
-def make_parser(prog: str = "custody") -> Parser:
+def make_parser(prog: str = "custody", only: str | None = None) -> Parser:
     """
     Return the parser of the commands.
 
     :param prog: the name of the program. Default ``custody``.
+    :param only: the command to parse. The other commands are only listed in the help. Default None: all commands.
     """
     parser = Parser(prog=prog, description=f"{HELP}.", epilog=_EXAMPLES.format(prog=prog))
     parser.add_argument("--version", action="version", version=f"custody {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for each in (check, status, health, whitelist, webhooks, examples):
-        each.add_to(commands)
+    for name, text in _COMMANDS.items():
+        if only in (None, name):
+            importlib.import_module(f"airflow_custody.cli.{name}").add_to(commands, text)
+        else:
+            commands.add_parser(name, help=text)
     return parser
+
+
+def _parse(prog: str, arguments: Sequence[str], namespace: Namespace | None = None) -> Namespace:
+    command = next((each for each in arguments if not each.startswith("-")), "")
+    return make_parser(prog, command).parse_args(arguments, namespace)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :return: the exit code.
     """
     try:
-        args = make_parser().parse_args(arguments)
+        args = _parse("custody", sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except SystemExit as ended:
         if sys.stdout is not None:
             # The reader of the help may have closed the pipe.
@@ -116,7 +136,7 @@ def get_airflow_commands() -> list[ActionCommand]:
     class Arguments(Arg):
         def add_to_parser(self, parser: ArgumentParser) -> None:
             def parse(args: Sequence[str], namespace: Namespace | None = None) -> tuple[Namespace, list[str]]:
-                found = make_parser("airflow custody").parse_args(args, namespace)
+                found = _parse("airflow custody", args, namespace)
                 found.func = _run_for_airflow
                 return found, []
 

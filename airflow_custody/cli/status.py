@@ -12,6 +12,9 @@ from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.health import view_health
 from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output
+from airflow_custody.client import CustodyClient
+from airflow_custody.overview import for_people, read_overview
+from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -59,9 +62,6 @@ def show_status(args: Namespace, output: Output) -> int:
     "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same destination}. Times are ISO
     8601 text, or null. Texts in values come from the service and may be anything.
     """
-    from airflow_custody.client import CustodyClient
-    from airflow_custody.overview import for_people, read_overview
-    from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
@@ -145,6 +145,6 @@ def describe_paths(row: RequestRow) -> str:
     return " or ".join(paths)
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
-    add_connection_options(add_command(commands, "status", "Show a summary of the service", show_status))
+    add_connection_options(add_command(commands, "status", help, show_status))

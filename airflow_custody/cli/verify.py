@@ -9,6 +9,15 @@ from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client, read_pins, usage_error
 from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.client.verification.evidence import (
+    MAX_EVIDENCE_BYTES,
+    evidence_error,
+    parse_evidence,
+    read_evidence,
+)
+from airflow_custody.client.whitelist.ids import check_request_ids
+from airflow_custody.client.whitelist.verified import describe_row, verify_evidence, verify_service
+from airflow_custody.hooks._storage import StorageError, read_object, split_location
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.evidence import EvidenceFile
@@ -43,8 +52,6 @@ def verify(args: Namespace, output: Output) -> int:
     text only; a value that is not proved is null. The rules in force were used for pending rows without rules of
     their own. Duplicates are verified requests for one destination.
     """
-    from airflow_custody.client.whitelist.ids import check_request_ids
-    from airflow_custody.client.whitelist.verified import verify_evidence, verify_service
 
     if args.evidence and output.form != "json":
         raise usage_error("--evidence needs -o json", "Evidence is written as JSON.")
@@ -66,7 +73,6 @@ def verify(args: Namespace, output: Output) -> int:
 
 def _view(found: VerifiedWhitelist) -> list[Any]:
     """Return a line for each request, the duplicates, and the summary."""
-    from airflow_custody.client.whitelist.verified import describe_row
 
     lines = [_view_row(each, describe_row(each)) for each in found.rows]
     return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
@@ -81,13 +87,6 @@ def _view_row(row: dict[str, Any], text: str) -> Mark:
 
 def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
     """Return the evidence in a file, and the file's SHA-256."""
-    from airflow_custody.client.verification.evidence import (
-        MAX_EVIDENCE_BYTES,
-        evidence_error,
-        parse_evidence,
-        read_evidence,
-    )
-    from airflow_custody.hooks._storage import StorageError, read_object, split_location
 
     try:
         local, url = split_location(path)

@@ -9,6 +9,7 @@ from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.layout import as_state
 from airflow_custody.cli.output import Output
+from airflow_custody.client.secrets import without_secrets
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -36,7 +37,6 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     JSON: a list of {"id", "type", "status", "url", "timeout_until", "created_at", "updated_at"}, as the service sends
     them. A value that the service does not send is null.
     """
-    from airflow_custody.client.secrets import without_secrets
 
     with open_client(args) as client:
         webhooks = client.list_webhooks()
@@ -48,7 +48,7 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the commands."""
-    group = add_group(commands, "webhooks", "Webhook configurations")
+    group = add_group(commands, "webhooks", help)
     add_connection_options(add_command(group, "list", "List the webhook configurations", list_webhooks))

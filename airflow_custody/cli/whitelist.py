@@ -24,9 +24,25 @@ from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
+from airflow_custody.client.arguments import check_text
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.whitelist.files.reading import (
+    MAX_FILE_BYTES,
+    count_faults,
+    parse_whitelist,
+    read_whitelist_file,
+)
+from airflow_custody.client.whitelist.files.writing import dump_snapshot, whitelist_schema
+from airflow_custody.client.whitelist.ids import check_request_id
+from airflow_custody.client.whitelist.operations import status_if_exists
+from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
+from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
+from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
+from airflow_custody.overview import read_request
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -66,7 +82,6 @@ def validate(args: Namespace, output: Output) -> int:
     checked), "sha256" (of the file), "faults" (list of texts)} for each file. The numbers and the hash are null if
     the file is not valid.
     """
-    from airflow_custody.client.whitelist.files.reading import count_faults
 
     found: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -90,7 +105,6 @@ def validate(args: Namespace, output: Output) -> int:
 
 def _read_file(args: Namespace, name: str) -> WhitelistFile:
     """Return the whitelist in a file or from standard input."""
-    from airflow_custody.client.whitelist.files.reading import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
 
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
@@ -113,7 +127,6 @@ def print_schema(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 printed, 1 error.
     """
-    from airflow_custody.client.whitelist.files.writing import whitelist_schema
 
     output.text(json.dumps(whitelist_schema(), indent=2))
     return NOTHING_TO_DO
@@ -138,9 +151,6 @@ def plan(args: Namespace, output: Output) -> int:
     are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified. The
     action is create, delete or null.
     """
-    from airflow_custody.client.whitelist.files.reading import count_faults
-    from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences
-    from airflow_custody.client.whitelist.plans.planner import make_plan
 
     words = _words(args)
     settings = _plan_settings(args)
@@ -169,8 +179,6 @@ def plan(args: Namespace, output: Output) -> int:
 
 
 def _plan_settings(args: Namespace) -> PlanSettings:
-    from airflow_custody.client.whitelist.plans.plan import check_only
-    from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored
 
     only: dict[str, list[str]] = {}
     for each in args.only or ():
@@ -186,7 +194,6 @@ def _plan_settings(args: Namespace) -> PlanSettings:
 
 
 def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, all_rows: bool) -> None:
-    from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 
     if output.form == "json":
         output.data({**plan_to_json(found), "over_limits": list(faults)})
@@ -198,7 +205,6 @@ def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, 
 
 def _words(args: Namespace) -> StatusWords:
     """Return the status words of the options."""
-    from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 
     if args.any_status and args.effective_statuses:
         raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
@@ -208,7 +214,6 @@ def _words(args: Namespace) -> StatusWords:
 
 def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
     """Return the service's name in a plan, and its requests."""
-    from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
     with open_client(args) as client:
         return service_name(client), read_snapshot(client, words)
@@ -230,7 +235,6 @@ def dump(args: Namespace, output: Output) -> int:
 
     Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
     """
-    from airflow_custody.client.whitelist.files.writing import dump_snapshot
 
     service, snapshot = _fetch(args, _words(args))
     dumped = dump_snapshot(snapshot, service, args.accept_fields or ())
@@ -259,7 +263,6 @@ def show(args: Namespace, output: Output) -> int:
     verified: the signed content only), "around" (other data from the service), "signatures": [{"user", "comment",
     "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload is text.
     """
-    from airflow_custody.overview import read_request
 
     with open_client(args) as client:
         view = read_request(client, args.id)
@@ -304,10 +307,6 @@ def delete(args: Namespace, output: Output) -> int:
     if the deletion was not confirmed. The state before the deletion is effective, pending, rejected or unknown. The
     state and the values after it are null if the request did not exist.
     """
-    from airflow_custody.client.arguments import check_text
-    from airflow_custody.client.whitelist.ids import check_request_id
-    from airflow_custody.client.whitelist.operations import status_if_exists
-    from airflow_custody.overview import read_request
 
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
@@ -380,9 +379,9 @@ def _add_listing_options(parser: Parser) -> None:
     add_connection_options(parser)
 
 
-def add_to(commands: Commands) -> None:
+def add_to(commands: Commands, help: str) -> None:
     """Add the commands."""
-    group = add_group(commands, "whitelist", "Whitelists, and whitelist files")
+    group = add_group(commands, "whitelist", help)
     _add_file(add_command(group, "validate", "Check whitelist files", validate), "files", nargs="+")
     outputs = ("table", "json", "markdown")
     parser = add_command(group, "plan", "Compare a whitelist file with the service", plan, outputs)

@@ -100,10 +100,13 @@ class _Search:
         module = sys.modules[function.__module__]
         for code in _codes(function.__code__):
             self._names.update(code.co_names)
-            for name in code.co_names:
-                self.reach(vars(module).get(name))
-            for each in _local_imports(code):
+            imported = _local_imports(code)
+            for each in imported:
                 self.reach(each)
+            for each in (module, *imported):
+                if isinstance(each, ModuleType):
+                    for name in code.co_names:
+                        self.reach(vars(each).get(name))
 
 
 def _own_bases(owner: type) -> list[type]:
@@ -128,5 +131,7 @@ def _local_imports(code: CodeType) -> list[Any]:
             is_own = str(each.argval).startswith(_PACKAGE)
             module = importlib.import_module(each.argval) if is_own else None
         elif each.opname == "IMPORT_FROM" and module is not None:
-            found.append(getattr(module, each.argval, None))
+            if not hasattr(module, each.argval):
+                importlib.import_module(f"{module.__name__}.{each.argval}")
+            found.append(getattr(module, each.argval))
     return found

@@ -355,7 +355,7 @@ def test_with_pins_unverified_requests_are_not_dumped_and_are_planned_as_unverif
     assert f"# {text}" in ran.out
     # Anybody may have put it there: the service alone says that somebody asked for it.
     assert f"request {waiting} is pending approval (status pending), and nobody has signed it: keep it" in ran.out
-    assert f"1 row is only what the service claims: nobody has signed {waiting}. Keep in the file only" in ran.err
+    assert f"1 row is only what the service claims: nobody has signed {waiting}. Keep only addresses" in ran.err
     file = tmp_path / "list.yaml"
     file.write_text(ran.out)
     ran = custody("whitelist", "plan", str(file), "--prune", "-o", "json", *pins)

@@ -1,0 +1,32 @@
+"""The hook of the command line. It imports Airflow, so import it only for an Airflow connection."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from airflow import __version__ as airflow_version
+from airflow.models.connection import Connection
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
+
+from airflow_custody.hooks.custody import CustodyHook
+
+
+class CommandLineHook(CustodyHook):
+    """A hook that finds connections outside of a task, and sends no metrics."""
+
+    # Metrics describe what Airflow does, not what users look at.
+    sends_metrics = False
+
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Any:
+        """
+        Return a connection from a secrets backend, an environment variable or the database.
+
+        Outside of a task, a hook of Airflow 3 reads all but the database. It is tried first because it does not load
+        the models of the database. If workers have their own secrets backend, a hook would use that one.
+        """
+        if not (airflow_version.startswith("2.") or conf.get("workers", "secrets_backend", fallback="")):
+            with suppress(AirflowNotFoundException):
+                return super().get_connection(conn_id)
+        return Connection.get_connection_from_secrets(conn_id)
