@@ -238,3 +238,25 @@ def test_another_failure_is_not_taken_for_a_deletion() -> None:
 )
 def test_the_log_says_what_became_of_it(state: RecordState, level: int, text: str) -> None:
     assert deletions(Service()).describe(KEY, Row(state=state, detail="why"), None) == (level, text)
+
+
+@pytest.mark.parametrize(
+    ("pending", "deletions_pending"),
+    [(["8"], []), ([], [APPROVED[1]]), (["8"], [APPROVED[1]])],
+    ids=["kept one pending", "kept one's deletion pending", "both"],
+)
+def test_nothing_is_deleted_beside_a_request_that_is_not_in_effect_whatever_was_recorded(
+    pending: list[str], deletions_pending: list[WhitelistEnvelope]
+) -> None:
+    service = Service(*APPROVED)
+    service.find_whitelist_requests = lambda *, ids=None, include_pending=True, limit=None: iter(  # type: ignore[method-assign]
+        [each for each in APPROVED if include_pending or each.id not in pending]
+    )
+    service.find_whitelist_requests_for_approval = lambda *, ids=None: iter(deletions_pending)  # type: ignore[method-assign]
+    now = snapshot_of(APPROVED, pending=pending, deletions=deletions_pending)
+    planned = {KEY: PlannedDeletion(operation=OPERATION, expected=observe(now, ["7", KEPT]))}
+    job = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+    (row,) = job.look_up([KEY]).values()
+    found = job.send(KEY, row, lambda: None)
+    assert found.state == "refused"
+    assert service.deleted == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_custody.client import CustodyOutcomeUnknownError
-from airflow_custody.idempotency.records import from_stored, to_stored
+from airflow_custody.idempotency.records import from_stored, from_stored_plan, to_stored
 
 ROW: dict[str, Any] = {
     "state": "sent",
@@ -51,3 +51,18 @@ def test_an_unreadable_record_is_refused(change: dict[str, Any]) -> None:
     for stored in ({**BATCH, **change}, EARLIER, None):
         with pytest.raises(CustodyOutcomeUnknownError, match="nothing is sent"):
             from_stored(stored)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["not JSON", "[]", "7", "{}", '{"create": "7"}', '{"delete": "9"}', '{"delete": "7", "beside": 8}'],
+    ids=str,
+)
+def test_a_plan_whose_deletion_is_not_of_the_expected_request_is_refused(operation: str) -> None:
+    plan = {"plan": "a" * 64, "rows": "b" * 64, "creations": {}, "replaced": {}, "observed": []}
+    expected = {"7": ["effective", "APPROVED", "c" * 64]}
+    stored = {"format": 2, "state": "planned", **plan, "deletions": [{"operation": operation, "expected": expected}]}
+    with pytest.raises(CustodyOutcomeUnknownError, match="nothing is sent"):
+        from_stored_plan(stored)
+    stored["deletions"] = [{"operation": '{"delete": "7"}', "expected": expected}]
+    assert from_stored_plan(stored).deletions[0].id == "7"

@@ -9,7 +9,12 @@ from typing import Any, cast
 import pytest
 from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, snapshot_of, unreadable
 
-from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.errors import (
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyServerError,
+)
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.files.addresses import shorten
 from airflow_custody.idempotency.create import ONE
@@ -252,3 +257,31 @@ def test_absence_is_proved_only_where_a_request_of_this_user_is_listed(
             assert why in found.inconclusive
         else:
             assert found.inconclusive == ""
+
+
+# --- one request by its id ----------------------------------------------------------------------------------
+
+NOT_OFFERED = CustodyNotFoundError("no such request", status=404, from_service=True)
+GATEWAY = CustodyNotFoundError("no such page", status=404, from_service=False)
+BROKEN = CustodyServerError("broken", status=500, from_service=True)
+
+
+@pytest.mark.parametrize("error", [NOT_OFFERED, GATEWAY, BROKEN], ids=["not offered", "a gateway's", "broken"])
+@pytest.mark.parametrize("fails", ["listing", "reading"])
+def test_only_the_services_own_404_tells_that_a_request_does_not_exist(fails: str, error: CustodyError) -> None:
+    def failing(*_: object, **__: object) -> Iterator[WhitelistEnvelope]:
+        raise error
+
+    service = Service()
+    service.get_whitelist_request = failing if fails == "reading" else lambda _: listed()  # type: ignore[attr-defined]
+    if fails == "listing":
+        service.find_whitelist_requests = failing  # type: ignore[method-assign]
+    if error is not NOT_OFFERED:
+        with pytest.raises(type(error)):
+            creation(service).get(ONE, "3711")
+    elif fails == "reading":
+        assert creation(service).get(ONE, "3711") is None
+    else:
+        found = creation(service).get(ONE, "3711")
+        assert found is not None
+        assert found.id == "3711"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan
 
-from airflow_custody.client.whitelist.plans.plan import PlanLimits, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plans.plan import PlanLimits, PlanRow, RowState, WhitelistPlan
 
 # --- the hash ----------------------------------------------------------------------------------------------
 
@@ -83,3 +83,21 @@ def test_limits(limits: dict[str, Any], creates: int, deletes: int, unchanged: i
     faults = PlanLimits(**limits).faults(WhitelistPlan(rows))
     assert len(faults) == bool(fault)
     assert "".join(faults).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("state", "only", "counts"),
+    [
+        ("unchanged", {}, True),
+        ("unreadable", {}, True),
+        ("unreadable", {"blockchain": ["ETH"]}, False),
+        ("unverified", {}, False),
+        ("unverified", {"blockchain": ["ETH"]}, False),
+    ],
+    ids=["in effect", "unreadable", "unreadable, in a scope", "unverified", "unverified, in a scope"],
+)
+def test_which_requests_make_room_for_deletions(state: RowState, only: dict[str, list[str]], counts: bool) -> None:
+    rows = [PlanRow("undeclared", "delete", ask(), request_id="2")] * 10
+    rows += [PlanRow(state, None, None, request_id="3")] * 30
+    faults = PlanLimits().faults(WhitelistPlan(rows, only=only))
+    assert faults == (() if counts else ("it deletes 10 of the 10 " + AT_SERVICE,))
