@@ -76,6 +76,7 @@ def _octodns(rows: int) -> Callable[[], object]:
     class InMemory(BaseProvider):  # type: ignore[misc]
         SUPPORTS = frozenset({"A"})
         SUPPORTS_GEO = SUPPORTS_DYNAMIC = False
+        log = logging.getLogger("InMemory")
 
         def populate(self, zone: Zone, target: bool = False, lenient: bool = False) -> bool:
             for each in existing:
@@ -106,7 +107,7 @@ def _octodns(rows: int) -> Callable[[], object]:
 def _write_zone(path: Path, rows: int) -> None:
     path.write_text(
         "".join(
-            f"row-{number:06}: {{type: A, ttl: 300, value: 10.{number >> 16}.{number >> 8 & 255}.{number & 255}}}\n"
+            f"row-{number:06}: {{ttl: 300, type: A, value: 10.{number >> 16}.{number >> 8 & 255}.{number & 255}}}\n"
             for number in range(rows)
         )
     )
