@@ -17,7 +17,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Section(Generic[T]):
     """
-    One part of an overview, which is read independently of the other parts.
+    One part of an overview, read independently of the other parts.
 
     :param value: its contents; None if it could not be read.
     :param problem: why it could not be read, and what to do; empty if it was read.

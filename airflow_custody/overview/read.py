@@ -138,7 +138,7 @@ def _requests(snapshot: Snapshot) -> Requests:
 
 def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier | None) -> RequestsView:
     """
-    Return the requests of one state, in the order in which they are listed.
+    Return the requests of one state, in display order.
 
     Unverified requests come first, then other faulty ones. Apart from that, the oldest pending requests come first; in
     the other states, the newest.

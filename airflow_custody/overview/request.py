@@ -89,7 +89,7 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
 
 
 def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
-    """Return the problem of a request, without its name; empty if there is none."""
+    """Return the problem of a request, without its name; empty if none."""
     error = request.trust.error
     if error is not None:
         return f"{sanitize(sentences(error.why, error.advice), MAX_TEXT)} {label(error.code)}"
@@ -142,7 +142,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     :param request_id: the request's id, a decimal number.
     :return: the request.
     :raises CustodyRequestError: if the id is not a number; nothing was sent.
-    :raises CustodyNotFoundError: if there is no such request; with ``from_service`` if the service itself responded so.
+    :raises CustodyNotFoundError: if it does not exist; ``from_service`` is true if this is the service's own response.
     :raises CustodyError: if it cannot be read.
     """
     snapshot = read_snapshot(client, ids=[request_id])

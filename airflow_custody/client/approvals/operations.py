@@ -48,12 +48,12 @@ class PendingApprovals:
 
     @property
     def at_least(self) -> tuple[str, ...]:
-        """Names of the counts that reach the limit, and may therefore be larger."""
+        """Names of the counts that reach the limit, and may be larger."""
         return tuple(name for name, number in self.counts.items() if number >= self.limit)
 
     @property
     def total(self) -> int:
-        """Total number of pending items, or its lower bound if a count reaches the limit."""
+        """Total number of pending items; a lower bound if a count reaches the limit."""
         return sum(self.counts.values())
 
     @property
