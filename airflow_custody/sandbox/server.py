@@ -222,7 +222,7 @@ class _Server(uvicorn.Server):
 
 
 def _run(servers: list[_Server], sockets: list[socket.socket], opened: ExitStack) -> None:
-    """Serve until all servers are to exit, and close what is open."""
+    """Serve until all servers are stopped; then close state and sockets."""
 
     async def serve() -> None:
         await asyncio.gather(*(each.serve([listener]) for each, listener in zip(servers, sockets, strict=True)))

@@ -192,7 +192,7 @@ class RuleStore:
         found: dict[str, dict[str, Any]] = {}
         for user in self._users.all():
             if user.public_key:
-                # Ids are unique in the rules.
+                # Ids must be unique in the rules.
                 entry = {"publicKey": user.public_key, "roles": user.roles, "groups": user.groups}
                 found.setdefault(user.external_id, {"id": user.external_id, **entry})
         return list(found.values())

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS users (
     totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
 );
 """
-# The lower ids belong to the main token and to tokens without a user.
+# Lower ids belong to the main token and to tokens without a user.
 _FIRST_ID = 101
 
 
