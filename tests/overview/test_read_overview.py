@@ -146,7 +146,7 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
     assert problems(overview).keys() == {"requests"}
     (unread,) = judge_overview(overview).texts("unread")
     assert "There are more than 3 requests" in unread
-    assert "'custody status' reads them all" in unread
+    assert "'custody status' reads all of them" in unread
     assert problems(read_overview(client, max_listed=4)) == {}
 
 

@@ -45,10 +45,10 @@ def test_the_current_user(api: Api, sandbox: Sandbox) -> None:
     ("changes", "message"),
     [
         ({"blockchain": " "}, "blockchain"),
-        ({"currency": "BTC"}, "not the same"),
+        ({"currency": "BTC"}, "differ"),
         ({"blockchain": "DOGE", "address": "D"}, "not active"),
         ({"label": " "}, "label"),
-        ({"address": "0x12"}, "rules of ETH"),
+        ({"address": "0x12"}, "not a valid address on ETH"),
         ({"linkedInternalAddressIds": ["12", ""]}, "linkedInternalAddressIds.1"),
         ({"linkedWalletIds": ["-1"]}, "linkedWalletIds.0"),
         ({"linkedWalletIds": ["12\n"]}, "linkedWalletIds.0"),

@@ -309,7 +309,7 @@ class WhitelistStore:
         Set the status of a whitelisting request, without adding signatures.
 
         Only a request with the status ``pending`` is pending approval. A request that is put into effect in this way
-        lacks signatures, like a request forged by the service. With the status ``removed``, the request can no longer
+        lacks signatures, like a forged request. With the status ``removed``, the request can no longer
         be found, as if it had been deleted.
 
         :param request_id: the request's id.
