@@ -1,4 +1,4 @@
-"""The overview of a custody service, read in one go for the page and the command line."""
+"""An overview of a service, for the page and the command line."""
 
 from airflow_custody.overview.read import for_people, read_overview
 from airflow_custody.overview.request import read_request, read_requests

@@ -17,12 +17,12 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Section(Generic[T]):
     """
-    One part of an overview. Each can be unreadable without hiding the others.
+    One part of an overview, read independently of the other parts.
 
-    :param value: its contents; None if it cannot be read.
-    :param problem: why it cannot be read, and what to do; empty if it was.
-    :param not_offered: whether the service itself says that it does not offer it, or not to this user.
-        :func:`~airflow_custody.overview.verdict.judge_overview` tells for which sections that is no error.
+    :param value: its contents; None if it could not be read.
+    :param problem: why it could not be read, and what to do; empty if it was read.
+    :param not_offered: whether the service itself responded that it does not offer this section, or not to this user.
+        For some sections this is not an error, see :func:`~airflow_custody.overview.verdict.judge_overview`.
     """
 
     value: T | None = None
@@ -33,10 +33,10 @@ class Section(Generic[T]):
 @dataclass(frozen=True)
 class UserView:
     """
-    The client's user, as the service shows it.
+    The client's user, as reported by the service.
 
-    :param name: the external id, or else the id; empty: not shown.
-    :param tenant_id: the id of the tenant; empty: not shown.
+    :param name: the external id, or else the id; empty if neither is reported.
+    :param tenant_id: the id of the tenant; empty if it is not reported.
     :param roles: the roles.
     """
 
@@ -48,9 +48,11 @@ class UserView:
 @dataclass(frozen=True)
 class SignatureCounts:
     """
-    The number of a group's signatures, and the number that is needed.
+    The number of valid and of required signatures of a group.
 
-    :param present: number of valid signatures, no more than are needed.
+    :param group: the group.
+    :param present: number of valid signatures, at most ``needed``.
+    :param needed: number of required signatures.
     """
 
     group: str
@@ -65,25 +67,24 @@ class RequestRow:
 
     :param id: its id.
     :param status: its status, as the service sent it.
-    :param chain: its chain, and its network if it has one. Where keys are pinned, a network that the signed text does
-        not name is marked.
+    :param chain: its chain, and its network if it has one. If keys are pinned, a network that is missing in the signed
+        text is marked.
     :param address: the address.
-    :param label: the label. Other people's text.
-    :param created_at: when its first trail entry was made; None: not given.
-    :param changed_at: when its last trail entry was made; None: not given.
-    :param paths: the ways to sign it by the signed rules, any of which is enough; each with all of its groups.
-        Empty where no keys are pinned: the service does not show which groups a user is in.
+    :param label: the label, which other users of the service wrote.
+    :param created_at: date of its first trail entry; None if it is not given.
+    :param changed_at: date of its last trail entry; None if it is not given.
+    :param paths: the alternative ways to sign it under the signed rules, each with all of its groups. Empty if no keys
+        are pinned, because the service does not report the groups of users.
     :param trust: result of verifying its signatures with the pinned keys.
-    :param problem: why it is unverified, cannot be read, or is in a state that the service does not say; empty
-        otherwise.
+    :param problem: why it is unverified, why it cannot be read, or why its state is unknown; empty otherwise.
     :param state: its state.
-    :param signatures: number of users who have signed it, as the service reports it.
-    :param action: effect of signing it, as the service sent it; empty if it makes the address whitelisted, as almost
-        always. A request that is pending may be about the deletion of the address.
-    :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they leave out;
-        empty: they do not.
-    :param deletion_pending: whether it is in effect, and its deletion is pending approval by the client's user. Such
-        requests are among those in effect, and among those that are pending.
+    :param signatures: number of users who have signed it, as reported by the service.
+    :param action: effect of signing it, as the service sent it; empty for the usual effect, which is to whitelist the
+        address. A pending request may instead delete the address.
+    :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they omit; empty
+        if they cover the whole text.
+    :param deletion_pending: whether it is in effect, and its deletion is pending approval by the client's user. Such a
+        request is listed twice: as in effect, and as pending.
     """
 
     id: str
@@ -104,19 +105,19 @@ class RequestRow:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether it cannot be verified with the pinned keys, cannot be read, or its state is not known."""
+        """Whether it is unverified, cannot be read, or has an unknown state."""
         return self.trust == "unverified" or bool(self.problem)
 
 
 @dataclass(frozen=True)
 class RequestsView:
     """
-    Some whitelisting requests.
+    Whitelisting requests of one kind, and their totals.
 
-    :param rows: the requests.
-    :param total: number of all of them.
-    :param faulty: number of the faulty ones among all of them.
-    :param oldest_at: when the oldest of all was created; None: not known, as one of them does not say, or none.
+    :param rows: the requests that are listed, up to a maximum.
+    :param total: number of all requests of this kind.
+    :param faulty: number of faulty requests among all of them.
+    :param oldest_at: creation date of the oldest of all; None if there are no requests, or the date of any is unknown.
     """
 
     rows: tuple[RequestRow, ...]
@@ -128,13 +129,15 @@ class RequestsView:
 @dataclass(frozen=True)
 class Requests:
     """
-    The whitelisting requests of a service. All are verified if keys are pinned, not only those that are shown.
+    The whitelisting requests of a service.
 
-    :param pending: those that are pending approval, those that cannot be verified or read first, then the oldest; of
-        many, the first 200.
-    :param recent: those that took effect last, at most 20, in the same order but the newest first.
-    :param unknown: those that are not pending, and whose status does not say whether they are in effect, likewise.
-    :param in_effect_twice: the ids of requests that are in effect for the same destination, in groups.
+    If keys are pinned, all requests are verified, even beyond the maximum number of listed rows. In each list, faulty
+    requests come first, and unverified ones before the rest of them.
+
+    :param pending: requests that are pending approval, the oldest first; at most 200.
+    :param recent: requests that took effect, the newest first; at most 20.
+    :param unknown: other requests, which are not pending and have an unknown state, the newest first; at most 50.
+    :param in_effect_twice: groups of ids; the requests of a group are all in effect for the same destination.
     """
 
     pending: RequestsView
@@ -149,12 +152,13 @@ class RequestView:
     One whitelisting request with all details.
 
     :param row: its row in a listing.
-    :param verification: description of the proof, or why there is none.
-    :param payload: keys and values of the text that is signed, in its order; empty if the text cannot be used.
-    :param around: names and values of what the service says beside that text; empty values: it does not say.
-    :param signatures: its signatures, each with ``user`` and ``comment``, as the service reports them, ``valid`` (None:
-        not checked, as no keys are pinned, or as the rules cannot be used), and ``problem``, why it is not valid.
-    :param trail: its history, in the service's order, each entry with ``at`` (None: not given, or not readable),
+    :param verification: description of the proof, or the reason why there is none.
+    :param payload: keys and values of the signed text, in its order; empty if the text cannot be used.
+    :param around: names and values of data beside the signed text; a value is empty if the service does not report it.
+    :param signatures: its signatures, each with ``user`` and ``comment`` as the service reports them; ``valid`` (None
+        if it was not checked, because no keys are pinned or the rules cannot be used); and ``problem``, the reason why
+        it is invalid.
+    :param trail: its history, in the service's order, each entry with ``at`` (None if it is missing or unreadable),
         ``user``, ``action`` and ``comment``.
     """
 
@@ -172,8 +176,8 @@ class WebhookRow:
     A webhook.
 
     :param url: its destination, without parts that may be secret.
-    :param problem: its problem (disabled, cooling down until ...); empty: none.
-    :param disabled: whether it is disabled, which somebody may have meant.
+    :param problem: its problem, such as being disabled or cooling down; empty if there is none.
+    :param disabled: whether it is disabled, possibly on purpose.
     """
 
     id: str
@@ -185,7 +189,7 @@ class WebhookRow:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether it gets no calls, or may get none, although nobody disabled it."""
+        """Whether it has a problem other than being disabled."""
         return bool(self.problem) and not self.disabled
 
 
@@ -194,7 +198,7 @@ class JournalView:
     """
     The newest entry of the journal of webhook calls.
 
-    :param newest_at: when the newest call was created; None: there is none.
+    :param newest_at: creation date of the newest call; None if there are no calls.
     :param newest_id: its id.
     """
 
@@ -209,12 +213,12 @@ class Overview:
 
     :param read_at: time of reading, by this machine's clock.
     :param base_url: URL of the service.
-    :param pinned: whether keys are pinned, so that requests are verified.
+    :param pinned: whether keys are pinned, and requests are therefore verified.
     :param user: the client's user.
     :param health: its health, by the criteria of the health gate.
     :param requests: its whitelisting requests.
     :param approvals: counts of everything that is pending approval by the client's user.
-    :param webhooks: the webhooks, faulty ones first, then those that are disabled.
+    :param webhooks: the webhooks: faulty, then disabled, then working ones.
     :param journal: the newest entry of the journal of webhook calls.
     """
 

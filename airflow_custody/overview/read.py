@@ -1,4 +1,4 @@
-"""Reading an overview section by section, so that an unreadable one does not hide the others."""
+"""Reads an overview; an unreadable section does not affect the other sections."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ T = TypeVar("T")
 
 #: Maximum numbers of rows in an overview.
 _MAX_ROWS: dict[ReportedState, int] = {"pending": 200, "effective": 20, "unknown": 50}
-#: The longest time-out of one call, in seconds: a person does not wait as a task can.
+#: Maximum time-out of one call, in seconds. Users cannot wait as long as tasks can.
 MAX_TIMEOUT = 10.0
-#: The largest response, in bytes: to parse one stops everything else in its process.
+#: Maximum response size, in bytes. Parsing a response blocks all other threads of the process.
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 
 
 def for_people(settings: ClientSettings) -> ClientSettings:
     """
-    Return client settings for calls that a person waits for: a short time-out for each call, no retries, no response
-    of many megabytes.
+    Return client settings for interactive use.
 
-    :param settings: the connection's.
+    Calls have a short time-out and no retries, and the size of responses is limited.
+
+    :param settings: the connection's settings.
     """
     return replace(
         settings,
@@ -68,16 +69,17 @@ def read_overview(
     describe: Callable[[CustodyError], str] = lambda error: error.shorten(600),
 ) -> Overview:
     """
-    Read an overview of a service, one section after another. It changes nothing.
+    Read an overview of a service, without changing anything.
 
-    A section that cannot be read has a ``problem``; no :class:`CustodyError` is raised. The signatures of all requests
-    that are listed, except for rejected ones, are verified if keys are pinned. The shown fields of a request are those
-    of the text that its hash covers.
+    The sections are read one after another. A section that cannot be read has a ``problem``, and no
+    :class:`CustodyError` is raised. If keys are pinned, the signatures of all listed requests except rejected ones are
+    verified. The fields of a request are read from the text that its hash covers.
 
-    :param client: the client. Its time-out and its retries hold for each call: see :func:`for_people`.
-    :param max_listed: maximum number of whitelisting requests to read, in a call for each hundred: the service cannot
-        list only pending or only recent ones. Of a larger whitelist, none is read. Default: no maximum.
-    :param describe: describes why a section could not be read. Default: by the error's own text.
+    :param client: the client. Its time-out and retries apply to each call: see :func:`for_people`.
+    :param max_listed: maximum number of whitelisting requests to read. Each call lists a hundred of them, and the
+        service cannot list only pending or only recent ones. If there are more than the maximum, none is read.
+        Default: no maximum.
+    :param describe: describes why a section could not be read. Default: the error's own text.
     :return: the overview.
     """
 
@@ -86,7 +88,7 @@ def read_overview(
             value = read()
             return Section(value, if_none if value is None else "")
         except CustodyError as error:
-            # The service may offer an operation that a gateway in between rejects.
+            # A rejection by a gateway does not mean that the service lacks the operation.
             return Section(problem=describe(error), not_offered=error.not_offered and error.from_service)
 
     def read_requests() -> Requests | None:
@@ -94,7 +96,7 @@ def read_overview(
         return _requests(read_snapshot(client)) if is_small else None
 
     now = datetime.now(timezone.utc)
-    too_many = f"There are more than {max_listed} requests, too many to read here. 'custody status' reads them all."
+    too_many = f"There are more than {max_listed} requests, too many to read here. 'custody status' reads all of them."
     return Overview(
         read_at=now,
         base_url=client.settings.base_url,
@@ -122,7 +124,7 @@ def _requests(snapshot: Snapshot) -> Requests:
     for each in snapshot:
         found[each.reported].append(each)
         if each.deletion_pending and each.for_approval is not None:
-            # It is pending, too, as it is listed for approval.
+            # A deletion listed for approval is also pending.
             pending = judge_request(each.for_approval, "pending", snapshot.verifier)
             found["pending"].append(replace(pending, deletion_pending=True))
     effective = sorted(found["effective"], key=lambda each: read_number(each.id, MAX_ID) or 0)
@@ -135,7 +137,12 @@ def _requests(snapshot: Snapshot) -> Requests:
 
 
 def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier | None) -> RequestsView:
-    """Return the requests of one state: what is wrong first, then the oldest pending ones, or else the newest."""
+    """
+    Return the requests of one state, in display order.
+
+    Unverified requests come first, then other faulty ones. Apart from that, the oldest pending requests come first; in
+    the other states, the newest.
+    """
 
     def order(found: tuple[RequestRow, Request]) -> tuple[bool, bool, float, int]:
         row, _ = found
@@ -146,7 +153,7 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
 
     rows = [(make_row(each, verifier), each) for each in requests]
     rows.sort(key=order)
-    # The service does not say when a deletion was requested.
+    # The service does not report when a deletion was requested.
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(
@@ -160,7 +167,7 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
 
 
 def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRow, ...]:
-    """Return all webhooks: faulty ones first, then those that somebody may have disabled, then the others."""
+    """Return all webhooks: faulty, then disabled, then working ones."""
     rows = [
         WebhookRow(
             id=bound(each["id"]),
@@ -179,10 +186,10 @@ def _webhook_problem(webhook: WireWebhook, now: datetime) -> str:
     if is_one_of(webhook, "disabled"):
         return "It is disabled: nothing is delivered."
     if until := cooling_until(webhook, now):
-        return f"It is cooling down until {until}, as deliveries failed."
+        return f"It is cooling down until {until}, because deliveries failed."
     if is_one_of(webhook, "enabled"):
         return ""
-    return f"Its status, {sanitize(webhook.get('status') or '', 60)!r}, is not known."
+    return f"Its status is not recognized: {sanitize(webhook.get('status') or '', 60)!r}."
 
 
 def _journal(client: CustodyClient) -> JournalView:

@@ -1,4 +1,4 @@
-"""Whitelisting requests as rows for people, and one of them with all details."""
+"""Whitelisting requests as rows of a listing, or with all details."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-_NOT_LISTED = "the service does not list it: it does not exist, was deleted, or is another tenant's"
+_NOT_LISTED = "the service does not list it; it does not exist, was deleted, or belongs to another tenant"
 _TRUST_IN_WORDS = {
-    "not checked": "The service says that it was rejected: there is nothing to verify.",
-    "unsigned": "Nobody has signed it yet.",
-    "verified": "Each signature that it has is valid, under rules that the pinned super-administrators have signed.",
+    "not checked": "The service reports it as rejected, so there is nothing to verify.",
+    "unsigned": "It has no signatures yet.",
+    "verified": "All of its signatures are valid, under rules that the pinned super-administrators have signed.",
 }
-#: Maximum number of characters kept of a text: page and command line may show less.
+#: Maximum number of characters kept of a text. Page and command line may shorten it further.
 MAX_TEXT = 4000
 
 
 def bound(value: object) -> str:
     """
-    Return a text of at most :data:`MAX_TEXT` characters: it ends with an ellipsis if it is truncated.
+    Return a text, truncated to :data:`MAX_TEXT` characters.
 
-    :param value: the text; another type is written as JSON, and None is empty.
+    A truncated text ends with an ellipsis.
+
+    :param value: the text. A value of another type is written as JSON, and None as the empty text.
     """
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
@@ -53,16 +55,18 @@ def bound(value: object) -> str:
 
 def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
     """
-    Return a request as a row. Address, label and chain are those of the text that is signed; so is the network, or else
-    it is marked where keys are pinned.
+    Return a request as a row.
+
+    Address, label and chain are read from the signed text. The network may come from elsewhere; it is then marked if
+    keys are pinned.
 
     :param request: a listed request.
-    :param verifier: what verified it; None: no keys are pinned.
+    :param verifier: the verifier that verified the request; None if no keys are pinned.
     """
     envelope = request.shown
     network, shown = bound(request.fields.get("network")), bound(envelope.network)
     if not network and shown and request.fields:
-        # It must not look as if it were verified.
+        # An unsigned network must not look verified.
         network = f"({shown}: not signed)" if verifier else shown
     dates = filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails))
     proved = request.proved
@@ -85,24 +89,26 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
 
 
 def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
-    """Return what is wrong with a request, without its name; empty: nothing is."""
+    """Return the problem of a request, without its name; empty if none."""
     error = request.trust.error
     if error is not None:
         return f"{sanitize(sentences(error.why, error.advice), MAX_TEXT)} {label(error.code)}"
     if request.reason:
         return sanitize(request.reason, MAX_TEXT)
     if request.reported == "unknown" or (request.is_contradictory and _is_creation(envelope)):
-        return f"its status, {request.status!r}, and where it is listed do not say whether it is in effect"
+        return f"its status, {request.status!r}, and the listing it appears in do not prove whether it is in effect"
     return ""
 
 
 def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[SignatureCounts, ...], ...]:
     """
-    Return the ways to sign a request by the signed rules, with how many valid signatures of each group there are.
+    Return the ways to sign a request, with the valid signatures.
+
+    The ways come from the signed rules. Each lists its groups, with their valid and required signatures.
 
     :param request: a listed request.
-    :param verifier: the verifier; None: no keys are pinned.
-    :return: the ways; none where they are not known.
+    :param verifier: the verifier; None if no keys are pinned.
+    :return: the ways; none if they are unknown.
     """
     envelope = request.shown
     if verifier is None or not _is_creation(envelope):
@@ -118,24 +124,25 @@ def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[Si
 
 
 def _is_creation(envelope: WhitelistEnvelope) -> bool:
-    """Tell whether signing a request makes the address whitelisted, as far as its action says."""
+    """Return whether signing a request whitelists the address, according to its action."""
     return is_creation(envelope.action or "", accept_unknown=False)
 
 
-# --- by their ids ---------------------------------------------------------------------------------------------
+# --- reading by id ---------------------------------------------------------------------------------------------
 
 
 def read_request(client: CustodyClient, request_id: str) -> RequestView:
     """
-    Read one whitelisting request, pending or not, as the service lists it: in up to four calls.
+    Read one whitelisting request, pending or not.
 
-    One that is not listed is read by its id in one more; its state is not known then.
+    This takes up to four calls. If the service does not list the request, it is read by its id in one more call, and
+    its state is unknown.
 
     :param client: the client.
     :param request_id: the request's id, a decimal number.
     :return: the request.
     :raises CustodyRequestError: if the id is not a number; nothing was sent.
-    :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
+    :raises CustodyNotFoundError: if it does not exist; ``from_service`` is true if this is the service's own response.
     :raises CustodyError: if it cannot be read.
     """
     snapshot = read_snapshot(client, ids=[request_id])
@@ -150,7 +157,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
         "Action": envelope.action,
         "Network": envelope.network,
         "Tenant": envelope.tenant_id,
-        "Visible to the group": envelope.visibility_group_id,
+        "Visibility group": envelope.visibility_group_id,
         "Hash": envelope.hash,
     }
     return RequestView(
@@ -172,7 +179,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
 
 
 def _describe_trust(request: Request, row: RequestRow, verifier: Verifier | None) -> str:
-    """Describe what signatures prove of a request, or why they prove nothing."""
+    """Describe the proof of a request, or why there is none."""
     if verifier is None:
         return NOT_PINNED
     if request.proved is not None:
@@ -187,7 +194,8 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
 
     :param client: the client.
     :param request_ids: the requests' ids, decimal numbers.
-    :return: a row for each, by number. One that is not listed, or whose state is not known, says so.
+    :return: a row for each request, ordered by id. If a request is not listed, or its state is unknown, this is the
+        row's ``problem``.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
     """
@@ -209,7 +217,7 @@ def _row(request: Request, verifier: Verifier | None) -> RequestRow:
 def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[dict[str, Any]]:
     entries = (envelope.wire.get("signedAddress") or {}).get("signatures")
     faults: tuple[str, ...] = ()
-    # If they cannot be examined, the request as a whole says why.
+    # If the signatures cannot be examined, the row reports why.
     with suppress(CustodyError):
         faults = () if verifier is None else verifier.examine(envelope.wire).faults
     for entry, fault in zip_longest(entries if isinstance(entries, list) else (), faults):

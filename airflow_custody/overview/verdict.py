@@ -1,4 +1,4 @@
-"""The verdict on a service by its overview, in words. Pure functions."""
+"""Judges a service by its overview, with pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_custody.overview.models import Overview, RequestRow, RequestsView
 
 Level = Literal["bad", "unknown", "warning", "good"]
 
-#: The sections of an overview, by their attributes, with their titles.
+#: The titles of the sections of an overview, by attribute.
 SECTIONS = {
     "user": "user",
     "health": "health",
@@ -20,7 +20,7 @@ SECTIONS = {
     "webhooks": "webhooks",
     "journal": "newest webhook call",
 }
-#: The optional sections: it is no error if the service says that it does not offer them.
+#: Optional sections. If the service responds that it does not offer them, this is not an error.
 _OPTIONAL = ("user", "approvals", "webhooks", "journal")
 
 
@@ -29,12 +29,13 @@ class Finding:
     """
     A finding about a service.
 
-    :param kind: whether something is wrong with the service, a section could not be read, somebody may have meant it,
-        or all is well.
+    :param kind: ``wrong`` (a problem), ``unread`` (a section could not be read), ``note`` (possibly intended) or
+        ``well``.
     :param level: its severity.
-    :param part: its subject: the name of an overview's section, or of a part of its requests; empty: all of it.
+    :param part: its subject: the name of a section of the overview, or of a part of its requests; empty for the whole
+        overview.
     :param text: its text.
-    :param request_ids: the whitelisting requests that it is about. Default: none.
+    :param request_ids: the ids of the whitelisting requests concerned. Default: none.
     """
 
     kind: Literal["wrong", "unread", "note", "well"]
@@ -66,8 +67,10 @@ class Verdict:
 
 def judge_overview(overview: Overview) -> Verdict:
     """
-    Return the verdict on an overview: health, requests that do not verify or cannot be read or whose state is not
-    known, webhooks that get no calls, sections that could not be read.
+    Return the verdict on an overview.
+
+    Its findings are about health; unverified or unreadable requests and unknown states; webhooks that receive no calls;
+    and sections that could not be read.
 
     :param overview: the overview.
     """
@@ -76,38 +79,38 @@ def judge_overview(overview: Overview) -> Verdict:
 
 def _findings(overview: Overview) -> Iterator[Finding]:
     requests = overview.requests.value
-    # Nothing is worse than an address in effect that nobody signed.
+    # First, because an address in effect without signatures is the worst finding.
     if requests is not None:
         yield from _of_requests(requests.recent, "recent", "in effect")
     if (health := overview.health.value) is not None:
         yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary())
     yield from _unread(overview)
     if requests is not None:
-        yield from _of_requests(requests.unknown, "unknown", "status not known")
+        yield from _of_requests(requests.unknown, "unknown", "status unknown")
         yield from _of_requests(requests.pending, "pending", "pending")
         for row in filter(lambda row: row.deletion_pending, requests.pending.rows):
-            text = f"the deletion of {_name(row)} is pending approval: it is in effect until then"
+            text = f"the deletion of {_name(row)} is pending approval; the address stays whitelisted until then"
             yield Finding("note", "warning", "pending", text, (row.id,))
         for ids in requests.in_effect_twice:
             named = [sanitize(each, 40) for each in ids]
             text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
             yield Finding("note", "warning", "recent", text, ids)
     for each in filter(lambda each: each.problem, overview.webhooks.value or ()):
-        # Somebody may have disabled one.
+        # A webhook may have been disabled on purpose.
         text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
         yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
 
 
 def _unread(overview: Overview) -> Iterator[Finding]:
     """
-    Yield the required sections that could not be read.
+    Yield the sections that could not be read.
 
-    Webhooks, their calls and approvals may be missing, if the service itself says that it does not offer them, or not
-    to this user. Health and requests may not: if they cannot be read, the service does not count as healthy.
+    An optional section is left out if the service itself responds that it does not offer it, or not to this user.
+    Health and requests are required: if they cannot be read, the service does not count as healthy.
     """
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
-        # All of them for one reason, which the first call gives.
+        # They have one common cause, which is reported once.
         yield Finding("unread", "bad", "", overview.health.problem)
         return
     for name, section in sections.items():
@@ -124,7 +127,7 @@ def _of_requests(view: RequestsView, part: str, where: str) -> Iterator[Finding]
         problem = ": ".join(filter(None, ["not verified" if is_unverified else "", row.problem]))
         yield Finding("wrong", level, part, f"{_name(row)} ({where}): {problem}", (row.id,))
     if others := view.faulty - len(named):
-        yield Finding("wrong", "warning", part, f"and {count(others, 'other request')} with such a problem")
+        yield Finding("wrong", "warning", part, f"and {count(others, 'more request')} with problems")
 
 
 def _name(row: RequestRow) -> str:

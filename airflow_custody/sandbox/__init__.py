@@ -1,13 +1,15 @@
 """
-A stand-in for the custody service: real HTTP, real state, and faults on demand.
+A stand-in for the custody service.
 
-``Sandbox`` runs it inside this process, for tests; ``python -m airflow_custody.sandbox`` runs it on its own;
-``SandboxControl`` controls either.
+It has real HTTP, real state, and faults on demand.
+
+``Sandbox`` runs it inside this process, for tests. ``python -m airflow_custody.sandbox`` runs it as a separate process.
+``SandboxControl`` controls a sandbox of either kind.
 
 Four operations follow a description of the service's interface: listing health checks, creating a whitelisting
-request, and setting the status of a webhook or deleting it. The other operations follow what is public about the
-service. Where neither says anything, the sandbox makes an assumption, and a comment marks it. None of this was checked
-against a live installation.
+request, setting the status of a webhook, and deleting a webhook. The other operations follow public information about
+the service. Everything beyond these two sources is an assumption, and is marked by a comment. The sandbox was never
+compared with a live installation.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_custody.sandbox.settings import ListingSettings as ListingSettings
     from airflow_custody.sandbox.settings import Settings as Settings
 
-# Imported on first use, so that importing this package is cheap and works without the extra `sandbox`.
+# Imported on first use. Importing this package is therefore cheap, and does not need the extra `sandbox`.
 _MODULES = {
     "Sandbox": "server",
     "SandboxControl": "control",

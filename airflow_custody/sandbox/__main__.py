@@ -17,12 +17,12 @@ from types import FrameType
 import airflow_custody.sandbox as package
 
 _SIGNERS = ("alice", "bob")
-# All of the output can be pasted into a shell, or read by one from a file.
+# The whole output is valid shell code.
 _NEXT = """
-# Paste these lines into the shell that is to run Airflow, or read them from a file. Then, in a clone of the project:
-#   custody check               # what is pinned, and whether the service's rules are signed so
-#   AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags" airflow standalone   # trigger custody_whitelist_complete: both sign
-#   custody whitelist verify    # which addresses are proved, and who signed them"""
+# Paste these lines into the shell that will run Airflow, or source them from a file. Then, in a clone of the project:
+#   custody check               # check the pinned keys, and the signatures of the service's rules
+#   AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags" airflow standalone   # then trigger custody_whitelist_complete
+#   custody whitelist verify    # list the verified addresses and their signers"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.keys and not options.with_signers:
-        parser.error("--keys needs --with-signers")
+        parser.error("--keys requires --with-signers")
     return options
 
 
@@ -76,22 +76,24 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="name of this machine that callers may use, beside localhost and --host; may be given several times",
+        help="further name of this machine that clients may use, besides localhost and --host; may be repeated",
     )
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
-    parser.add_argument("--token", help="token with every role; never use a real one (default: a random one)")
-    parser.add_argument("--state", metavar="FILE", help="file to keep the state in, for you alone (default: in memory)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free port)")
+    parser.add_argument("--token", help="token with all roles; never use a real token (default: a random token)")
+    parser.add_argument(
+        "--state", metavar="FILE", help="file for the state, accessible only to you (default: in memory)"
+    )
     parser.add_argument(
         "--with-signers",
         action="store_true",
-        help=f"require that {_SIGNERS[0]} and then {_SIGNERS[1]} sign each whitelisting request, and print their "
-        "connections and keys, and what to pin to verify signatures",
+        help=f"require that {_SIGNERS[0]} and then {_SIGNERS[1]} sign each whitelisting request; print their "
+        "connections and keys, and the keys to pin",
     )
     parser.add_argument(
         "--keys",
         metavar="DIR",
         type=Path,
-        help="folder to write the keys to, as PEM files that only you can read; needs --with-signers",
+        help="folder for the keys, as PEM files that only you can read; requires --with-signers",
     )
     return parser
 
@@ -122,10 +124,10 @@ def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list
     superadmin_keys = "".join(pins["superadmin_keys"])
     first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in signers)
     lines = [
-        _comment(f"Two people must sign each whitelisting request: first {first}, then {second}."),
+        _comment(f"Two users must sign each whitelisting request: first {first}, then {second}."),
         *_exports(package.connection_variables(sandbox.connection(pins=True), signers)),
         "",
-        "# What is pinned: as extras of a connection, which the ones above have, and the public keys alone.",
+        "# The pinned keys: as extras of a connection (already set above), and as public keys only.",
         *_exports({"CUSTODY_PINS": json.dumps(pins), "CUSTODY_SUPERADMIN_KEYS": superadmin_keys}),
     ]
     if folder is not None:
@@ -138,7 +140,11 @@ def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files that only their owner can read; one that is there with another content stays, and is an error."""
+    """
+    Write files that only their owner can read.
+
+    :raises FileExistsError: if a file exists with other content. It is left unchanged.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in files.items():
         path = folder / name
@@ -155,15 +161,21 @@ def _open_for_owner(path: str, flags: int) -> int:
 
 
 def _comment(text: str) -> str:
-    """Return a line that a shell ignores, whatever the text holds."""
+    """Return text as a shell comment on one line."""
     return "# " + "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:
-    """Return lines for a shell; a name that a state has, and that no shell takes, is an error."""
+    """
+    Return shell lines that export variables.
+
+    :raises SandboxError: if a name is not valid in a shell, because names may come from the state.
+    """
     for name in variables:
         if not (name.isascii() and name.isidentifier()):
-            raise package.SandboxError(f"cannot print the variable {name!r}: a shell takes letters, digits and '_'")
+            raise package.SandboxError(
+                f"cannot print the variable {name!r}: only letters, digits and '_' are allowed in a shell"
+            )
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 

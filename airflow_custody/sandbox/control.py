@@ -1,4 +1,8 @@
-"""The control of a sandbox: its stores' methods, called by name over HTTP. The service has nothing like it."""
+"""
+Controls a sandbox by calling methods of its stores over HTTP.
+
+The real service has no counterpart to this.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +35,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _TIMEOUT = 30.0
-#: The methods of stores that can be called, by their names.
+#: The methods of stores that can be called, by name.
 _METHODS: dict[str, Callable[..., Any]] = {}
 
 
 def _remote(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SandboxControl, P], R]:
-    """Return a method of the control that has this method of a store called in the sandbox."""
+    """Return a method that calls a store's method in the sandbox."""
     signature = inspect.signature(method)
     _METHODS[method.__name__] = method
 
@@ -55,20 +59,20 @@ def _remote(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Sa
 
 class SandboxControl:
     """
-    The control of one sandbox, in this process or another; a call that fails raises :class:`SandboxError`.
+    Controls a sandbox, in this process or another.
 
-    Each method is also a route: ``POST /sandbox/<name>``, with its arguments as a JSON object, and the header
-    ``Content-Type: application/json``.
+    A failed call raises :class:`SandboxError`. Each method is also a route, ``POST /sandbox/<name>``. It requires the
+    arguments as a JSON object, and the header ``Content-Type: application/json``.
 
     :param url: URL of the sandbox, such as ``http://127.0.0.1:43121``.
-    :param verify: as in requests, for a sandbox that speaks HTTPS.
-    :param cert: as in requests, for a sandbox that requires a client certificate.
+    :param verify: for an HTTPS sandbox, the parameter ``verify`` of requests.
+    :param cert: for a sandbox that requires a client certificate, the parameter ``cert`` of requests.
     """
 
     def __init__(self, url: str, verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
         self.url = url.rstrip("/")
         self._session = requests.Session()
-        # No proxy and no ~/.netrc: the sandbox is on this machine or near it.
+        # Do not use a proxy or ~/.netrc, because the sandbox is local.
         self._session.trust_env = False
         self._session.verify = verify
         self._session.cert = cert
@@ -115,10 +119,10 @@ class SandboxControl:
 
     def send(self, name: str, arguments: dict[str, Any]) -> Any:
         """
-        Call a method in the sandbox by its name, and return its result.
+        Call a method in the sandbox, and return its result.
 
-        :param name: the name.
-        :param arguments: the arguments by their names, as JSON data.
+        :param name: the method's name.
+        :param arguments: the arguments by name, as JSON data.
         """
         url = f"{self.url}/sandbox/{name}"
         try:
@@ -130,7 +134,7 @@ class SandboxControl:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise SandboxError(f"not a response of a sandbox at {url}: status {response.status_code}")
+            raise SandboxError(f"the response from {url} is not from a sandbox (status {response.status_code})")
         if not response.ok:
             raise SandboxError(f"{name}: {content.get('message', response.status_code)}")
         return content.get("result")
@@ -146,12 +150,12 @@ _validated = functools.cache(validate_call)
 
 @router.post("/{name}")
 async def call(request: Request, service: ServiceDep, name: str) -> Response:
-    """Call a method of a store; it needs no authentication, because it is for tests only."""
+    """Call a method of a store. For tests only, so without authentication."""
     if name not in _METHODS:
         raise not_found(f"control {name}")
-    # A web page can send other types to any server without asking that server first.
+    # Web pages can send other content types to any server without a preflight request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise ServiceError(415, "the control takes JSON: send the header 'Content-Type: application/json'")
+        raise ServiceError(415, "the control requires JSON: send the header 'Content-Type: application/json'")
     try:
         arguments = json.loads(await request.body() or b"{}")
     except ValueError:
@@ -161,5 +165,5 @@ async def call(request: Request, service: ServiceDep, name: str) -> Response:
     parts = (service, *vars(service).values())
     part = next(each for each in parts if getattr(type(each), name, None) is _METHODS[name])
     result = _validated(_METHODS[name])(part, **arguments)
-    # ASCII, because what a test sent may contain half a surrogate pair.
+    # ASCII, because a test may have sent half a surrogate pair.
     return Response(json.dumps({"result": result}), media_type="application/json")

@@ -1,4 +1,4 @@
-"""The errors of the sandbox: those it sends to callers, and those it raises for the program that runs it."""
+"""The errors that the sandbox sends to clients or raises itself."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class SandboxError(RuntimeError):
-    """Raised when a sandbox cannot start, or when it refuses a control call."""
+    """Raised when a sandbox cannot start, or rejects a control call."""
 
 
-# Only `InvalidArgument` is known; the other names are assumptions.
+# Only `InvalidArgument` is published; the other names are assumptions.
 _NAMES = {
     400: "InvalidArgument",
     401: "Unauthenticated",
@@ -25,7 +25,7 @@ _NAMES = {
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """Return the service's error body."""
+    """Return an error body in the service's form."""
     return {
         "error": _NAMES.get(status, "Unknown"),
         "message": message,
@@ -49,11 +49,11 @@ def invalid(message: str) -> ServiceError:
 
 
 def not_found(what: str) -> ServiceError:
-    """Return a 404 error that names what does not exist."""
+    """Return a 404 error that names the missing object."""
     return ServiceError(404, f"{what} not found")
 
 
 def missing_roles(roles: Sequence[str]) -> ServiceError:
-    """Return a 403 error that names the roles the caller lacks."""
+    """Return a 403 error that names the missing roles."""
     noun = "role" if len(roles) == 1 else "roles"
     return ServiceError(403, f"permission denied: missing {noun} {', '.join(roles)}")

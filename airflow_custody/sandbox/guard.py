@@ -1,4 +1,4 @@
-"""The layer that refuses calls from web pages."""
+"""Rejects calls from web pages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from airflow_custody.sandbox.web import json_response
 
 class PageGuard:
     """
-    Refuse calls from web pages before they are logged or change anything, because the control has no authentication.
+    Rejects calls from web pages, because the control has no authentication.
 
-    A page whose host name was rebound to this machine sends that name as ``Host``. For a page of another site, the
-    browser sends its ``Origin``, and without one (images, say) ``Sec-Fetch-Site``.
+    Rejected calls are not logged and change nothing. Three headers identify them. A page whose host name was rebound to
+    this machine (DNS rebinding) sends that name as ``Host``. For a page of another site, the browser sends ``Origin``;
+    for requests without an ``Origin``, such as images, it sends ``Sec-Fetch-Site``.
 
     :param app: the application.
-    :param host: the address that the sandbox listens on. If it stands for all addresses, a caller may use any IP
-        address, which cannot be rebound.
-    :param allowed_hosts: more names that callers may use.
+    :param host: the address that the sandbox listens on. If it stands for all addresses, clients may use any IP
+        address, because IP addresses cannot be rebound.
+    :param allowed_hosts: further names that clients may use.
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = ()) -> None:
@@ -41,15 +42,15 @@ class PageGuard:
         await json_response(error_body(status, message), status)(scope, receive, send)
 
     def _problem(self, headers: Headers) -> tuple[int, str] | None:
-        """Return the status and message of a refusal, if the headers are those of a page."""
+        """Return status and message of the rejection; None if accepted."""
         host = headers.get("host", "")
         if not self._is_own(host):
-            return 421, f"{host!r} is not a host of this sandbox: use its URL, or start it with --allow-host NAME"
+            return 421, f"{host!r} is not a host name of this sandbox: use its URL, or start it with --allow-host NAME"
         origin = headers.get("origin")
         if origin not in (None, f"http://{host}", f"https://{host}"):
-            return 403, f"the sandbox refuses calls from web pages, such as {origin}"
+            return 403, f"the sandbox rejects calls from web pages, such as {origin}"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return 403, "the sandbox refuses calls from web pages of other sites"
+            return 403, "the sandbox rejects calls from web pages of other sites"
         return None
 
     def _is_own(self, host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Listings: behaviour that the interface leaves open and a test may set, and pages with a cursor."""
+"""Listings: configurable behaviour, and paging with a cursor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_PAGE_SIZE = 100
 
 class Listing:
     """
-    How one listing behaves: by default, as it should.
+    The behaviour of a listing. A test may make it faulty.
 
     :param state: the sandbox's state.
     :param name: name of the listing.
@@ -38,36 +38,36 @@ class Listing:
         return self._state.settings.listings.get(self._name) or ListingSettings()
 
     def understood(self, query: Query) -> Query:
-        """Return a query without the parameters that are ignored."""
+        """Return a query without the parameters that the listing ignores."""
         given, ignored = query.model_dump(by_alias=True, exclude_unset=True), {*self._settings.ignored}
         kept = {name: value for name, value in given.items() if not ignored & {name, name.partition(".")[0]}}
         return type(query).model_validate(kept)
 
     def page_size(self, size: int) -> int:
-        """Return how many rows a page has, of those that it was to have."""
+        """Return the page size for a requested size."""
         return min(size, self._settings.page_size or size)
 
     @property
     def is_arranged(self) -> bool:
-        """Whether the rows are listed in an order that a test has set."""
+        """Whether a test has set the order of the rows."""
         return bool(self._settings.orders)
 
     def arrange(self, rows: list[Row], identify: Callable[[Row], str]) -> list[Row]:
-        """Return the rows as this call lists them; each call uses up an order, but for the last."""
+        """Return the rows in the next configured order. The last is repeated."""
         if not self.is_arranged:
             return rows
         by_id = {identify(row): row for row in rows}
         return [by_id[each] for each in _take(self._settings.orders) if each in by_id]
 
     def total(self, number: int) -> str | int | None:
-        """Return the total as this call gives it; each call uses up a value, but for the last."""
+        """Return the next configured total. The last is repeated."""
         if self._settings.totals:
             return _take(self._settings.totals)
         return str(number) if number else None
 
 
 class Paging(BaseModel):
-    """Which page of a listing to return."""
+    """The parameters that select a page of a listing."""
 
     request: Literal["FIRST", "NEXT"] = Field(default="FIRST", alias="cursor.pageRequest")
     size: int = Field(default=0, alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)
@@ -82,9 +82,9 @@ class Paging(BaseModel):
 
     def place(self, size: int, total: int) -> tuple[int, dict[str, Any]]:
         """
-        Return the place of the page's first row, and the page's cursor.
+        Return the position of the page's first row, and the page's cursor.
 
-        The content of `currentPage` is an assumption: clients are not meant to read it.
+        The content of `currentPage` is an assumption. Clients should treat it as opaque.
         """
         start = self._current_start() + size if self.request == "NEXT" else 0
         page = base64.urlsafe_b64encode(str(start).encode()).decode()
@@ -96,7 +96,7 @@ class Paging(BaseModel):
         except (binascii.Error, ValueError):
             start = ""
         if not is_decimal(start) or len(start) > 12:
-            raise invalid("cursor.currentPage: not a page of this listing")
+            raise invalid("cursor.currentPage: not a cursor of this listing")
         return int(start)
 
 

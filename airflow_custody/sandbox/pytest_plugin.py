@@ -1,5 +1,7 @@
 """
-The sandbox as a fixture of pytest, for tests of DAGs. In ``conftest.py``::
+The sandbox as a pytest fixture, for tests of DAGs.
+
+Enable it in ``conftest.py``::
 
     pytest_plugins = ["airflow_custody.sandbox.pytest_plugin"]
 """
@@ -19,7 +21,7 @@ _SIGNERS = ("alice", "bob")
 
 @pytest.fixture(scope="session")
 def custody_sandbox_server() -> Iterator[Sandbox]:
-    """Run a sandbox in this process while tests run."""
+    """Run a sandbox in this process during the tests."""
     from airflow_custody.sandbox import Sandbox
 
     with Sandbox() as server:
@@ -29,11 +31,11 @@ def custody_sandbox_server() -> Iterator[Sandbox]:
 @pytest.fixture
 def custody_sandbox(custody_sandbox_server: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     """
-    Return a sandbox as if it had just been started, and define the Airflow connections to it.
+    Return a fresh sandbox, with Airflow connections to it.
 
-    They are those that ``python -m airflow_custody.sandbox --with-signers`` prints: ``custody_default``, with the keys
-    to pin, and for each of the two users who must sign a connection to the service and one with the key, such as
-    ``custody_first_signer`` and ``custody_first_key``.
+    The connections are the same as printed by ``python -m airflow_custody.sandbox --with-signers``. The connection
+    ``custody_default`` pins the keys. Each of the two required signers has a connection to the service, such as
+    ``custody_first_signer``, and a connection with the key, such as ``custody_first_key``.
     """
     from airflow_custody.sandbox import connection_variables
 

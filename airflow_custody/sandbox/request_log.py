@@ -1,4 +1,4 @@
-"""The log of the requests that reached the service."""
+"""The log of the requests that the service received."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SECRET_KEYS = ("password", "totp", "secret")
 
 class RequestLog:
     """
-    The log of the last requests, in the order in which they came.
+    The log of the last requests, in the order of arrival.
 
-    It shows no credentials: neither those of a header ``Authorization`` nor those of a body's own keys.
+    It contains no credentials: they are redacted in the header ``Authorization`` and under secret keys of JSON bodies.
     """
 
     def __init__(self) -> None:
         self._requests: deque[dict[str, Any]] = deque(maxlen=MAX_REQUESTS)
 
     def add(self, scope: Scope, body: bytes) -> dict[str, Any]:
-        """Record a request and return its record, to which the caller adds `status` and `fault`."""
+        """Add a record. The caller sets its `status` and `fault` later."""
         query = scope["query_string"].decode("latin-1")
         decoded = decode_body(body)
         if isinstance(decoded, dict):
@@ -51,12 +51,12 @@ class RequestLog:
 
     def request_log(self, method: str | None = None, path: str | None = None) -> list[dict[str, Any]]:
         """
-        Return the requests that reached the service, in order.
+        Return the requests that the service received, in order.
 
         Each has `method`, `path`, `query` (lists of values by name), `raw_query`, `headers` (names in lower case, the
         credentials in ``authorization`` replaced by their :func:`fingerprint`), `body` (JSON or text), `time` (seconds
-        since 1970), `status` (None while there is no response, or if the connection was dropped) and `fault` (which
-        one was injected, or None).
+        since 1970), `status` (None before the response, or if the connection was dropped) and `fault` (the kind of the
+        injected fault, or None).
 
         :param method: only requests with this method.
         :param path: only requests at or below this path, with or without ``/api/rest/v1``.
@@ -68,13 +68,15 @@ class RequestLog:
         ]
 
     def clear_request_log(self) -> None:
-        """Delete the log of requests."""
+        """Empty the log of requests."""
         self._requests.clear()
 
 
 def fingerprint(secret: str) -> str:
     """
-    Return the first eight hex digits of a secret's SHA-256, which identify it without revealing it.
+    Return the first eight hex digits of a secret's SHA-256.
+
+    They identify the secret without revealing it.
 
     :param secret: the secret.
     """
@@ -82,7 +84,7 @@ def fingerprint(secret: str) -> str:
 
 
 def decode_body(body: bytes) -> Any:
-    """Return a body as JSON if it is JSON, otherwise as text; of a very long one, only the beginning."""
+    """Return a body as JSON data, or else as (truncated) text."""
     if not body:
         return None
     text = body[:MAX_BODY_BYTES].decode("utf-8", errors="replace")

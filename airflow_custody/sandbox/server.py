@@ -1,4 +1,4 @@
-"""The sandbox as a server on a thread of this process."""
+"""Runs the sandbox as a server on a thread of this process."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from airflow_custody.sandbox.wire import ROOT
 
 _Path = str | os.PathLike[str]
 
-# Longer than clients keep an idle connection, so that the server never closes one that a call is about to use.
+# Longer than clients keep idle connections, so that the server never closes a connection just before it is reused.
 _KEEP_ALIVE_SECONDS = 75
 
 
 class Sandbox:
     """
-    A stand-in for the custody service; a context manager.
+    A stand-in for the custody service, used as a context manager.
 
     :param host: address to listen on. The control routes need no authentication: use a loopback address.
-    :param port: port to listen on. 0 takes a free one, and keeps it when the sandbox is started again.
-    :param token: token with every role. Default: the one in the state, or else a random one.
-    :param state: file to keep the state in, which only its owner can read. Default: in memory, until the sandbox stops.
-    :param certfile: PEM file with the certificate chain, to speak HTTPS.
-    :param keyfile: PEM file with the private key. Default: it is in ``certfile``.
-    :param client_ca: PEM file with certificate authorities; only clients with a certificate of theirs can connect.
-    :param allowed_hosts: names of this machine that callers may use, beside ``localhost`` and ``host``.
+    :param port: port to listen on. 0 chooses a free port, and restarting the sandbox reuses it.
+    :param token: token with all roles. Default: the token in the state, or else a random token.
+    :param state: file for the state, which only its owner can read. Default: in memory, until the sandbox stops.
+    :param certfile: PEM file with the certificate chain; enables HTTPS.
+    :param keyfile: PEM file with the private key. Default: the key is in ``certfile``.
+    :param client_ca: PEM file with certificate authorities. Clients must then have a certificate issued by one of them.
+    :param allowed_hosts: further names of this machine that clients may use, besides ``localhost`` and ``host``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Sandbox:
     ) -> None:
         needs_certfile = keyfile is not None or client_ca is not None
         if needs_certfile and certfile is None:
-            raise SandboxError("keyfile and client_ca need a certfile")
+            raise SandboxError("keyfile and client_ca require a certfile")
         self.host = host
         self.port = port
         self.token = token or ""
@@ -96,7 +96,7 @@ class Sandbox:
         return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token, **extra})
 
     def start(self) -> Sandbox:
-        """Start the sandbox; when this returns, it accepts calls."""
+        """Start the sandbox, and wait until it accepts calls."""
         if self._thread is not None:
             raise SandboxError("the sandbox is already running")
         with ExitStack() as opened:
@@ -106,10 +106,10 @@ class Sandbox:
             sockets = [opened.enter_context(_listen(self.host, self.port))]
             servers = [self._server(service, encrypted=self._certfile is not None)]
             if self._certfile is not None:
-                # Without encryption, so that the control needs no certificates.
+                # An unencrypted port, so that the control needs no certificates.
                 sockets.append(opened.enter_context(_listen("127.0.0.1", 0)))
                 servers.append(self._server(service, encrypted=False))
-            # From here on, the thread closes what is open.
+            # From here on, the thread closes the state and the sockets.
             arguments = (servers, sockets, opened.pop_all())
             thread = threading.Thread(target=_run, args=arguments, name="custody-sandbox", daemon=True)
         self._thread, self._servers = thread, servers
@@ -125,7 +125,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """Stop the sandbox at once, cutting off calls in progress; does nothing if it is not running."""
+        """Stop the sandbox, aborting calls in progress. Does nothing if not running."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -153,7 +153,7 @@ class Sandbox:
             log_config=None,
             log_level="warning",
             access_log=False,
-            # Connections are found by their addresses, which this would change.
+            # Would change the addresses by which connections are found.
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
@@ -163,7 +163,7 @@ class Sandbox:
             ssl_cert_reqs=ssl.CERT_REQUIRED if self._client_ca else ssl.CERT_NONE,
         )
         try:
-            # Here and not on the thread, so that the caller gets the error if a file is wrong.
+            # Load the files here and not on the thread, so that the caller gets the error.
             config.load()
         except (OSError, ssl.SSLError) as error:
             raise SandboxError(f"cannot use the certificate files: {error}") from error
@@ -172,11 +172,11 @@ class Sandbox:
 
 def connection_variables(connection: str, signers: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
     """
-    Return the connections that the example DAGs need.
+    Return the connections for the example DAGs, as environment variables.
 
     :param connection: ``custody_default``, as JSON.
-    :param signers: signers as the control returns them. For each there is also a connection to the service, such as
-        ``custody_first_signer``, and one with the key, such as ``custody_first_key``.
+    :param signers: signers, in the form that the control returns. Each adds a connection to the service, such as
+        ``custody_first_signer``, and a connection with the key, such as ``custody_first_key``.
     """
     variables = {"AIRFLOW_CONN_CUSTODY_DEFAULT": connection}
     for each in signers:
@@ -188,7 +188,7 @@ def connection_variables(connection: str, signers: Iterable[Mapping[str, str]] =
 
 
 def build_app(service: Service) -> FastAPI:
-    """Return the application that serves a service, and controls it."""
+    """Return the application: routes of the service and its control."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
     for subject in (health, whitelist, rules, webhooks, users):
@@ -199,14 +199,14 @@ def build_app(service: Service) -> FastAPI:
 
 
 class _Server(uvicorn.Server):
-    """A server that stops at once, where uvicorn waits for calls to end."""
+    """A uvicorn server that stops immediately, without waiting for calls to end."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Stop accepting, and let asyncio take over the connections it has just accepted before the listener closes.
+        # Stop accepting connections. Let asyncio register those just accepted before the listener closes.
         loop = asyncio.get_running_loop()
         for server in self.servers:
             for listener in server.sockets:
@@ -222,7 +222,7 @@ class _Server(uvicorn.Server):
 
 
 def _run(servers: list[_Server], sockets: list[socket.socket], opened: ExitStack) -> None:
-    """Serve until all servers are to exit, and close what is open."""
+    """Serve until all servers are stopped; then close state and sockets."""
 
     async def serve() -> None:
         await asyncio.gather(*(each.serve([listener]) for each, listener in zip(servers, sockets, strict=True)))
@@ -232,11 +232,11 @@ def _run(servers: list[_Server], sockets: list[socket.socket], opened: ExitStack
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # The protocol tells asyncio that it is TCP: otherwise each response would wait for an acknowledgement.
+    # Naming TCP makes asyncio disable Nagle's algorithm, which would delay each response.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Allows a port that was in use a moment ago; one that is in use now is still refused.
+        # Allows a port that was just released. A port in use is still refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(2048)
@@ -247,6 +247,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _url_host(host: str) -> str:
-    """Return the host for a URL; for an address that stands for all addresses, the loopback address."""
+    """Return the host for a URL; loopback if it means all addresses."""
     loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
     return loopback.get(host, f"[{host}]" if ":" in host else host)

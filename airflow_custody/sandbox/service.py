@@ -1,4 +1,4 @@
-"""Everything the sandbox knows, in one object."""
+"""All stores of the sandbox in one object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_custody.sandbox.whitelist.store import WhitelistStore
 
 
 class Service:
-    """The stores of the service, and the faults that are injected into it."""
+    """The stores of the service, and its injected faults."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -38,15 +38,15 @@ class Service:
         self.request_log = RequestLog()
 
     def about(self) -> dict[str, Any]:
-        """Return whether this is a sandbox, and which version of the service it imitates."""
+        """Return ``sandbox`` (true), and the imitated ``version`` of the service."""
         return {"sandbox": True, "version": self.state.settings.version}
 
     def reset(self) -> None:
         """
-        Go back to the state of a fresh sandbox, without faults and logged requests; only the main token and the
-        super-administrators' keys stay.
+        Restore the state of a fresh sandbox, without faults and logged requests.
 
-        Calls that a fault still delays are cut off, and do no more work.
+        Only the main token and the super-administrators' keys are kept. Calls that a fault is delaying are aborted, and
+        do no more work.
         """
         self.state.clear()
         self.health.reload()

@@ -1,4 +1,4 @@
-"""The sandbox's behaviour where the interface leaves it open, or where a test needs another."""
+"""Settings: behaviour that is not published, or that a test changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class ListingSettings(BaseModel):
     """
     The behaviour of a listing.
 
-    :param page_size: maximum number of rows on a page, whatever is asked for.
-    :param totals: the ``totalItems`` of the next calls, the last of all that follow; None leaves it out.
-    :param ignored: query parameters that it ignores, by their names; ``cursor`` stands for all of its own.
-    :param orders: ids of the rows that the next calls list, in this order, the last of all that follow; a call lists no
-        other rows.
+    :param page_size: maximum number of rows on a page, even if more are requested.
+    :param totals: the ``totalItems`` of each of the next calls; the last value is repeated. None leaves it out.
+    :param ignored: names of query parameters to ignore; ``cursor`` stands for all ``cursor.*`` parameters.
+    :param orders: for each of the next calls, the ids of the rows to list, in order; the last list is repeated. No
+        other rows are listed.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -30,13 +30,13 @@ class ListingSettings(BaseModel):
 
 class CallSettings(BaseModel):
     """
-    How the service writes, keeps and lists the calls to webhooks.
+    Settings for writing, keeping and listing calls to webhooks.
 
-    :param order: whether calls are listed as they were ``created``, or as they were ``written``.
-    :param ids: ``number`` or ``uuid``.
-    :param resolution: seconds to which time stamps are cut off, so that some are equal.
-    :param max_age: seconds after which a call is removed.
-    :param max_number: maximum number of calls kept.
+    :param order: the order of listing, by time: ``created`` or ``written``.
+    :param ids: the form of ids: ``number`` or ``uuid``.
+    :param resolution: resolution of time stamps, in seconds. A coarse resolution makes time stamps equal.
+    :param max_age: age at which a call is removed, in seconds. None: calls are never removed by age.
+    :param max_number: maximum number of calls to keep. None: no maximum.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,35 +50,36 @@ class CallSettings(BaseModel):
 
 class Settings(BaseModel):
     """
-    The settings of a sandbox. The defaults are those of a fresh one; most of this is not published.
+    The settings of a sandbox, with the defaults of a fresh sandbox.
 
-    From ``currencies`` to ``second_requests`` they are about whitelisting requests that are created from now on, and
-    from ``status_words`` to ``forged`` about all.
+    Most of this behaviour is not published. The settings from ``currencies`` to ``second_requests`` apply to
+    whitelisting requests that are created from now on. The settings from ``status_words`` to ``forged`` apply to all
+    whitelisting requests.
 
-    :param version: the version that it imitates; before 3.14 it has no health operations.
-    :param clock_offset: seconds that its clock is ahead, by which it dates requests and tokens and checks API keys;
-        negative is behind.
-    :param token_lifetime: seconds that the JWTs live that are issued from now on.
-    :param superadmins: number of super-administrators who sign the rules.
-    :param superadmin_minimum: number of them who must.
+    :param version: the imitated version of the service. Before 3.14, there are no health operations.
+    :param clock_offset: seconds by which the service's clock is ahead; negative if it is behind. The clock dates
+        requests and tokens, and checks API keys.
+    :param token_lifetime: lifetime of the JWTs issued from now on, in seconds.
+    :param superadmins: number of super-administrators, all of whom sign the rules.
+    :param superadmin_minimum: number of super-administrators whose signatures are required.
     :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
-    :param currencies: the active currencies; an address on another chain is refused.
+    :param currencies: the active currencies. An address on another chain is rejected.
     :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
-    :param label_length: length to which longer labels are truncated.
-    :param chain_name: the service's name for the chain.
-    :param drop_links: whether the payload leaves the links out.
-    :param fill: fields, by their names on the wire, that get a value if the request leaves them out.
-    :param created_at: the date of creation, whenever that is.
-    :param second_requests: whether a second request for an address is taken; otherwise it is refused with a 409.
-    :param status_words: spelling of status words, by the sandbox's own, such as ``{"pending": "NEW"}``.
-    :param network_is_hashed: whether payloads have the network; otherwise only the envelopes have it.
+    :param label_length: length to which longer labels are truncated. None: labels are not truncated.
+    :param chain_name: name under which the chain is stored. None: the name of the currency.
+    :param drop_links: whether the linked addresses and wallets are left out of the payload.
+    :param fill: values for fields that the request leaves out, by their names on the wire.
+    :param created_at: fixed date of creation. None: the current time.
+    :param second_requests: whether a second request for an address is accepted; otherwise it is rejected with a 409.
+    :param status_words: the service's spelling of the sandbox's status words, such as ``{"pending": "NEW"}``.
+    :param network_is_hashed: whether payloads contain the network; otherwise only the envelopes contain it.
     :param creator_sees_own: whether a user's own requests are listed to that user.
-    :param rules_on_pending: whether pending requests show the rules in force; those that have been signed show the
-        rules of that time.
-    :param whitelist_lag: seconds after which a request can be found.
-    :param max_signatures: number of requests of an approval that are signed, from the first; None: all.
-    :param forged: ids of requests that are shown with another address than the one that was signed.
+    :param rules_on_pending: whether pending requests contain the rules in force. Signed requests always contain the
+        rules under which they took effect.
+    :param whitelist_lag: seconds until a new request can be found.
+    :param max_signatures: maximum number of requests that one approval signs, counted from the first. None: all.
+    :param forged: ids of requests that are returned with an address other than the signed address.
     """
 
     model_config = ConfigDict(extra="forbid")

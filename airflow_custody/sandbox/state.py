@@ -13,13 +13,13 @@ from typing import Any
 from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.settings import Settings
 
-# Marks a file as the sandbox's ("CuSb"), so that it never writes to the database of another program.
+# Marks a file as the sandbox's ("CuSb"). The sandbox never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
 
-# The rows of these tables that are deleted; the main token and the keys, which connections use, stay.
+# The rows to delete from these tables. The main token and the keys are kept, because connections use them.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
-# Of a file of SQLite: its header, and the application id in it.
+# The size of an SQLite file's header, and the position of the application id in it.
 _HEADER_SIZE, _APPLICATION_ID_AT = 100, slice(68, 72)
 _IN_MEMORY = ":memory:"
 
@@ -28,9 +28,10 @@ _TABLES = "CREATE TABLE IF NOT EXISTS saved (name TEXT PRIMARY KEY, value TEXT N
 
 def _make_private(name: str) -> None:
     """
-    Create the file of a state, or make an existing one private, before SQLite gives its permissions to a journal.
+    Create a private state file, or make an existing file private.
 
-    A file of another program is left as it is: it is refused later.
+    This comes before opening the database, because SQLite copies the file's permissions to its journal. A file of
+    another program is left unchanged, and is refused later.
     """
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -46,12 +47,13 @@ def _make_private(name: str) -> None:
 
 class State:
     """
-    The database that the stores share; every write is committed when the call returns.
+    The database that the stores share. Every call commits its changes.
 
-    The routes run one after the other on the server's event loop, but starting and stopping happen on other
-    threads: hence the lock.
+    The routes run one after the other on the server's event loop. The lock is needed because starting and stopping
+    happen on other threads.
 
-    :param path: file of the database, which has private keys: its owner alone can read it. None keeps it in memory.
+    :param path: file of the database. Only its owner can read it, because it contains private keys. None (default):
+        in memory.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -76,9 +78,9 @@ class State:
         self._settings = Settings.model_validate(self.load("settings", {}))
 
     def _prepare(self, name: str) -> None:
-        # What was committed must survive the death of the process, not of the machine: do not wait for the disk.
+        # Commits must survive a kill of the process, but not a crash of the machine, so do not wait for the disk.
         self._database.execute("PRAGMA synchronous = OFF")
-        # Two sandboxes on one file would not see each other's changes: the second must not start.
+        # The lock keeps a second sandbox from starting, because neither would notice the other's changes.
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("BEGIN EXCLUSIVE")
         (owner,) = self._database.execute("PRAGMA application_id").fetchone()
@@ -95,17 +97,17 @@ class State:
             self._database.executescript(sql)
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Return the rows that a query selects."""
+        """Return the rows of a query."""
         with self._lock:
             return self._database.execute(sql, values).fetchall()
 
     def write(self, sql: str, *values: Any) -> int:
-        """Execute a statement and return how many rows it changed."""
+        """Execute a statement, and return the number of changed rows."""
         with self._lock:
             return self._database.execute(sql, values).rowcount
 
     def write_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Execute a statement for each row of values, all or none."""
+        """Execute a statement for each row of values, in one transaction."""
         with self._lock:
             self._database.execute("BEGIN")
             try:
@@ -117,21 +119,21 @@ class State:
 
     @property
     def settings(self) -> Settings:
-        """The settings; what is changed in them is not kept over a restart."""
+        """The settings. Changes to this object are lost on restart."""
         return self._settings
 
     def configure(self, /, **settings: Any) -> None:
         """
-        Change settings of the sandbox; those that are not given stay as they are.
+        Change settings of the sandbox, and keep the rest.
 
-        :param settings: the settings, by the names of the fields of :class:`Settings`.
+        :param settings: the new values, by the fields of :class:`Settings`.
         """
         changed = Settings.model_validate({**self._settings.model_dump(), **settings})
         self.save("settings", changed.model_dump())
         self._settings = changed
 
     def load(self, name: str, default: Any) -> Any:
-        """Return a value that was saved under a name."""
+        """Return the value saved under a name, or the default."""
         found = self.rows("SELECT value FROM saved WHERE name = ?", name)
         return json.loads(found[0]["value"]) if found else default
 
@@ -140,7 +142,7 @@ class State:
         self.write("INSERT OR REPLACE INTO saved VALUES (?, ?)", name, json.dumps(value))
 
     def clear(self) -> None:
-        """Delete everything but the main token and the super-administrators' keys."""
+        """Delete everything except the main token and the super-administrators' keys."""
         with self._lock:
             self._database.execute("BEGIN")
             for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):

@@ -1,4 +1,4 @@
-"""The building blocks of routes: the service, a caller with the right roles, a valid body, and JSON responses."""
+"""Building blocks of routes: dependencies, JSON responses and error handlers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from airflow_custody.sandbox.wire import dumps
 Model = TypeVar("Model", bound=BaseModel)
 
 
-# Asynchronous, as all dependencies here: FastAPI would run a plain function on another thread.
+# Asynchronous, like all dependencies here, because FastAPI runs a plain function on another thread.
 async def get_service(request: Request) -> Service:
-    """Return the service that a request is for."""
+    """Return the service that handles a request."""
     service: Service = request.app.state.service
     return service
 
@@ -32,11 +32,12 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
     """
     Return a dependency that authenticates the caller and requires roles.
 
-    :param any_one: whether one of them is enough. Default: all are required.
+    :param roles: the roles.
+    :param any_one: whether one of the roles is enough. Default: all are required.
     """
 
     async def check(request: Request, service: ServiceDep) -> Caller:
-        # A default port is not part of what an API key signs.
+        # API keys do not sign a default port.
         host = request.headers.get("host", "").removesuffix(":80").removesuffix(":443")
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
         query = request.scope["query_string"].decode("latin-1")
@@ -52,7 +53,7 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
     return check
 
 
-#: A caller who needs no role: that the operations on users and rules need none is an assumption, as none is named.
+#: A caller with any roles. For the operations on users and rules, which name no roles, this is an assumption.
 AnyCaller = Annotated[Caller, Depends(require_roles())]
 
 
@@ -60,8 +61,8 @@ def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
     Return a dependency that reads and validates the body.
 
-    FastAPI would read it before it calls any dependency, and then a stranger with a malformed body would get a 400
-    instead of a 401. This way the body is read after the caller was checked.
+    It runs after authentication. FastAPI itself reads the body before it calls any dependency, so an unauthenticated
+    call with a malformed body would get a 400 instead of a 401.
     """
 
     async def read(request: Request) -> Model:
@@ -72,9 +73,10 @@ def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
 
 def read_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
-    Return a dependency that reads and validates the query; a list takes each value of its name.
+    Return a dependency that reads and validates the query.
 
-    FastAPI's own models of a query ignore aliases before its release 0.128.
+    A list field receives all values of a repeated parameter. FastAPI's own query models ignore aliases before release
+    0.128.
     """
     names = {field.alias or name: get_origin(field.annotation) is list for name, field in model.model_fields.items()}
 
@@ -88,19 +90,19 @@ def read_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a JSON body."""
-    # Half of a surrogate pair, which an attack may send, as an escape.
+    # Half of a surrogate pair, which a test may send, is written as an escape.
     body = dumps(value).encode(errors="backslashreplace")
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Give every error the service's error body, including those the framework raises."""
+    """Give every error, including the framework's, the service's error body."""
     for kind in (ServiceError, RequestValidationError, ValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _handle_error)
 
 
 async def _handle_error(_: Request, error: Exception) -> Response:
-    headers, status, message = None, 500, f"the sandbox failed: {type(error).__name__}"
+    headers, status, message = None, 500, f"internal error of the sandbox: {type(error).__name__}"
     if isinstance(error, ServiceError):
         status, message = error.status, error.message
     elif isinstance(error, (RequestValidationError, ValidationError)):

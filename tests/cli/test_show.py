@@ -38,7 +38,7 @@ def test_without_pins_nothing_is_verified(custody: Run, create: Create) -> None:
     [
         ("signed", "verified", "Verified: signed by signer-1@example.test under rules of 2"),
         ("APPROVED", "UNVERIFIED", "no signature covers its text"),
-        ("pending", "unsigned", "Nobody has signed it yet."),
+        ("pending", "unsigned", "It has no signatures yet."),
         ("rejected", "not checked", "there is nothing to verify"),
     ],
     ids=["signed", "forged", "pending", "rejected"],

@@ -146,7 +146,7 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
     assert problems(overview).keys() == {"requests"}
     (unread,) = judge_overview(overview).texts("unread")
     assert "There are more than 3 requests" in unread
-    assert "'custody status' reads them all" in unread
+    assert "'custody status' reads all of them" in unread
     assert problems(read_overview(client, max_listed=4)) == {}
 
 
@@ -160,7 +160,7 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
             "cooling down until 2999-01-01 00:00:00 UTC",
         ),
         ({"timeout_until": "2020-01-01T00:00:00Z"}, ""),
-        ({"status": "enable\u017f"}, "Its status, 'enable\u017f', is not known."),
+        ({"status": "enable\u017f"}, "Its status is not recognized: 'enable\u017f'."),
         ({"timeout_until": "garbage"}, "until a time that cannot be read ('garbage')"),
     ],
     ids=["enabled", "disabled", "cooling down", "cooled down", "unknown status", "unreadable time"],

@@ -72,7 +72,7 @@ def only_for_approval(sandbox: Sandbox, number: str) -> None:
 
 
 NOT_CHECKED = ("not checked", "")
-DOUBT = "and where it is listed do not say whether it is in effect"
+DOUBT = "and the listing it appears in do not prove whether it is in effect"
 UNSIGNED = "no signature covers its text"
 BAD_HASH = "does not have the hash"
 
@@ -81,15 +81,15 @@ BAD_HASH = "does not have the hash"
     ("prepare", "section", "state", "without_pins", "with_pins", "verification"),
     [
         # The trust and the problem of each, without pinned keys and with them.
-        (lambda *_: None, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
+        (lambda *_: None, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "It has no signatures yet."),
         (sign, "recent", "effective", NOT_CHECKED, ("verified", ""), "Verified: signed by signer-1@example.test under"),
         (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
-        (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "The service says that it was rejected"),
+        (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "The service reports it as rejected"),
         (status("WEIRD"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
         # What is listed as pending is pending, whatever its status.
-        (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "Nobody has signed"),
-        (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
+        (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "It has no signatures"),
+        (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "It has no signatures yet."),
         (another_hash, "pending", "pending", ("not checked", BAD_HASH), ("unverified", BAD_HASH), BAD_HASH),
     ],
     ids=[
@@ -156,7 +156,8 @@ def test_a_deletion_of_what_is_in_effect_is_pending(
             assert row.problem == ""
         assert judge_overview(overview).ok
         (note,) = (found for found in judge_overview(overview).findings if found.kind == "note")
-        says = f"the deletion of whitelisting request {identifier} is pending approval: it is in effect until then"
+        pending = f"the deletion of whitelisting request {identifier} is pending approval"
+        says = f"{pending}; the address stays whitelisted until then"
         assert note.level == "warning"
         assert note.text == says
         assert note.request_ids == (identifier,)
@@ -223,7 +224,7 @@ def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest
     *named, others = judge_overview(overview).texts("wrong")
     assert all("(in effect): " in each for each in named)
     assert len(named) == 20
-    assert others == "and 10 other requests with such a problem"
+    assert others == "and 10 more requests with problems"
 
 
 def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
@@ -314,7 +315,7 @@ def test_signatures_are_counted_by_group_where_that_is_known(
         assert row.trust == "verified"
         assert row.signatures == 1
         assert row.paths == ((SignatureCounts(ann["group"], 1, 1), SignatureCounts(bob["group"], 0, 1)),)
-    assert shown.verification.startswith("Each signature that it has is valid, ")
+    assert shown.verification.startswith("All of its signatures are valid, ")
     # Without rules, nobody says who is in which group.
     assert one(read_overview(client)).signatures == 1
     assert one(read_overview(client)).paths == ()

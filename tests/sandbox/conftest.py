@@ -16,7 +16,7 @@ def api(sandbox: Sandbox) -> Api:
 
 @pytest.fixture
 def raw(sandbox: Sandbox) -> Callable[..., bytes]:
-    """Return a function that makes one call, and returns every byte until the connection is closed."""
+    """Return a function that makes a call, and returns all received bytes."""
 
     def call_raw(path: str = "/users/me", method: str = "GET", body: bytes = b"") -> bytes:
         head = (

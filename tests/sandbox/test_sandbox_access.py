@@ -1,4 +1,4 @@
-"""Who may do what: the routes refuse what the service refuses."""
+"""Authentication and roles of the routes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,11 @@ def key(sandbox: Sandbox) -> dict[str, str]:
 
 
 def call_with_key(sandbox: Sandbox, key: dict[str, str], query: str = "", **changes: str) -> requests.Response:
-    """Make a call that an API key signs; changed fields are those that are sent, whatever was signed."""
+    """
+    Make a call that an API key signs.
+
+    :param changes: fields of the header to replace after signing.
+    """
     nonce = changes.get("Nonce", str(uuid.uuid4()))
     fields = {"ApiKey": key["id"], "Nonce": nonce, "Timestamp": str(round(time.time() * 1000))}
     parts = [*fields.values(), "GET", sandbox.url.removeprefix("http://"), f"/api/rest/v1{PATH}", query, ""]

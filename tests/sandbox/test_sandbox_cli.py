@@ -73,7 +73,7 @@ def test_it_says_what_it_is_and_ends_cleanly(number: signal.Signals) -> None:
     assert process.stop(number) == (0, "")
 
 
-#: What somebody may do who has pasted what was printed: run two commands, and have both approvers sign in between.
+#: Uses the printed variables like a user: runs both commands, and signs as both approvers in between.
 TRY_OUT = """
 import logging, sys
 from airflow_custody.cli.main import main
@@ -102,7 +102,7 @@ def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
         assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
         assert check == "custody check"
         assert verify == "custody whitelist verify"
-        # What is printed below the addresses is pasted into a shell.
+        # A user pastes the lines below the addresses into a shell.
         printed = "\n".join(process.lines[process.lines.index("") :])
         commands = [shlex.join([sys.executable, "-c", TRY_OUT, check, verify]), "echo ---", 'echo "$CUSTODY_PINS"']
         commands += ["echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"']
@@ -117,7 +117,7 @@ def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         checked, verified, pins, keys = done.stdout.split("\n---\n")
-        # Airflow's log is in between.
+        # The output also contains Airflow's log.
         checks = json.loads(checked[checked.index("{\n") :])["checks"]
         assert {each["check"]: each["state"] for each in checks}["signatures"] == "ok"
         (row,) = json.loads(verified[verified.index("{\n") :])["rows"]
@@ -138,14 +138,14 @@ def test_the_keys_as_files(tmp_path: Path) -> None:
     exports = "\n".join(first.lines)
     assert all(json.dumps(files[name])[1:-1] in exports for name in ("alice.pem", "bob.pem"))
     assert f"'{folder}/bob.pem'" in exports
-    # All of it is in the state, but for the port.
+    # The state contains everything except the port.
     with running(*arguments, "--keys", str(folder), "--port", first.port) as second:
         assert second.lines == first.lines
-    # What is not ours is not overwritten.
-    (folder / "bob.pem").write_text("somebody's key")
+    # A file with other content is not overwritten.
+    (folder / "bob.pem").write_text("another key")
     done = run("--with-signers", "--keys", str(folder))
     assert done.returncode == 1
-    assert (folder / "bob.pem").read_text() == "somebody's key"
+    assert (folder / "bob.pem").read_text() == "another key"
     assert re.fullmatch(r"error: cannot write the keys: .*\.pem'\n", done.stderr)
 
 
@@ -173,7 +173,7 @@ def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
 def test_what_is_printed_for_a_shell_is_data(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Names come from the state, which others may have written."""
+    """Names come from the state, which another user may have written."""
     evil = f"first; touch {tmp_path}/PWNED\ntouch {tmp_path}/PWNED #"
     add_signers = SandboxControl.add_signers
 

@@ -81,7 +81,7 @@ def test_a_delay_before_or_after_the_work(sandbox: Sandbox, api: Api, delay: str
             time.sleep(0.01)
         assert created(sandbox) == early
         assert not response.done()
-        # A reset cuts it short.
+        # A reset aborts the delayed call.
         sandbox.control.reset()
         with pytest.raises(requests.ConnectionError):
             response.result()

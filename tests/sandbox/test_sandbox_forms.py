@@ -1,4 +1,4 @@
-"""The published forms: ids as texts, zero values left out, pages, and what is refused as malformed."""
+"""The published forms of requests and responses, and of pages."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_the_current_user(api: Api, sandbox: Sandbox) -> None:
     ("changes", "message"),
     [
         ({"blockchain": " "}, "blockchain"),
-        ({"currency": "BTC"}, "not the same"),
+        ({"currency": "BTC"}, "differ"),
         ({"blockchain": "DOGE", "address": "D"}, "not active"),
         ({"label": " "}, "label"),
-        ({"address": "0x12"}, "rules of ETH"),
+        ({"address": "0x12"}, "not a valid address on ETH"),
         ({"linkedInternalAddressIds": ["12", ""]}, "linkedInternalAddressIds.1"),
         ({"linkedWalletIds": ["-1"]}, "linkedWalletIds.0"),
         ({"linkedWalletIds": ["12\n"]}, "linkedWalletIds.0"),
@@ -85,7 +85,7 @@ def test_a_whitelisting_request(api: Api, sandbox: Sandbox) -> None:
     assert payload["memo"] == "\u00e9\u00b5"
     assert [each["id"] for each in payload["linkedInternalAddresses"]] == ["12"]
     assert payload["linkedWallets"][0] == {**payload["linkedWallets"][0], "id": 7}
-    # Where the network is only in the envelope, the text has another hash.
+    # Without the network, the payload has another hash.
     sandbox.control.configure(network_is_hashed=False)
     unhashed = api.get(f"{PATH}/{number}").json()["result"]
     assert "network" not in unhashed["metadata"]["payload"]
@@ -105,7 +105,7 @@ def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbo
     assert api.listed() == [first]
     assert api.listed(f"{PATH}/for-approval?includeAlreadySignedByUser=true") == [second]
     assert api.get(f"{PATH}?includeForApproval=true&offset=2").json() == {"totalItems": "2"}
-    # Tenants do not see each other.
+    # Another tenant cannot read the requests.
     other = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], tenant_id="2", user_id="8")
     refused(api.get(f"{PATH}/{first}", token=other), 404)
     assert api.get(f"{PATH}/for-approval", token=other).json() == {}
@@ -155,7 +155,7 @@ def test_a_webhook(api: Api) -> None:
     assert "secret" not in hook
     assert str(uuid.UUID(hook["id"])) == hook["id"]
     assert api.get("/webhooks").json()["webhooks"] == [hook]
-    # Nothing but the status changes, and an id may be in upper case.
+    # Only the status changes. The id may be in upper case.
     changed = api.call("PATCH", f"/webhooks/{hook['id'].upper()}", {"status": "disabled"}).json()["webhook"]
     assert changed == {**hook, "status": "disabled", "updatedAt": changed["updatedAt"]}
     assert api.call("DELETE", f"/webhooks/{hook['id']}").json() == {}
@@ -177,7 +177,7 @@ def test_an_event_is_a_call_to_each_webhook_of_its_type(api: Api, sandbox: Sandb
     assert json.loads(sent[0]["payload"]) == {"requestId": "7"}
     (late, _) = sandbox.control.send_event(TYPE, "text", status="failed", age=100)
     path = f"/webhooks/calls?sortOrder=ASC&webhookID={hooks[0]}"
-    # By creation.
+    # Ordered by creation.
     assert api.listed(path, "calls") == [late["id"], sent[0]["id"]]
     assert api.listed(f"{path}&status=failed", "calls") == [late["id"]]
     assert api.listed(f"{path}&eventID=other", "calls") == []

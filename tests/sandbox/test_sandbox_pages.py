@@ -1,4 +1,4 @@
-"""What a web page in a developer's browser sends to the sandbox: it gets nothing, and changes nothing."""
+"""Calls from web pages in a developer's browser are rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.service.sandbox_api import ROOT, Api, refused
 from airflow_custody.sandbox import Sandbox
 
 JSON = {"Content-Type": "application/json"}
-#: A call of the control, an operation of the service, and one that needs no token.
+#: A method of the control, an operation of the service, and an operation that needs no token.
 PATHS = ["/sandbox/private_keys", f"{ROOT}/users/me", f"{ROOT}/authentication/token"]
 
 

@@ -1,4 +1,8 @@
-"""The protocol buffers that the sandbox writes, against the project's own worked example of the published form."""
+"""
+Compares the protocol buffers of the sandbox with a worked example.
+
+The example is the project's own, and follows the published form.
+"""
 
 from __future__ import annotations
 

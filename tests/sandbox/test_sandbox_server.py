@@ -1,4 +1,4 @@
-"""The sandbox in this process: its start and end, its state, and its control."""
+"""The sandbox in this process: start and stop, state and control."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_stops_at_once_with_calls_in_progress(caplog: pytest.LogCaptureFixtur
         threads = [threading.Thread(target=hang, args=(path,)) for path in paths]
         for thread in threads:
             thread.start()
-        # A client that reads nothing, and one that has not sent all of its body.
+        # One client does not read its response. Another has not sent its whole body.
         stuck = socket.create_connection(("127.0.0.1", sandbox.port))
         stuck.sendall(b"GET /api/rest/v1/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         unfinished = socket.create_connection(("127.0.0.1", sandbox.port))

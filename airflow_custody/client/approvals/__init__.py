@@ -1,1 +1,1 @@
-"""Counts of everything that is pending approval."""
+"""Counts of all items that are pending approval."""

@@ -21,16 +21,16 @@ GET_PENDING_APPROVALS = Operation(
 @dataclass(frozen=True)
 class PendingApprovals:
     """
-    The numbers of items that are pending approval by the client's user.
+    Counts of the items that are pending approval by the client's user.
 
     :param whitelisted_addresses: whitelisting requests for addresses.
     :param whitelisted_contracts: whitelisting requests for contracts.
-    :param requests: requests, such as transfers.
+    :param requests: other requests, such as transfers.
     :param account_changes: changes of accounts.
     :param contract_calls: calls of contracts.
     :param settlements: settlements.
     :param pledges: pledges.
-    :param limit: the limit that was asked for. A count that reaches it may stand for more.
+    :param limit: the requested limit. If a count reaches it, the actual number may be larger.
     """
 
     whitelisted_addresses: int = 0
@@ -44,17 +44,17 @@ class PendingApprovals:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts, by the names of the attributes."""
+        """The counts, by attribute."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "limit"}
 
     @property
     def at_least(self) -> tuple[str, ...]:
-        """The names of the counts that may stand for more: those that reach the limit."""
+        """Names of the counts that reach the limit, and may be larger."""
         return tuple(name for name, number in self.counts.items() if number >= self.limit)
 
     @property
     def total(self) -> int:
-        """The number of pending items in all, or the least that it can be."""
+        """Total number of pending items; a lower bound if a count reaches the limit."""
         return sum(self.counts.values())
 
     @property
@@ -68,13 +68,13 @@ class PendingApprovals:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain JSON data: the attributes, and ``at_least``."""
+        """Return the attributes and ``at_least`` as plain JSON data."""
         return {**asdict(self), "at_least": list(self.at_least)}
 
 
-# A whitelisting request is what a page of whitelisting requests calls a request.
+# On a page about whitelisting, "request" alone means a whitelisting request.
 _NOUNS = {"whitelisted_addresses": "request", "requests": "transfer or other request"}
-# By their names on the wire: ``requestsCount``.
+# Maps a name on the wire, such as ``requestsCount``, to an attribute.
 _COUNTS = {f"{to_camel(name)}Count": name for name in PendingApprovals().counts}
 
 
@@ -83,18 +83,19 @@ class ApprovalOperations(ServiceOperations):
 
     def get_pending_approvals(self) -> PendingApprovals:
         """
-        Count the items that are pending approval by the client's user: ``GET /statistics/for-approval`` (undocumented).
+        Count the items that are pending approval by the client's user.
 
-        The call uses the largest limit, 100. The meaning of the limit for the counts is not published: a count that
-        reaches it may stand for more, and :attr:`PendingApprovals.at_least` names it. The whitelisting requests
-        themselves are found by :meth:`find_whitelist_requests_for_approval`.
+        This calls ``GET /statistics/for-approval`` (undocumented) with the largest limit, 100. The effect of the limit
+        on the counts is not published. If a count reaches the limit, the actual number may be larger, and
+        :attr:`PendingApprovals.at_least` names the count. :meth:`find_whitelist_requests_for_approval` returns the
+        whitelisting requests themselves.
 
-        :return: the counts; 0 for those that the service leaves out.
-        :raises CustodyNotFoundError: if the service does not offer it.
-        :raises CustodyResponseError: if a count is no number.
+        :return: the counts; 0 for each count that the service leaves out.
+        :raises CustodyNotFoundError: if the service does not offer this operation.
+        :raises CustodyResponseError: if a count is not a number.
         """
         reply = self._transport.call(GET_PENDING_APPROVALS, dict[str, Any], query={"limit": str(MAX_PAGE_SIZE)})
-        # Without any of the counts, either nothing is pending or it is the response of something else.
+        # ``{}`` means that nothing is pending. Any other response without counts may come from a gateway.
         reply.require_any_key(*_COUNTS)
         counts: dict[str, int] = {}
         for wire, name in _COUNTS.items():

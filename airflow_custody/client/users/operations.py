@@ -27,15 +27,15 @@ class UserOperations(ServiceOperations):
 
     def get_current_user(self) -> WireUser:
         """
-        Get the user that the client signs in as: ``GET /users/me`` (undocumented).
+        Return the client's user: ``GET /users/me`` (undocumented).
 
-        :return: ``id``, ``externalUserId``, which signatures carry, ``tenantId``, ``roles`` and ``status``, as far as
-            the service shows them.
+        :return: the fields that the service reports, out of ``id``, ``externalUserId`` (the user's name in signatures),
+            ``tenantId``, ``roles`` and ``status``.
         """
         reply = self._transport.call(GET_CURRENT_USER, WireUserResponse)
         user = reply.body.get("result")
         if not user:
             raise reply.unexpected("it has no 'result'")
-        # Its roles decide.
+        # Decisions depend on the roles, so no key may be ambiguous.
         reply.require_unique_keys()
         return user

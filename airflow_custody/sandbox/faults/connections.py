@@ -1,4 +1,4 @@
-"""The TCP connections below the calls, and the calls' delays: both can be cut off."""
+"""TCP connections and delays of calls, both of which can be aborted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connections:
-    """The open connections, by the addresses of their two ends; belongs to the server's event loop."""
+    """
+    The open connections, by the addresses of both ends.
+
+    Use it only on the server's event loop.
+    """
 
     def __init__(self) -> None:
         self._open: dict[tuple[object, object], asyncio.Transport] = {}
@@ -18,12 +22,12 @@ class Connections:
         self._closed = False
 
     def find(self, scope: Scope) -> asyncio.Transport | None:
-        """Return the connection a call came over, or None if it is closed."""
+        """Return the connection of a call, or None if it is closed."""
         transport = self._open.get((scope["client"], scope["server"]))
         return None if transport is None or transport.is_closing() else transport
 
     async def wait(self, seconds: float) -> bool:
-        """Delay a call, and return False if it was cut off meanwhile."""
+        """Delay a call, and return False if it was aborted meanwhile."""
         cut_off = self._cut_off
         if seconds:
             with suppress(asyncio.TimeoutError):
@@ -34,12 +38,12 @@ class Connections:
         return not (cut_off.is_set() or self._closed)
 
     def cut_off_delays(self) -> None:
-        """Cut off the calls that are delayed now."""
+        """Abort all calls that are currently delayed."""
         self._cut_off.set()
         self._cut_off = asyncio.Event()
 
     def close(self) -> None:
-        """Cut off all calls that are or will be delayed, and close all connections without sending what is pending."""
+        """Abort all connections and delays, without sending pending data."""
         self._closed = True
         self._cut_off.set()
         for transport in list(self._open.values()):

@@ -1,4 +1,4 @@
-"""The middleware that logs every call to the service, and injects faults."""
+"""Middleware that logs every call to the service, and injects faults."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class _Disconnect(Exception):
-    """Raised to close the connection without sending anything more."""
+    """Raised to close the connection without sending any more data."""
 
 
 @dataclass
 class _Response:
-    """A response that was not sent yet."""
+    """A response that has not been sent yet."""
 
     status: int
     headers: Headers = field(default_factory=list)
     body: bytes = b""
 
     def head(self) -> bytes:
-        """Return status line and headers as bytes; they announce that the connection closes afterwards."""
+        """Return status line and headers as bytes, with ``Connection: close``."""
         lines = [f"HTTP/1.1 {self.status} ".encode()]
         lines += [name + b": " + value for name, value in [*self.headers, (b"connection", b"close")]]
         return b"\r\n".join([*lines, b"", b""])
@@ -41,10 +41,9 @@ class _Response:
 
 class FaultMiddleware:
     """
-    The outermost layer of the application.
+    Logs calls and injects faults; a plain ASGI middleware.
 
-    It is plain ASGI and not FastAPI's kind of middleware, because it breaks connections and sees the responses to
-    unexpected errors.
+    FastAPI's own kind of middleware can neither break connections nor handle the responses to unexpected errors.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -80,7 +79,7 @@ class FaultMiddleware:
             await self._disconnect(scope, receive, abort=True)
 
     async def _call_app(self, scope: Scope, receive: Receive, body: bytes) -> _Response:
-        """Call the application, and return its response instead of sending it."""
+        """Call the application, and return its response without sending it."""
         response = _Response(500)
         unread = [body]
 
@@ -99,7 +98,7 @@ class FaultMiddleware:
         try:
             await self._app(scope, replay, collect)
         except Exception:
-            # The application wrote a 500 response before it let the exception through.
+            # The application wrote a 500 response before it raised the exception.
             _logger.exception("The sandbox failed")
         return response
 
@@ -119,7 +118,7 @@ class FaultMiddleware:
         await send({"type": "http.response.body", "body": response.body})
 
     async def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
-        """Write to the connection itself: the HTTP library would not send half a response."""
+        """Write to the connection, because the HTTP library sends complete responses only."""
         transport = self._connections.find(scope)
         if transport is None:
             return
@@ -128,7 +127,7 @@ class FaultMiddleware:
             keep = len(response.body) // 2 if fault.keep is None else fault.keep
             transport.write(head + response.body[:keep])
         elif fault.kind == "truncate_headers":
-            # In the middle of a header's name, so that no client can take these headers for complete.
+            # Stop in the middle of a header's name, so that no client considers the headers complete.
             transport.write(head[: head.lower().index(b"content-length") + len("content-")])
         else:
             async for piece in self._pieces(scope, head, fault):
@@ -139,7 +138,7 @@ class FaultMiddleware:
         transport = self._connections.find(scope)
         if transport is not None:
             (transport.abort if abort else transport.close)()
-        # The HTTP library would send a response of its own if this call ended before the connection did.
+        # If this call returned before the connection ended, the HTTP library would send its own response.
         while (await receive())["type"] != "http.disconnect":
             pass
 
@@ -155,7 +154,7 @@ class FaultMiddleware:
         yield before
         remaining = size - len(before) - len(after)
         while remaining:
-            # Let other calls run, even while this caller reads as fast as it can.
+            # Let other calls run, even if this client reads fast.
             await self._delay(0)
             self._check_open(scope)
             yield b"x" * min(remaining, _CHUNK_BYTES)
@@ -167,13 +166,13 @@ class FaultMiddleware:
             raise _Disconnect
 
     async def _delay(self, seconds: float) -> None:
-        """Wait; a reset or the end of the sandbox cuts this short, a caller that gives up does not."""
+        """Wait until the delay ends, or the sandbox is reset or stopped."""
         if not await self._connections.wait(seconds):
             raise _Disconnect
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Read the body of a request, or return None if the caller disconnects before it is complete."""
+    """Return a request's body, or None if the client disconnects early."""
     body = bytearray()
     while True:
         message = await receive()
@@ -195,7 +194,7 @@ def _response(status: int, content_type: str, body: bytes) -> _Response:
 
 
 def _replace(response: _Response, fault: Fault) -> _Response:
-    """Return the response that the fault puts in place of the service's own."""
+    """Return the fault's own response if any, else the service's response."""
     replacement = fault.replacement()
     if replacement is not None:
         extra = fault.extra_headers()
@@ -203,7 +202,7 @@ def _replace(response: _Response, fault: Fault) -> _Response:
         response.headers = [each for each in response.headers if each[0].decode() not in extra]
         response.headers += [(name.encode(), value.encode("latin-1")) for name, value in extra.items()]
     elif fault.kind == "large":
-        # Without a length the HTTP library sends it in chunks.
+        # Without a length, the HTTP library sends the body in chunks.
         length = [] if fault.chunked else [(b"content-length", str(fault.size).encode())]
         response = _Response(200, [(b"content-type", b"application/json"), *length])
     return response

@@ -1,4 +1,4 @@
-"""The faults that tests add, and which calls each is for."""
+"""Faults that tests add, and the calls that they affect."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from airflow_custody.sandbox.errors import error_body
 from airflow_custody.sandbox.wire import is_below
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
-# The HTTP library would refuse to send anything else, and the caller would get no response at all.
+# The HTTP library rejects any other header, and the client would then get no response at all.
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^([!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?)?$")]
 
-# The kinds with a response of their own, and its status.
+# The kinds that replace the response, and their default status.
 _STATUSES = {"status": 200, "html": 200, "redirect": 302, "rate_limit": 429, "empty": 200}
 FaultKind = Literal[
     "normal",
@@ -35,7 +35,7 @@ FaultKind = Literal[
 
 
 class Fault(BaseModel):
-    """A fault: which calls it is for, and what goes wrong with them."""
+    """A fault, and the calls that it affects."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,13 +61,13 @@ class Fault(BaseModel):
 
     @property
     def does_work(self) -> bool:
-        """Whether the service carries out the call."""
+        """Whether the service does the work of the call."""
         if self.work is not None:
             return self.work
         return self.kind not in ("status", "html", "redirect", "rate_limit", "drop")
 
     def matches(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether the fault is for such a call."""
+        """Return whether the fault affects a call."""
         return (
             (self.method is None or self.method.upper() == method)
             and is_below(path, self.path)
@@ -75,7 +75,7 @@ class Fault(BaseModel):
         )
 
     def replacement(self) -> tuple[int, str, bytes] | None:
-        """Return status, content type and body of the response that replaces the service's own, or None."""
+        """Return status, content type and body of the fault's response, if any."""
         if self.kind not in _STATUSES:
             return None
         status, body = self.status or _STATUSES[self.kind], self.body
@@ -108,15 +108,17 @@ class FaultStore:
 
     def add_fault(self, /, kind: str = "normal", **options: Any) -> None:
         """
-        Add a fault, to inject into the next calls. If several match a call, the first one is used.
+        Add a fault, to inject into the next calls.
 
-        These options select the calls: ``method``; ``path`` (at or below it, with or without ``/api/rest/v1``);
-        ``query``, values that the query must have, by name (of a repeated one, any may be it);
-        ``skip``, how many calls to let through first; ``times``, how many calls to affect (default 1; None: all, until
-        the faults are cleared).
+        If several faults match a call, the first one is used.
 
-        These go with every fault: ``delay`` and ``delay_after``, seconds to wait before and after the work; ``work``,
-        whether the service does what the call asks for (by default it does, except with status, html, redirect,
+        These options select the calls: ``method``; ``path`` (matches at or below it, with or without ``/api/rest/v1``);
+        ``query``, required values of the query by name (of a repeated parameter, any value may match); ``skip``, the
+        number of matching calls to leave unaffected first; ``times``, the number of calls to affect after that
+        (default 1; None: all, until the faults are cleared).
+
+        These options apply to every fault: ``delay`` and ``delay_after``, seconds to wait before and after the work;
+        ``work``, whether the service does the work of the call (default: yes, except with status, html, redirect,
         rate_limit and drop).
 
         The faults, with their own options:
@@ -133,9 +135,9 @@ class FaultStore:
         - ``truncate_headers``: the connection is closed in the middle of the headers
         - ``trickle``, ``trickle_headers``: the body or the headers are sent byte by byte, one every ``pieces_every``
           seconds (default 0.1)
-        - ``large``: a body of ``size`` bytes (default 1024); with ``chunked=True`` its size is not announced
+        - ``large``: a body of ``size`` bytes (default 1024); with ``chunked=True``, it is sent without its size
 
-        ``headers``, names and values, can be added to status, html, redirect, rate_limit and empty.
+        The kinds status, html, redirect, rate_limit and empty also accept ``headers``, a mapping of names to values.
 
         :param kind: the fault.
         :param options: the options above.
@@ -143,7 +145,7 @@ class FaultStore:
         self._faults.append(Fault.model_validate({"kind": kind, **options}))
 
     def take(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> Fault | None:
-        """Return the first fault for a call that has nothing left to skip, and count this use of it."""
+        """Return the fault for a call, if any, and count its use."""
         for position, fault in enumerate(self._faults):
             if not fault.matches(method, path, query):
                 continue
@@ -158,7 +160,7 @@ class FaultStore:
         return None
 
     def faults(self) -> list[dict[str, Any]]:
-        """Return the faults that are not used up."""
+        """Return the faults that are still to be injected."""
         return [fault.model_dump(exclude_unset=True) for fault in self._faults]
 
     def clear_faults(self) -> None:

@@ -1,4 +1,4 @@
-"""The health entries, and their listing."""
+"""Health entries, and their listing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class HealthStore:
         self.reload()
 
     def reload(self) -> None:
-        """Load the entries from the state, or begin with the default ones."""
+        """Load the entries from the state. Default: those of a fresh sandbox."""
         entries = self._state.load("health", None)
         self._entries: list[Entry] = default_entries() if entries is None else entries
         self._response: Any = self._state.load("health_response", None)
         self._texts: dict[str | None, str] = {}
 
     def listing(self, tenant_id: str | None) -> bytes:
-        """Return the listing by group, as JSON; None lists the entries of all tenants."""
+        """Return the listing by group, as JSON. None: entries of all tenants."""
         if tenant_id not in self._texts:
             self._texts = {tenant_id: dumps(self._build(tenant_id))}
         now = time.time_ns()
@@ -44,21 +44,21 @@ class HealthStore:
 
     def set_health(self, entries: list[dict[str, Any]]) -> None:
         """
-        Set the health entries, each of which is listed under its `group` exactly as it is given.
+        Set the health entries.
 
-        A field that an entry leaves out is missing in the response; :func:`health_entry` returns complete entries.
-        Only ``{now}``, ``{now-5s}``, ``{now+60s}`` and the like are replaced, at each read, by the date they stand
-        for.
+        Each entry is listed under its `group`, unchanged. A field that an entry leaves out is therefore missing in the
+        response; :func:`health_entry` returns complete entries. Only placeholders such as ``{now}``, ``{now-5s}`` and
+        ``{now+60s}`` are replaced by dates, at each read.
 
-        :param entries: the entries, in their order.
+        :param entries: the entries, in the order of the listing.
         """
         self._save(entries, None)
 
     def set_health_response(self, response: Any) -> None:
         """
-        Set the whole response to the health listing, to any JSON value.
+        Set the whole response of the health listing.
 
-        :param response: the response; None goes back to the entries.
+        :param response: the response, any JSON value. None: list the entries again.
         """
         self._save(self._entries, response)
 
@@ -66,12 +66,12 @@ class HealthStore:
         self, /, group: str | None = None, component: str | None = None, check: str | None = None, **fields: Any
     ) -> int:
         """
-        Change fields of all matching health entries, and return how many match.
+        Change fields of all matching health entries, and return their number.
 
-        :param group: only entries of this group. None (default): of all.
-        :param component: name or id of the component. None (default): all.
-        :param check: only entries with this name. None (default): all.
-        :param fields: the fields, by their names on the wire; those that are None are removed.
+        :param group: only entries of this group. Default: all groups.
+        :param component: only entries of the component with this name or id. Default: all components.
+        :param check: only entries with this name. Default: all names.
+        :param fields: new values, by the names on the wire. None removes the field.
         """
         found = [
             entry
@@ -102,7 +102,9 @@ class HealthStore:
 
     def _save(self, entries: list[Entry], response: Any) -> None:
         if not all(isinstance(entry.get("group"), str) for entry in entries):
-            raise invalid("every entry needs a text `group`; to test anything else, set the whole response")
+            raise invalid(
+                "every entry must have a `group` of type text; for any other response, use set_health_response"
+            )
         self._state.save("health", entries)
         self._state.save("health_response", response)
         self.reload()
@@ -120,16 +122,16 @@ def health_entry(
     **fields: Any,
 ) -> dict[str, Any]:
     """
-    Return a complete, healthy and fresh entry.
+    Return a complete, healthy and fresh health entry.
 
-    :param group: the group that it is listed under. Default ``hsm``.
-    :param component: name of the component; its id is made of it. Default ``hsm-1``.
+    :param group: the group under which it is listed. Default ``hsm``.
+    :param component: name of the component. Its id is derived from name and tenant. Default ``hsm-1``.
     :param check: name of the check. Default ``connectivity``.
     :param tenant_id: id of the tenant. Default ``1``.
     :param duration: duration of the check, in the service's notation. Default ``12.3ms``.
-    :param results: status words by key, for example by currency. None (default): none.
-    :param report: fields to replace in the report, or to remove if they are None.
-    :param fields: fields to replace in the entry, by their names on the wire, or to remove if they are None.
+    :param results: status words by key, for example by currency. Default: no results.
+    :param report: fields to replace in the report. None removes the field.
+    :param fields: fields to replace in the entry, by their names on the wire. None removes the field.
     """
     whole_report = {
         "name": check,
@@ -153,7 +155,7 @@ def health_entry(
 
 
 def default_entries() -> list[dict[str, Any]]:
-    """Return the entries of a fresh sandbox: three groups, two tenants, every way to write a duration."""
+    """Return the default entries, which cover every notation of a duration."""
     vault = {"hostPort": "vault-1.internal:8200", "connected": True, "lastPing": "{now-2s}"}
     coins = {"ETH": "success", "BTC": "success", "XRP": "success", "SOL": "success"}
     return [

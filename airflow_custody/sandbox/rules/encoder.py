@@ -1,4 +1,4 @@
-"""The protocol buffers in which rules and their signatures travel: a writer for these messages only."""
+"""Writes the protocol buffers of rules and their signatures."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def encode_rules_container(
     """
     Return a rules container.
 
-    :param users: each with `id`, `publicKey` in PEM and `roles` by their names; those without a number are left out.
-    :param groups: the ids of each group's users.
-    :param rules: as the control sets them.
+    :param users: each with `id`, `publicKey` (PEM) and `roles` (names). Roles without a number are left out.
+    :param groups: the ids of each group's users, by group.
+    :param rules: the rules, in the form that ``set_rules`` stores.
     :param timestamp: seconds since 1970.
     """
     return b"".join(
@@ -45,7 +45,7 @@ def encode_rules_container(
 
 
 def encode_user_signatures(signatures: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return the signatures, each a user's id and 64 bytes, as one message."""
+    """Return pairs of user id and signature (64 bytes) as one message."""
     return _elements(1, (_encode_text(1, user_id) + _element(2, signature) for user_id, signature in signatures))
 
 
@@ -80,17 +80,17 @@ def _threshold(group: Mapping[str, Any]) -> bytes:
 
 
 def _encode_number(field: int, value: int) -> bytes:
-    """Return a number; zero is not written."""
+    """Encode a number; zero is omitted."""
     return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
 
 
 def _encode_text(field: int, value: str) -> bytes:
-    """Return a text; an empty one is not written."""
+    """Encode a text; an empty text is omitted."""
     return _element(field, value) if value else b""
 
 
 def _element(field: int, value: str | bytes) -> bytes:
-    """Return a text or a message, also if it is empty."""
+    """Encode a text or a message, even if it is empty."""
     data = value.encode() if isinstance(value, str) else value
     return _varint(field << 3 | _BYTES) + _varint(len(data)) + data
 

@@ -1,4 +1,4 @@
-"""The rules for whitelisting: their required signers, and the super-administrators who sign the rules."""
+"""Whitelisting rules: the required signers, and the super-administrators who sign the rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_custody.sandbox.wire import dumps, timestamp_from_ns
 
 Branches = list[dict[str, Any]]
 
-#: The group that signs whitelisting requests if no rules are set.
+#: The group that must sign whitelisting requests if no rules are set.
 DEFAULT_GROUP = "approvers"
 _DEFAULT_BRANCHES: Branches = [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 1}]}]
 
@@ -38,27 +38,27 @@ class _Model(BaseModel):
 
 
 class Group(_Model):
-    """A group of approvers, and how many of it must sign; zero counts as one."""
+    """A group of approvers, and its threshold. Zero means one."""
 
     externalGroupID: str
     minimumSignatures: Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Branch(_Model):
-    """Groups of approvers that sign one after the other."""
+    """Groups of approvers that must sign one after the other."""
 
     sequential: list[Group]
 
 
 class Line(_Model):
-    """The required signers if a request's only link is the wallet with this path."""
+    """Required signers if a wallet is the request's only link."""
 
     path: str
     parallel: list[Branch]
 
 
 class Rule(_Model):
-    """The required signers for a chain and a network; empty or ``Any`` is for all of them."""
+    """Required signers for a chain and network; empty or ``Any`` matches all."""
 
     currency: str = ""
     network: str = ""
@@ -70,8 +70,8 @@ class RuleStore:
     """
     The store of the rules.
 
-    The rules follow from the users, the groups they are in, and who must sign. Whoever asks for those in force after
-    one of these has changed gets a new version of the rules, with new signatures; the old versions are kept.
+    The rules contain users, their groups and the required signers. The first read after a change of any of these
+    creates a new version of the rules, with new signatures. Old versions are kept.
     """
 
     def __init__(self, state: State, users: UserStore) -> None:
@@ -81,13 +81,14 @@ class RuleStore:
 
     def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
         """
-        Set who must sign the whitelisting requests that are created from now on, if no rule is for their chain.
+        Set the default rule: the required signers of future whitelisting requests.
 
-        Requests that are there keep theirs, and do not verify if the rules in force when they take effect ask for more.
+        The default rule applies to chains without a rule of their own. Existing requests keep their required signers.
+        Such a request fails verification if it takes effect under rules that require more signatures.
 
-        :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``: any one
-            branch must be signed, and within a branch one group after the other. None: one member of the group
-            ``approvers``, or two for a request with both linked lists.
+        :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``. One
+            complete branch is enough; within a branch, the groups sign one after the other. None: one member of the
+            group ``approvers``, or two members for a request with both linked lists.
         """
         branches = [Branch.model_validate(each).model_dump() for each in parallel or ()]
         self._state.save("approvers", branches or None)
@@ -98,30 +99,31 @@ class RuleStore:
 
     def set_rules(self, rules: Sequence[Mapping[str, Any]] | None) -> None:
         """
-        Set all rules for the whitelisting requests that are created from now on.
+        Set all rules for future whitelisting requests.
 
-        A request's rule is the first one for its chain and network, or else for its chain, or else for all chains.
-        Without one, nobody can sign it.
+        A request follows the first rule for its chain and network, or else for its chain, or else for all chains. A
+        request without a rule cannot be signed.
 
-        :param rules: each with ``currency`` (the chain) and ``network``, empty or left out for all; ``parallel``, as
-            in :meth:`set_approvers`; and optionally ``lines``, each with the ``path`` of a wallet, and the ``parallel``
-            that a request follows instead if this wallet is its only link. None: one rule for all, as
-            :meth:`set_approvers` sets it.
+        :param rules: each with ``currency`` (the chain) and ``network``, which match everything if empty or left out;
+            ``parallel``, in the form that :meth:`set_approvers` accepts; and optionally ``lines``, each with the
+            ``path`` of a wallet, and the ``parallel`` to use if this wallet is the request's only link. None: only the
+            default rule, which :meth:`set_approvers` sets.
         """
         found = None if rules is None else [Rule.model_validate(each).model_dump() for each in rules]
         self._state.save("rules", found)
 
     def pins(self) -> dict[str, Any]:
         """
-        Return what a client pins to verify the rules, by the names of a connection's extras.
+        Return the pins of the rules, as extras of a connection.
 
-        ``superadmin_keys`` is a list of public keys in PEM, and ``superadmin_minimum`` how many of them must sign.
+        ``superadmin_keys`` is a list of public keys in PEM. ``superadmin_minimum`` is the required
+        number of signatures by these keys.
         """
         keys = [public_key_of(each) for each in self.superadmins().values()]
         return {"superadmin_keys": keys, "superadmin_minimum": self._state.settings.superadmin_minimum}
 
     def superadmins(self) -> dict[str, str]:
-        """Return the private keys of the super-administrators by their ids, to forge with."""
+        """Return the private keys of the super-administrators, by user id."""
         number = self._state.settings.superadmins
         query = "SELECT * FROM superadmins ORDER BY number LIMIT ?"
         found = self._state.rows(query, number)
@@ -132,7 +134,7 @@ class RuleStore:
         return {f"superadmin-{row['number']}@example.test": row["private_key"] for row in found}
 
     def thresholds(self, payloads: Iterable[tuple[Mapping[str, Any], str]]) -> list[Branches]:
-        """Return who must sign each of some requests, of which these are the payloads and the networks."""
+        """Return the required signers for pairs of payload and network."""
         rules = self._rules()
         found = []
         for payload, network in payloads:
@@ -144,8 +146,8 @@ class RuleStore:
         """
         Return the rules in force, signed by all super-administrators.
 
-        Their `hash` is the SHA-256 of the `container`, which is in base64, as is the message with all `signatures`;
-        `signed_by` has the same signatures, each with its user, in JSON.
+        `container` and `signatures` (one message) are in base64. `hash` is the SHA-256 of the decoded container.
+        `signed_by` contains the same signatures as JSON, each with its user.
         """
         superadmins = self.superadmins()
         users = [*self._users_with_keys(), *(_superadmin(name, key) for name, key in superadmins.items())]
@@ -159,7 +161,7 @@ class RuleStore:
         container = encode_rules_container(users, groups, rules, now // 10**9)
         signatures = [(name, sign(key, container)) for name, key in superadmins.items()]
         self._state.write(
-            # Of two versions with the same content within one second, the later one replaces the other.
+            # Two versions within one second may have the same container: the later version replaces the earlier.
             "INSERT OR REPLACE INTO rules (content, hash, container, signatures, signed_by, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
             *(content, hashlib.sha256(container).hexdigest(), _base64(container)),
@@ -170,7 +172,7 @@ class RuleStore:
         return self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0]
 
     def versions(self, hashes: Iterable[str]) -> dict[str, sqlite3.Row]:
-        """Return these versions of the rules, by the hashes of their containers."""
+        """Return versions of the rules, by the hash of the container."""
         rows = self._state.rows(
             "SELECT * FROM rules WHERE hash IN (SELECT value FROM json_each(?))", json.dumps(sorted(set(hashes)))
         )
@@ -190,24 +192,26 @@ class RuleStore:
         found: dict[str, dict[str, Any]] = {}
         for user in self._users.all():
             if user.public_key:
-                # Ids are unique in the rules.
+                # Ids must be unique in the rules.
                 entry = {"publicKey": user.public_key, "roles": user.roles, "groups": user.groups}
                 found.setdefault(user.external_id, {"id": user.external_id, **entry})
         return list(found.values())
 
 
 def is_any(word: str) -> bool:
-    """Return whether a rule's chain or network stands for all of them."""
+    """Return whether a rule's chain or network matches everything."""
     return word.casefold() in ("", "any")
 
 
 def select_thresholds(rules: Sequence[Mapping[str, Any]], payload: Mapping[str, Any], network: str) -> Branches:
     """
-    Return who must sign a request: all groups of any one branch; no branch at all if no rule is for it.
+    Return the branches of required signers of a request.
 
-    :param rules: the rules, as the control sets them.
+    Every group of one branch must sign. Without a matching rule, there are no branches.
+
+    :param rules: the rules, in the form that ``set_rules`` stores.
     :param payload: the payload of the request.
-    :param network: its network, which the payload need not have.
+    :param network: its network, which may be missing in the payload.
     """
     rule = _select_rule(rules, payload["currency"], network)
     if rule is None:
@@ -221,7 +225,7 @@ def select_thresholds(rules: Sequence[Mapping[str, Any]], payload: Mapping[str, 
 
 
 def _select_rule(rules: Sequence[Mapping[str, Any]], chain: str, network: str) -> Mapping[str, Any] | None:
-    """Return the rule for a chain and network, from the most specific to the least; None if there is none."""
+    """Return the most specific rule for a chain and network, if any."""
     of_chain = [rule for rule in rules if rule["currency"] == chain]
     of_network = [rule for rule in of_chain if network and rule["network"] == network]
     of_any_network = [rule for rule in of_chain if is_any(rule["network"])]
@@ -240,13 +244,13 @@ def _default_rule(branches: Branches) -> dict[str, Any]:
 
 
 def _both_linked(payload: Mapping[str, Any]) -> Branches:
-    # With both linked lists other thresholds apply, which the rules do not show; the numbers are assumptions.
+    # With both linked lists, other thresholds apply that are not in the rules. The numbers are assumptions.
     both = payload["linkedInternalAddresses"] and payload.get("linkedWallets")
     return [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 2 if both else 1}]}]
 
 
 def _groups(users: Sequence[Mapping[str, Any]], rules: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the ids of each group's users: of every group that users are in or that a rule names."""
+    """Return user ids by group, for all groups of users and rules."""
     found: dict[str, list[str]] = {}
     for rule in rules:
         for branches in (rule["parallel"], *(line["parallel"] for line in rule["lines"])):

@@ -1,4 +1,4 @@
-"""The operations on users, and signing in."""
+"""The operations on users, and the sign-in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SignInBody = Annotated[SignIn, Depends(read_body(SignIn))]
 
 @router.post("/authentication/token")
 async def sign_in(service: ServiceDep, body: SignInBody) -> Response:
-    """Issue a token for a user name or e-mail address, and a password."""
+    """Issue a token for a name or e-mail address, and password."""
     name = body.username or body.email
     if not name:
         raise invalid("username: Field required")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_custody.sandbox.errors import ServiceError, not_found
 from airflow_custody.sandbox.state import State
 
-#: The id of the user of the main token.
+#: The id of the main token's user.
 MAIN_USER = "1"
 
 _TABLES = """
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS users (
     totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
 );
 """
-# The lower ids belong to the main token and to tokens without a user.
+# Lower ids belong to the main token and to tokens without a user.
 _FIRST_ID = 101
 
 
@@ -60,17 +60,17 @@ class UserStore:
         external_id: str | None = None,
     ) -> str:
         """
-        Add a user, or replace the one with this id, and return the id.
+        Add or replace a user, and return the id.
 
-        :param name: the user's name, to sign in with.
+        :param name: the user's name for signing in.
         :param roles: the user's roles, such as ``TPUser``.
-        :param user_id: id of the user; ``1`` is the user of the main token. Default: a new id.
+        :param user_id: id of the user; an existing user is replaced. ``1`` is the main token's user. Default: a new id.
         :param tenant_id: id of the user's tenant. Default ``1``.
-        :param password: password of the user, who cannot sign in without one.
-        :param totp: whether signing in takes a one-time code.
-        :param groups: the groups of approvers that the user belongs to.
-        :param public_key: P-256 key in PEM, to verify the user's signatures with.
-        :param external_id: the id that signatures carry. Default: an e-mail address made of the id.
+        :param password: password of the user. Default: none, and the user cannot sign in.
+        :param totp: whether signing in requires a one-time code. Default: no.
+        :param groups: the user's groups of approvers. Default: none.
+        :param public_key: P-256 public key in PEM, for verifying the user's signatures. Default: none.
+        :param external_id: the user's id in signatures. Default: an e-mail address derived from the id.
         """
         if user_id is None:
             (highest,) = self._state.rows("SELECT coalesce(max(CAST(id AS INTEGER)), 0) FROM users")[0]
@@ -83,7 +83,7 @@ class UserStore:
         return user_id
 
     def get(self, user_id: str) -> User | None:
-        """Return a user, or None if there is no such user."""
+        """Return a user, or None if it does not exist."""
         found = self._state.rows("SELECT * FROM users WHERE id = ?", user_id)
         return _user(found[0]) if found else None
 
@@ -95,16 +95,16 @@ class UserStore:
         return user
 
     def all(self) -> list[User]:
-        """Return all users in the order of their ids."""
+        """Return all users, ordered by id."""
         return [_user(row) for row in self._state.rows("SELECT * FROM users ORDER BY CAST(id AS INTEGER), id")]
 
     def external_id(self, user_id: str) -> str:
-        """Return the external id of a user, or of a token without a user."""
+        """Return the external id for a user id, even without a user."""
         user = self.get(user_id)
         return user.external_id if user else _default_external_id(user_id)
 
     def sign_in(self, name: str, password: str, totp: str) -> User:
-        """Return the user with this name and password, or raise a 401 error."""
+        """Return the user with a name and password, or raise 401."""
         user = next((each for each in self.all() if each.name == name and each.password), None)
         if user is None or not hmac.compare_digest(user.password.encode(), password.encode()):
             raise ServiceError(401, "wrong user name or password")

@@ -1,4 +1,4 @@
-"""Bearer tokens and API keys, which identify callers."""
+"""Bearer tokens and API keys."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ CREATE TABLE IF NOT EXISTS nonces (api_key TEXT, nonce TEXT, PRIMARY KEY (api_ke
 
 @dataclass(frozen=True)
 class Caller:
-    """The user that a call is made for."""
+    """The user on whose behalf a call is made."""
 
     user_id: str
     tenant_id: str
     roles: tuple[str, ...]
 
     def missing(self, required: Sequence[str]) -> list[str]:
-        """Return the required roles that the caller lacks, ignoring case: in a JWT they are in lower case."""
+        """Return the required roles that the caller lacks, ignoring case."""
         own = {role.lower() for role in self.roles}
         return [role for role in required if role.lower() not in own]
 
 
 class TokenStore:
-    """The store of the tokens that the service accepts, of API keys, and of the nonces that were used with them."""
+    """The store of tokens, API keys and used nonces."""
 
     def __init__(self, state: State, users: UserStore) -> None:
         self._state = state
         self._users = users
         state.create_tables(_TABLES)
-        # Nothing verifies the signatures made with this key: the tokens are looked up.
+        # Signatures of this key are never verified, because tokens are looked up in the store.
         self._key = secrets.token_bytes(32)
 
     def set_main(self, token: str | None) -> str:
-        """Set the token that has every role, and return it; None keeps the current one, or creates one."""
+        """Set and return the main token. None: keep or create it."""
         current = self._state.rows("SELECT token FROM tokens WHERE is_main")
         token = token or (str(current[0]["token"]) if current else secrets.token_urlsafe(24))
         self._state.write("DELETE FROM tokens WHERE is_main")
@@ -77,14 +77,14 @@ class TokenStore:
         jwt: bool = False,
     ) -> str:
         """
-        Add a token with these roles, and return it.
+        Add a token, and return it.
 
-        :param roles: the roles of its user, such as ``TPUser``.
+        :param roles: the roles of the token, such as ``TPUser``.
         :param tenant_id: id of the user's tenant. Default ``1``.
         :param user_id: id of the user. Default ``2``.
-        :param expires_in: seconds; negative for a token that has already expired. Default: it does not expire, but a
-            JWT expires after half an hour.
-        :param jwt: whether to make it a JWT, with the claims ``exp`` and ``roles``.
+        :param expires_in: lifetime in seconds; negative for an expired token. Default: a JWT expires after the setting
+            ``token_lifetime`` (half an hour), and any other token never expires.
+        :param jwt: whether the token is a JWT, with the claims ``exp`` and ``roles``. Default: no.
         """
         token, settings = secrets.token_urlsafe(24), self._state.settings
         if jwt:
@@ -107,7 +107,7 @@ class TokenStore:
 
     def add_api_key(self, user_id: str) -> dict[str, str]:
         """
-        Add an API key for a user, and return its `id` and its `secret` in hex.
+        Add an API key, and return its `id` and `secret` (hex).
 
         :param user_id: id of the user.
         """
@@ -118,9 +118,11 @@ class TokenStore:
 
     def authenticate(self, authorization: str, call: Sequence[str], body: bytes) -> Caller:
         """
-        Return the caller who sent this Authorization header, or raise a 401 error.
+        Return the caller of an Authorization header, or raise a 401 error.
 
-        :param call: method, host, path, query and content type, which an API key signs together with the body.
+        :param authorization: the header.
+        :param call: method, host, path, query and content type. An API key signs them together with the body.
+        :param body: the body.
         """
         if authorization.startswith(_API_KEY_SCHEME):
             user = self._users.require(self._check_api_key(authorization, call, body))
@@ -130,20 +132,20 @@ class TokenStore:
             raise ServiceError(401, "a bearer token is required")
         found = self._state.rows("SELECT * FROM tokens WHERE token = ?", token.strip())
         if not found:
-            raise ServiceError(401, "the token is not known")
+            raise ServiceError(401, "unknown token")
         row = found[0]
         if row["expires_at"] is not None and row["expires_at"] <= time.time():
             raise ServiceError(401, "the token has expired")
         return Caller(row["user_id"], row["tenant_id"], tuple(json.loads(row["roles"])))
 
     def _check_api_key(self, authorization: str, call: Sequence[str], body: bytes) -> str:
-        """Return the id of the user whose key signed this call, or raise a 401 error."""
+        """Return the API key's user id, or raise a 401 error."""
         fields = dict(_API_KEY_FIELD.findall(authorization))
         if set(fields) != {"ApiKey", "Nonce", "Timestamp", "Signature"}:
-            raise ServiceError(401, "the API key's header is malformed")
+            raise ServiceError(401, "malformed Authorization header of an API key")
         found = self._state.rows("SELECT * FROM api_keys WHERE id = ?", fields["ApiKey"])
         if not found:
-            raise ServiceError(401, "the API key is not known")
+            raise ServiceError(401, "unknown API key")
         parts = [fields["ApiKey"], fields["Nonce"], fields["Timestamp"], *call]
         expected = sign(found[0]["secret"], parts, body)
         try:
@@ -156,7 +158,7 @@ class TokenStore:
         if not fields["Timestamp"].isdigit() or abs(now - int(fields["Timestamp"])) > _MAX_CLOCK_SKEW_MS:
             raise ServiceError(401, "the API key's timestamp is too far from the service's clock")
         if self._state.write("INSERT OR IGNORE INTO nonces VALUES (?, ?)", fields["ApiKey"], fields["Nonce"]) == 0:
-            raise ServiceError(401, "the API key's nonce was used before")
+            raise ServiceError(401, "the API key's nonce has already been used")
         return str(found[0]["user_id"])
 
     def _save(
@@ -173,7 +175,7 @@ class TokenStore:
 
 
 def sign(secret: str, parts: Sequence[str], body: bytes) -> bytes:
-    """Return the signature of a call with an API key: of all parts that are not empty, joined by spaces."""
+    """Return an API key's signature over all non-empty parts, joined by spaces."""
     message = b" ".join(part for part in [b"TPV1", *(part.encode() for part in parts), body] if part)
     return hmac.digest(bytes.fromhex(secret), message, hashlib.sha256)
 

@@ -17,7 +17,7 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.wire import dumps, omit_empty, timestamp, timestamp_from_ns
 
-# The columns beside the call itself are what it is found by. `position` is the time by which it is listed.
+# All columns except the call itself are search keys. `position` is the time that determines the listing's order.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS webhook_calls (
     number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, position TEXT NOT NULL, id TEXT, webhook_id TEXT,
@@ -26,12 +26,12 @@ CREATE TABLE IF NOT EXISTS webhook_calls (
 CREATE INDEX IF NOT EXISTS webhook_calls_by_position ON webhook_calls (tenant_id, position, number);
 """
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z")
-# Calls that a test adds itself often have small numbers.
+# Calls that a test adds with its own ids often have small ids.
 _FIRST_ID = 100_001
 
 
 class CallSearch(Paging):
-    """Which calls to list."""
+    """The parameters that select calls."""
 
     webhook_id: str | None = Field(default=None, alias="webhookID")
     event_id: str | None = Field(default=None, alias="eventID")
@@ -43,7 +43,7 @@ class CallStore:
     """
     The store of calls to webhooks.
 
-    :param state: the sandbox's state, which has the table of webhooks.
+    :param state: the sandbox's state, which contains the table of webhooks.
     """
 
     def __init__(self, state: State) -> None:
@@ -58,10 +58,10 @@ class CallStore:
 
     def add_webhook_call(self, /, tenant_id: str = "1", **call: Any) -> None:
         """
-        Add a call to a webhook, with these fields by their names on the wire.
+        Add a call to a webhook, with any fields.
 
         :param tenant_id: id of the tenant. Default ``1``.
-        :param call: the fields.
+        :param call: the fields, by their names on the wire.
         """
         self._insert(tenant_id, [call])
 
@@ -69,13 +69,13 @@ class CallStore:
         self, /, number: int, *, age: float = 0.0, spacing: float = 0.001, tenant_id: str = "1", **fields: Any
     ) -> list[str]:
         """
-        Add calls to webhooks, one after the other, and return their ids. It is quick.
+        Add many calls to webhooks at once, and return their ids.
 
         :param number: number of calls.
-        :param age: seconds since the first was created. Default 0.
-        :param spacing: seconds between one and the next. Default 0.001.
+        :param age: age of the first call, in seconds. Default 0.
+        :param spacing: time between consecutive calls, in seconds. Default 0.001.
         :param tenant_id: id of the tenant. Default ``1``.
-        :param fields: fields of all, by their names on the wire.
+        :param fields: fields of all calls, by their names on the wire.
         """
         first, step = time.time_ns() - round(age * 1e9), round(spacing * 1e9)
         ids = self._new_ids(number)
@@ -97,14 +97,15 @@ class CallStore:
         tenant_id: str = "1",
     ) -> list[dict[str, Any]]:
         """
-        Write a call to each webhook of a type, unless its state keeps it from that, and return the calls.
+        Add a call to each webhook of a type, and return the calls.
+
+        Disabled webhooks get no call.
 
         :param webhook_type: the type of the webhooks.
-        :param payload: its contents: JSON data, or text.
-        :param event_id: the id of the event. Default: a random one.
-        :param age: seconds since the calls were created: older than others that are listed already, they are late.
-            Default 0.
-        :param status: state of their delivery.
+        :param payload: the payload of the calls, JSON data or text.
+        :param event_id: the id of the event. Default: a random id.
+        :param age: age of the calls, in seconds. Calls that are older than listed calls count as late. Default 0.
+        :param status: delivery status of the calls. Default ``success``.
         :param tenant_id: id of the tenant. Default ``1``.
         """
         at, event_id = time.time_ns() - round(age * 1e9), event_id or str(uuid.uuid4())
@@ -121,7 +122,7 @@ class CallStore:
         return calls
 
     def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
-        """Return one page of the calls to webhooks of the caller's tenant."""
+        """Return one page of the webhook calls of the caller's tenant."""
         self._remove_old(caller.tenant_id)
         search = self.listing.understood(search)
         filters = {"webhook_id": search.webhook_id, "event_id": search.event_id, "status": search.status}
@@ -179,7 +180,7 @@ class CallStore:
 
 
 def _position(created_at: Any) -> str:
-    """Return a text that sorts as the time does; what is no time sorts as if it were now."""
+    """Return a sort key for a time. An invalid time counts as now."""
     found = _TIME.fullmatch(created_at) if isinstance(created_at, str) else None
     if found is None:
         return timestamp_from_ns(time.time_ns()).removesuffix("Z")

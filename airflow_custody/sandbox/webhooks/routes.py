@@ -24,7 +24,7 @@ CallSearchQuery = Annotated[CallSearch, Depends(read_query(CallSearch))]
 
 @router.post("")
 async def create(service: ServiceDep, caller: Admin, body: WebhookBody) -> Response:
-    """Create a webhook and return its secret, which no other operation returns."""
+    """Create a webhook. No other operation returns its secret."""
     return json_response(service.webhooks.create(caller, body))
 
 
@@ -36,7 +36,7 @@ async def find(service: ServiceDep, caller: Reader, search: WebhookSearchQuery) 
 
 @router.get("/calls")
 async def calls(service: ServiceDep, caller: Reader, search: CallSearchQuery) -> Response:
-    """List the calls to webhooks: those that a test has ordered. The sandbox delivers none."""
+    """List the calls that tests have added. The sandbox delivers nothing."""
     return json_response(service.webhook_calls.find(caller, search))
 
 

@@ -45,7 +45,7 @@ class NewWebhook(BaseModel):
 
 
 class NewStatus(BaseModel):
-    """The body of a change, which is of the status and nothing else."""
+    """The body of a change of status."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -53,7 +53,7 @@ class NewStatus(BaseModel):
 
 
 class WebhookSearch(Paging):
-    """Which webhooks to list."""
+    """The parameters that select webhooks."""
 
     type: str | None = None
     url: str | None = None
@@ -70,7 +70,7 @@ class WebhookStore:
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, new: NewWebhook) -> dict[str, Any]:
-        """Create a webhook and return it with its secret, which is random unless one is given."""
+        """Create a webhook, and return it with its secret. Default secret: random."""
         webhook = self.add_webhook(new.type, new.url, tenant_id=caller.tenant_id)
         return {"webhook": webhook, "secret": new.secret or secrets.token_urlsafe(24)}
 
@@ -84,14 +84,16 @@ class WebhookStore:
         timeout_until: str = "",
     ) -> dict[str, Any]:
         """
-        Add a webhook, whatever its values, and return it as the service does.
+        Add a webhook without checking its values, and return it.
+
+        It is returned in the service's form.
 
         :param type: the type of event. Default ``requestStatus.updated``.
         :param url: its destination. Default ``https://hooks.example.com/custody``.
         :param status: its status, such as ``enabled`` (default) or ``disabled``.
         :param id: its id. Default: a random UUID.
         :param tenant_id: id of its tenant. Default ``1``.
-        :param timeout_until: until when it cools down after failed deliveries. Default: it does not.
+        :param timeout_until: end of its cool-down after failed deliveries. Default: no cool-down.
         """
         id, now = (id or str(uuid.uuid4())).lower(), timestamp()
         if self._state.rows("SELECT 1 FROM webhooks WHERE id = ?", id):
@@ -108,7 +110,7 @@ class WebhookStore:
         return [{**_webhook(row), "tenantId": row["tenant_id"]} for row in rows]
 
     def set_status(self, caller: Caller, webhook_id: str, status: str) -> dict[str, Any]:
-        """Enable or disable a webhook, which also ends its time-out after failed deliveries."""
+        """Enable or disable a webhook, and end its cool-down after failed deliveries."""
         id = _parse_uuid(webhook_id)
         changed = self._state.write(
             "UPDATE webhooks SET status = ?, updated_at = ?, timeout_until = '' WHERE id = ? AND tenant_id = ?",
@@ -125,7 +127,7 @@ class WebhookStore:
             raise not_found(f"webhook {id}")
 
     def find(self, caller: Caller, search: WebhookSearch) -> dict[str, Any]:
-        """Return one page of the webhooks of the caller's tenant, by age."""
+        """Return one page of the tenant's webhooks, ordered by age."""
         search = self.listing.understood(search)
         rows = self._state.rows(
             "SELECT * FROM webhooks WHERE tenant_id = ? AND type = coalesce(?, type) AND url = coalesce(?, url)"

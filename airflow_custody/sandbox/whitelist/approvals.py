@@ -1,4 +1,4 @@
-"""The decisions of users on whitelisting requests: approving, rejecting and deleting them."""
+"""Approving, rejecting and deleting whitelisting requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_custody.sandbox.wire import dumps
 
 
 class Approvals:
-    """The decisions of users on whitelisting requests, and their effects."""
+    """The decisions of users on whitelisting requests."""
 
     def __init__(self, state: State, users: UserStore, whitelist: WhitelistStore) -> None:
         self._state = state
@@ -35,7 +35,11 @@ class Approvals:
         self._whitelist = whitelist
 
     def approve(self, caller: Caller, approval: Approval) -> int:
-        """Sign all requests or none, unless a setting says otherwise, and return how many."""
+        """
+        Sign requests, all or none, and return their number.
+
+        The setting ``max_signatures`` limits how many of them are signed.
+        """
         numbers = [int(each) for each in approval.ids if each.isdigit()]
         if len(numbers) != len(approval.ids) or numbers != sorted(set(numbers)):
             raise invalid("ids: must be numbers in ascending order, without duplicates")
@@ -64,13 +68,13 @@ class Approvals:
         self._whitelist.set_whitelist_status(deletion.id, REMOVED)
 
     def find(self, caller: Caller, search: ApprovalSearch) -> dict[str, Any]:
-        """Return one page of the requests that the caller may sign."""
+        """Return one page of the requests for approval by the caller."""
         search = self._whitelist.listing.understood(search)
         found = self._rows_to_sign(caller, search)
         return self._whitelist.page(self._whitelist.cut(found, search), len(found))
 
     def count(self, caller: Caller) -> int:
-        """Return how many requests the caller may sign, without those that the caller has signed."""
+        """Return the number of requests that the caller may still sign."""
         return len(self._rows_to_sign(caller, ApprovalSearch()))
 
     def _rows_to_sign(self, caller: Caller, search: ApprovalSearch) -> list[sqlite3.Row]:
@@ -101,14 +105,16 @@ class Approvals:
             raise ServiceError(409, f"this user has already signed whitelisted address {row['id']}")
         group = _next_group(row["approvers"], signed, self._groups_of(caller))
         if group is None:
-            raise ServiceError(403, f"permission denied: not an approver of whitelisted address {row['id']} now")
+            raise ServiceError(
+                403, f"permission denied: this user cannot sign whitelisted address {row['id']} at this stage"
+            )
         return group
 
     def _groups_of(self, caller: Caller) -> Container[str]:
         user = self._users.get(caller.user_id)
         if user:
             return user.groups
-        # Unless a test adds a user with this id, the user of the main token is in every group.
+        # The main token's user is in every group, unless a test adds a user with this id.
         return _EVERY_GROUP if caller.user_id == MAIN_USER else ()
 
     def _verify(self, caller: Caller, signature: str, message: bytes) -> None:
@@ -139,7 +145,11 @@ _EVERY_GROUP = _EveryGroup()
 
 
 def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str]) -> str | None:
-    """Return the first of these groups that must sign next: of each branch, the first that has too few signatures."""
+    """
+    Return the first of a user's groups that may sign next, if any.
+
+    In each branch, the first group with too few signatures signs next.
+    """
     if _is_complete(approvers, signers):
         return None
     counts = Counter(signers.values())
@@ -151,12 +161,12 @@ def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[st
 
 
 def _is_complete(approvers: str, signers: Mapping[str, str]) -> bool:
-    """Return whether all groups of any one branch have signed."""
+    """Return whether all groups of at least one branch have signed."""
     counts = Counter(signers.values())
     return any(branch and all(counts[group] >= minimum for group, minimum in branch) for branch in _branches(approvers))
 
 
-# The same for many requests.
+# Cached, because many requests have the same approvers.
 @lru_cache(maxsize=100)
 def _branches(approvers: str) -> list[list[tuple[str, int]]]:
     return [

@@ -1,4 +1,4 @@
-"""The envelope in which a whitelisting request is returned."""
+"""The envelope of a whitelisting request, in which the service returns it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from airflow_custody.sandbox.settings import Settings
 from airflow_custody.sandbox.wire import dumps, omit_empty, omit_none
 
-# The words of a trail's `action` are assumptions.
+# The values of `action` in a trail are assumptions.
 _CREATED = "created"
 _APPROVED = "approved"
 
 
-#: The destination of funds that a lying service shows.
+#: The address in the envelopes of forged requests.
 FORGED_ADDRESS = "0x" + "66" * 20
 
 
@@ -34,11 +34,13 @@ def build_envelope(
     """
     Return the envelope of a whitelisting request.
 
-    :param settings: spelling of status words, whether the network is hashed, and which requests are forged.
+    :param row: the request.
+    :param signatures: its signatures.
+    :param settings: the settings of the sandbox.
     :param external_id: returns the external id of a user.
     :param rules: the envelope's fields for the rules.
-    :param metadata: fields to replace in the metadata, or to remove if they are None.
-    :param replaced: the same for the envelope.
+    :param metadata: fields to replace in the metadata. None removes the field.
+    :param replaced: fields to replace in the envelope. None removes the field.
     """
     fields = json.loads(row["fields"])
     if str(row["id"]) in settings.forged:
@@ -67,7 +69,7 @@ def build_envelope(
 
 
 def share_rules(envelopes: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Return envelopes that name their rules instead of having them, and these rules, each once."""
+    """Return envelopes that refer to rules by name, and these rules."""
     names: dict[tuple[str, str], str] = {}
     found = []
     for envelope in envelopes:
@@ -86,17 +88,22 @@ def share_rules(envelopes: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any
 
 
 def _name_rules(container: str, signatures: str, *, taken: Collection[str]) -> str:
-    """Return the hash of a container; if it is the name of one with other signatures, of it together with these."""
+    """
+    Return a unique name for rules.
+
+    The name is the hash of the container. If other signatures of the same container have this name already, the name is
+    the hash of container and signatures.
+    """
     name = hashlib.sha256(base64.b64decode(container)).hexdigest()
     return hashlib.sha256(f"{container}{signatures}".encode()).hexdigest() if name in taken else name
 
 
 def build_payload(blockchain: str, fields: Mapping[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:
-    """Return the payload of a whitelisting request, which is hashed, as an object."""
+    """Return the payload of a whitelisting request, the content that is hashed."""
     network = fields.get("network") if network_is_hashed else None
     wallets = fields.get("linkedWalletIds")
-    # The order of the keys is the published one: the hash depends on it. The sandbox has no internal addresses and no
-    # wallets: it makes their details up.
+    # The keys are in the published order, because the hash depends on it. The details of internal addresses and wallets
+    # are invented, because the sandbox has neither.
     return {
         "currency": blockchain,
         **({"network": network} if network else {}),

@@ -17,14 +17,14 @@ MAX_BATCH = 100
 
 NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 LinkedId = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
-# That other words are refused is an assumption.
+# Rejecting other words is an assumption.
 AddressType = Literal["individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider"]
 
 
 class NewRequest(BaseModel):
     """The body of a create."""
 
-    # An unknown field is ignored, and null means not given.
+    # Unknown fields are ignored, and null means that the field is not given.
     model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
 
     blockchain: str | None = None
@@ -43,9 +43,9 @@ class NewRequest(BaseModel):
 
     @property
     def chain(self) -> str:
-        """The chain, which `blockchain` or its deprecated alias `currency` names."""
+        """The chain, from `blockchain` or its deprecated alias `currency`."""
         if self.blockchain and self.currency and not equal_ignoring_case(self.blockchain, self.currency):
-            raise invalid(f"blockchain {self.blockchain} and currency {self.currency} are not the same")
+            raise invalid(f"blockchain {self.blockchain} and currency {self.currency} differ")
         chain = self.blockchain or self.currency
         if not chain or not chain.strip():
             raise invalid("blockchain: Field required")
@@ -62,16 +62,16 @@ class _Listing(BaseModel):
 
 
 class Search(_Listing):
-    """Which requests to list, and which page of them. That a larger limit is refused is an assumption."""
+    """The parameters that select requests. The maximum limit is an assumption."""
 
     addresses: list[str] = []
     include_pending: bool = Field(default=False, alias="includeForApproval")
-    #: Whether each version of the rules is returned once, beside the requests.
+    #: Whether the rules are returned once, beside the requests, and not in each request.
     rules_once: bool = Field(default=False, alias="rulesContainerNormalized")
 
 
 class ApprovalSearch(_Listing):
-    """Which of the requests to list that the caller may sign, and which page of them."""
+    """The parameters that select requests for approval by the caller."""
 
     include_signed: bool = Field(default=False, alias="includeAlreadySignedByUser")
 

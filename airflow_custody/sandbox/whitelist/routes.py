@@ -44,7 +44,7 @@ async def create(request: Request, service: ServiceDep, caller: Creator, body: N
 
 @router.get(_PATH)
 async def find(service: ServiceDep, caller: Reader, search: SearchQuery) -> Response:
-    """Find requests; pending ones only if the caller asks for them."""
+    """Find requests. Pending requests are included on demand."""
     return json_response(service.whitelist.find(caller, search))
 
 
@@ -76,7 +76,7 @@ async def delete(service: ServiceDep, caller: Creator, body: DeletionBody) -> Re
 
 @router.get(_PATH + "/{request_id}")
 async def get(service: ServiceDep, caller: Reader, request_id: str) -> Response:
-    """Return one request, pending or not."""
+    """Return one request, whether pending or not."""
     return json_response({"result": service.whitelist.get(caller, request_id)})
 
 
@@ -85,9 +85,10 @@ async def count_for_approval(
     service: ServiceDep, caller: Reader, limit: Annotated[int, Query(ge=0, le=MAX_LIMIT)] = 0
 ) -> Response:
     """
-    Count what the caller may sign; of the kinds that there are, the sandbox has whitelisted addresses only.
+    Count the items that the caller may sign.
 
-    That no count is above the limit is an assumption, and that the default is the largest.
+    Whitelisted addresses are the only kind of item in the sandbox. It is an assumption that the limit is the maximum of
+    each count, and that the default limit is the largest.
     """
     number = min(service.approvals.count(caller), limit or MAX_LIMIT)
     return json_response(omit_empty(whitelistedAddressesCount=str(number) if number else ""))

@@ -1,4 +1,4 @@
-"""Users whose private keys the sandbox makes and keeps."""
+"""Users whose private keys the sandbox creates and stores."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from airflow_custody.sandbox.whitelist.models import MAX_BATCH
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING, WhitelistStore, added
 from airflow_custody.sandbox.wire import dumps
 
-#: The groups of the approvers, in the order in which they must sign.
+#: The groups of approvers, in the order of signing.
 GROUPS = ("first", "second")
 _ROLES = ("TPUser", "WhitelistedAddressApprover")
 _COMMENT = "signed by the sandbox"
-# Approvers have a token; the others sign on demand only.
+# Approvers have a token. Other signers have none, and sign only on demand.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS signers (
     name TEXT PRIMARY KEY, user_id TEXT NOT NULL, external_id TEXT NOT NULL, "group" TEXT NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS signers (
 
 
 class SignerStore:
-    """The store of users who sign, with their private keys."""
+    """The store of signing users and their private keys."""
 
     def __init__(
         self, state: State, users: UserStore, tokens: TokenStore, rules: RuleStore, whitelist: WhitelistStore
@@ -47,22 +47,23 @@ class SignerStore:
 
     def add_signers(self, names: Sequence[str]) -> list[dict[str, str]]:
         """
-        Have two users, one after the other, sign the whitelisting requests that are created from now on.
+        Require two new users to sign future whitelisting requests, in order.
 
-        Each is in a group, ``first`` or ``second``, and has a key, which the sandbox makes and keeps. The user of the
-        main token, who is in every group otherwise, is then in none.
+        The users are in the groups ``first`` and ``second``. The sandbox creates and stores their keys. The main
+        token's user, which is otherwise in every group, is then in no group.
 
-        :param names: their names. Where they have been added already, nothing changes; others cannot be.
-        :return: each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key`, in PEM.
+        :param names: the names of the two users. If they have already been added, nothing changes. If other users have
+            been added, the call fails.
+        :return: the users, each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key` (PEM).
         """
         different = {each.strip() for each in names} - {""}
         if len(names) != len(GROUPS) or len(different) != len(GROUPS):
-            raise invalid(f"names: must be {len(GROUPS)} different ones")
+            raise invalid(f"names: {len(GROUPS)} different names are required")
         added_before = self._added_signers()
         if added_before:
             names_before = [each["name"] for each in added_before]
             if names_before != list(names):
-                raise ServiceError(409, f"there are others already: {', '.join(names_before)}")
+                raise ServiceError(409, f"other signers already exist: {', '.join(names_before)}")
             return added_before
         for name, group in zip(names, GROUPS, strict=True):
             user_id = self._add(name, f"{name}@example.test", group)
@@ -89,18 +90,19 @@ class SignerStore:
         signed: bool = False,
     ) -> list[str]:
         """
-        Add many whitelisting requests at once, in effect by default and without signatures, and return their ids.
+        Add many whitelisting requests at once, and return their ids.
 
-        They are checked and stored as if this user had created them; if one is refused, none is added.
+        By default, they are in effect without signatures. They are checked and stored as if the user had created them.
+        If one is rejected, none is added.
 
-        :param requests: the fields of each, by their names on the wire.
-        :param status: the status of all; ``pending`` for requests that are to be approved.
+        :param requests: the fields of each request, by their names on the wire.
+        :param status: the status of all requests. Default ``APPROVED`` (in effect); ``pending`` for pending requests.
         :param tenant_id: id of the tenant. Default ``1``.
-        :param user_id: id of the user who created them. Default ``1``.
-        :param signed: whether to sign them, as :meth:`sign_whitelist_requests` does.
+        :param user_id: id of the creating user. Default ``1``.
+        :param signed: whether to call :meth:`sign_whitelist_requests` for them. Default: no.
         """
         if signed and status != EFFECTIVE:
-            raise invalid(f"signed: requests that are signed have the status {EFFECTIVE}")
+            raise invalid(f"signed: requires the status {EFFECTIVE}")
         rows = [added(each) for each in requests]
         found = self._whitelist.add(tenant_id, user_id, PENDING if signed else status, rows)
         if signed:
@@ -109,13 +111,13 @@ class SignerStore:
 
     def sign_whitelist_requests(self, ids: Sequence[str]) -> None:
         """
-        Really sign whitelisting requests until they are in effect.
+        Add valid signatures to whitelisting requests until they are in effect.
 
-        Users of the sandbox's own sign, as every group of the first branch: ``signer-1@example.test`` and so on. As
-        many as it takes are added to the groups, which changes the rules once, before they sign. Each signs as many
-        requests at a time as one approval may have.
+        The sandbox signs with its own users, ``signer-1@example.test`` and so on, for every group of the first branch.
+        It first adds as many users to the groups as it needs, which changes the rules once. Each signature covers as
+        many requests as one approval may contain.
 
-        :param ids: requests that are pending, or in effect without enough signatures.
+        :param ids: ids of requests that are pending, or in effect without enough signatures.
         """
         rows = self._whitelist.rows_by_id(ids)
         signed = self._whitelist.signers(rows)
@@ -140,12 +142,12 @@ class SignerStore:
         self._whitelist.take_effect(rows)
 
     def private_keys(self) -> dict[str, str]:
-        """Return all private keys that the sandbox keeps by the external ids of those who sign with them, to forge."""
+        """Return all private keys by external user id, for forging signatures."""
         rows = self._state.rows("SELECT * FROM signers ORDER BY rowid")
         return {**self._rules.superadmins(), **{row["external_id"]: row["private_key"] for row in rows}}
 
     def _signers(self, missing: Iterable[dict[str, int]]) -> dict[str, list[str]]:
-        """Return the signers of each group, with new ones if there are too few."""
+        """Return the signers of each group. Add signers if necessary."""
         needed: dict[str, int] = {}
         for groups in missing:
             for group, number in groups.items():
@@ -173,11 +175,11 @@ class SignerStore:
 
 
 def _missing(row: sqlite3.Row, counts: Counter[str]) -> dict[str, int]:
-    """Return how many signatures of each group the first branch of a request still needs."""
+    """Return the number of missing signatures by group, for the first branch."""
     if row["status"] not in (PENDING, EFFECTIVE):
         raise ServiceError(409, f"whitelisted address {row['id']} is neither pending approval nor in effect")
     branches = json.loads(row["approvers"])
     if not branches or not branches[0]["sequential"]:
-        raise invalid(f"nobody can sign whitelisted address {row['id']}: no rule names a group")
+        raise invalid(f"whitelisted address {row['id']} cannot be signed: no rule names a group")
     minimum = {each["externalGroupID"]: max(1, each["minimumSignatures"]) for each in branches[0]["sequential"]}
     return {group: number - counts[group] for group, number in minimum.items() if number > counts[group]}

@@ -1,4 +1,4 @@
-"""Whitelisting requests: creating them, and finding them again."""
+"""Creates, finds and changes whitelisting requests."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_pa
 from airflow_custody.sandbox.whitelist.models import DEFAULT_LIMIT, ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
-# The words of `status` are assumptions, but for the published one of a request in effect. A setting changes them on the
-# wire.
+# Of these status words, only the word for a request in effect is published. The others are assumptions. A setting
+# changes the words on the wire.
 PENDING = "pending"
-#: The status of a request that has all its signatures.
+#: The status of a request with all required signatures.
 EFFECTIVE = "APPROVED"
-#: The status of a request that was rejected. It is listed only together with pending ones.
+#: The status of a rejected request, which is listed only together with pending requests.
 REJECTED = "rejected"
-#: The status of a request that was deleted. It stays in the store, so that its id is not used again.
+#: The status of a deleted request. The request stays in the store, so that its id is not reused.
 REMOVED = "removed"
 
 _FIRST_ID = 3711
 # Ids are 64-bit integers.
 _MAX_ID = 2**63 - 1
 
-# The rules of a request are those under which it was signed, or NULL: those in force.
+# `rules_hash` identifies the rules under which a request was signed. NULL: the rules in force.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
@@ -66,12 +66,12 @@ class WhitelistStore:
     # --- creating -----------------------------------------------------------------------------------------------
 
     def create(self, caller: Caller, request: NewRequest, body: bytes) -> str:
-        """Create a request and return its id; one with the same fields may already exist."""
+        """Create a request, and return its id."""
         (request_id,) = self.add(caller.tenant_id, caller.user_id, PENDING, [(request, body)])
         return request_id
 
     def add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
-        """Add requests with this status, as if this user had sent these bodies, and return their ids."""
+        """Add requests as if a user had created them. Return their ids."""
         settings, now = self._state.settings, timestamp()
         rules_hash = None if status == PENDING else self._rules.current()["hash"]
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
@@ -91,17 +91,17 @@ class WhitelistStore:
         return [str(row[0]) for row in rows]
 
     def _accept(self, tenant_id: str, request: NewRequest) -> tuple[str, dict[str, Any]]:
-        """Return the chain and the fields of a request as the service stores them; refuse it if it is wrong."""
+        """Return chain and fields in stored form, or reject the request."""
         settings = self._state.settings
         chain = self._active_currency(request.chain)
-        # The rules of other chains are not imitated.
+        # Addresses of other chains are not checked.
         if chain == "ETH" and not re.fullmatch("0x[0-9a-fA-F]{40}", request.address):
-            raise invalid(f"the address does not follow the rules of {chain}")
+            raise invalid(f"not a valid address on {chain}")
         fields = self._stored(request.model_dump(by_alias=True, exclude_none=True))
         taken = "SELECT 1 FROM whitelist WHERE tenant_id = ? AND address = ? AND status NOT IN (?, ?)"
         values = (tenant_id, fields["address"], REJECTED, REMOVED)
         if not settings.second_requests and self._state.rows(taken, *values):
-            raise ServiceError(409, "the address is whitelisted already, or a request for it is pending")
+            raise ServiceError(409, "the address is already whitelisted, or a request for it is pending")
         return settings.chain_name or chain, fields
 
     def _active_currency(self, chain: str) -> str:
@@ -111,7 +111,7 @@ class WhitelistStore:
         raise invalid(f"the currency {chain} is not active in the hardware security module")
 
     def _stored(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a request as the service stores them."""
+        """Return the fields of a request in stored form."""
         settings, address = self._state.settings, fields["address"]
         found = {**settings.fill, **fields, "label": fields["label"][: settings.label_length]}
         if settings.drop_links:
@@ -131,13 +131,17 @@ class WhitelistStore:
         return found[0]
 
     def rows(self, caller: Caller, search: Search | ApprovalSearch) -> list[sqlite3.Row]:
-        """Return all requests that match a search, whatever its page."""
+        """Return all requests that match a search, on all pages."""
         condition, values = self._condition(caller, search)
         rows = self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
         return self.listing.arrange(rows, lambda row: str(row["id"]))
 
     def rows_by_id(self, ids: Sequence[str]) -> list[sqlite3.Row]:
-        """Return requests of any tenant in the order of their ids, each once; those removed are not there."""
+        """
+        Return requests of any tenant, ordered by id and without duplicates.
+
+        :raises ServiceError: if a request does not exist or was removed.
+        """
         numbers = {_parse_id(each) for each in ids}
         rows = self._state.rows(
             "SELECT * FROM whitelist WHERE id IN (SELECT value FROM json_each(?)) AND status != ? ORDER BY id",
@@ -153,7 +157,7 @@ class WhitelistStore:
         return envelope
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
-        """Return one page of the requests that match a search, in the order of their ids (an assumption)."""
+        """Return one page of matching requests, ordered by id (an assumption)."""
         search = self.listing.understood(search)
         if self.listing.is_arranged:
             found = self.rows(caller, search)
@@ -177,7 +181,9 @@ class WhitelistStore:
         """
         Return one page of a listing.
 
-        :param rules_once: whether each version of the rules is returned once, beside the requests.
+        :param rows: the requests of the page.
+        :param total: number of all requests of the listing.
+        :param rules_once: whether the rules are returned once, beside the requests, and not in each request.
         """
         envelopes, containers = self.envelopes(rows), list[dict[str, str]]()
         if rules_once:
@@ -201,14 +207,18 @@ class WhitelistStore:
         ]
 
     def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, sqlite3.Row]:
-        """Return the rules of requests, by id: of those in effect, what they were signed under."""
+        """
+        Return the rules of requests, by request id.
+
+        A settled request has the rules under which it took effect; a pending request, the rules in force.
+        """
         current = self._rules.current()
         hashes = {row["id"]: row["rules_hash"] for row in rows if not _is_pending(row)}
         versions = self._rules.versions(filter(None, hashes.values()))
         return {row["id"]: versions.get(hashes.get(row["id"]) or "", current) for row in rows}
 
     def _signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
-        """Return the signatures of a request, in the order in which they were made."""
+        """Return the signatures of a request, in the order of signing."""
         return self._state.rows(
             "SELECT signatures.*, hashes FROM signatures JOIN signed_lists ON hash = list_hash "
             "WHERE request_id = ? ORDER BY signatures.rowid",
@@ -244,7 +254,7 @@ class WhitelistStore:
     # --- signing -----------------------------------------------------------------------------------
 
     def signers(self, rows: Sequence[sqlite3.Row]) -> dict[int, dict[str, str]]:
-        """Return who has signed, by request: each user, and for which group."""
+        """Return the signing users and their groups, by request."""
         found: dict[int, dict[str, str]] = {row["id"]: {} for row in rows}
         query = "SELECT * FROM signatures WHERE request_id IN (SELECT value FROM json_each(?))"
         for each in self._state.rows(query, json.dumps([*found])):
@@ -254,7 +264,7 @@ class WhitelistStore:
     def add_signatures(
         self, rows: Sequence[sqlite3.Row], user_id: str, group: str, signature: str, comment: str, hashes: list[str]
     ) -> None:
-        """Add a user's signature of a list of hashes, made for a group of approvers, to each of some requests."""
+        """Add a group's signature over a list of hashes to requests."""
         text, now = json.dumps(hashes), timestamp()
         list_hash = hashlib.sha256(text.encode()).hexdigest()
         self._state.write("INSERT OR IGNORE INTO signed_lists VALUES (?, ?)", list_hash, text)
@@ -264,7 +274,7 @@ class WhitelistStore:
         )
 
     def take_effect(self, rows: Sequence[sqlite3.Row]) -> None:
-        """Put requests into effect, under the rules that are in force."""
+        """Put requests into effect, under the rules in force."""
         rules_hash = self._rules.current()["hash"]
         self._state.write_many(
             "UPDATE whitelist SET status = ?, rules_hash = ? WHERE id = ?",
@@ -277,8 +287,8 @@ class WhitelistStore:
         """
         Return the whitelisting requests of all tenants.
 
-        Each has its fields by their names on the wire, `id`, `tenantId`, `userId`, `status`, `createdAt`, and the
-        `body` it was created from.
+        Each has its fields by their names on the wire, and `id`, `tenantId`, `userId`, `status`, `createdAt` and `body`
+        (the body that created it).
         """
         return [
             {
@@ -296,13 +306,14 @@ class WhitelistStore:
 
     def set_whitelist_status(self, request_id: str, status: str) -> None:
         """
-        Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
+        Set the status of a whitelisting request, without adding signatures.
 
-        No signatures are made: a request put into effect this way is one that the service lies about.
-        With ``removed`` it can no longer be found, as if it had been deleted.
+        Only a request with the status ``pending`` is pending approval. A request that is put into effect in this way
+        lacks signatures, like a forged request. With the status ``removed``, the request can no longer
+        be found, as if it had been deleted.
 
         :param request_id: the request's id.
-        :param status: the status.
+        :param status: the new status.
         """
         rules_hash = self._any_row(request_id)["rules_hash"]
         if rules_hash is None and status != PENDING:
@@ -311,38 +322,39 @@ class WhitelistStore:
 
     def set_whitelist_age(self, request_id: str, seconds: float) -> None:
         """
-        Date the creation of a whitelisting request so many seconds back.
+        Set the age of a whitelisting request, by changing its creation date.
 
         :param request_id: the request's id.
-        :param seconds: number of seconds.
+        :param seconds: the age, in seconds.
         """
         self._update(request_id, created_at=timestamp(-seconds))
 
     def change_whitelist_request(self, /, request_id: str, **fields: Any) -> None:
         """
-        Change fields of a whitelisting request, by their names on the wire; its payload and hash change too.
+        Change fields of a whitelisting request, and so its payload and hash.
 
         :param request_id: the request's id.
-        :param fields: the fields.
+        :param fields: new values, by the names on the wire.
         """
         changed = {**json.loads(self._any_row(request_id)["fields"]), **fields}
         self._update(request_id, fields=json.dumps(changed), label=changed["label"], address=changed["address"])
 
     def set_whitelist_metadata(self, /, request_id: str, **metadata: Any) -> None:
         """
-        Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it.
+        Replace fields in the returned metadata of a whitelisting request.
 
         :param request_id: the request's id.
-        :param metadata: the fields to replace.
+        :param metadata: new values, by the names on the wire, such as ``hash`` or ``payloadAsString``. None removes the
+            field.
         """
         self._state.save(f"metadata {_parse_id(request_id)}", metadata)
 
     def set_whitelist_envelope(self, /, request_id: str, **fields: Any) -> None:
         """
-        Replace fields in what is returned of a whitelisting request, by their names; None removes them.
+        Replace fields in the returned envelope of a whitelisting request.
 
         :param request_id: the request's id.
-        :param fields: the fields.
+        :param fields: new values, by the names on the wire. None removes the field.
         """
         self._state.save(f"envelope {_parse_id(request_id)}", fields)
 
@@ -361,7 +373,7 @@ class WhitelistStore:
 
 
 def added(request: Mapping[str, Any]) -> tuple[NewRequest, bytes]:
-    """Return a request that is added without being sent, and the body with which it would have been."""
+    """Return a request from its fields, with a matching body."""
     new = NewRequest.model_validate(request)
     return new, dumps(new.model_dump(by_alias=True, exclude_none=True)).encode()
 
@@ -369,7 +381,7 @@ def added(request: Mapping[str, Any]) -> tuple[NewRequest, bytes]:
 def _parse_id(text: str) -> int:
     is_short_number = is_decimal(text) and len(text) <= 19
     if not is_short_number or int(text) > _MAX_ID:
-        raise invalid(f"{text!r} is not an id: a decimal number is expected")
+        raise invalid(f"{text!r} is not an id (a decimal number)")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Certificates for servers on this machine."""
+"""Certificates for local servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Authority = tuple[trustme.CA, str, str]
 
 
 def context_of(authority: Authority) -> ssl.SSLContext:
-    """Return what a server speaks TLS with."""
+    """Return the TLS context of a server."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority[2])
     return context

@@ -1,4 +1,4 @@
-"""Serve a journal of webhook calls over HTTP, with a clock that tests set."""
+"""Serves a journal of webhook calls over HTTP, with an adjustable clock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 class JournalService:
     """
-    A service that lists webhook calls by offset, the newest first, and no webhooks.
+    A service that lists webhook calls, but no webhooks.
 
-    :ivar clock: seconds from the start, by its clock.
-    :ivar calls: creation times of its calls in seconds from the start, by their ids.
-    :ivar between_pages: called before each page but the first of a listing.
-    :ivar page: the number of calls on a page.
+    Calls are listed by offset, the newest first.
+
+    :ivar clock: time on the service's clock, in seconds since :data:`START`.
+    :ivar calls: creation times of the calls, in seconds since :data:`START`, by id.
+    :ivar between_pages: called before each page of a listing except the first.
+    :ivar page: number of calls on a page.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,7 @@ class JournalService:
         self.client: CustodyClient
 
     def write(self, *created: float) -> list[str]:
-        """Write calls, and return their ids."""
+        """Add calls with these creation times, and return their ids."""
         first = 1 + max(map(int, self.calls), default=0)
         new = {str(first + index): each for index, each in enumerate(created)}
         self.calls |= new
@@ -52,7 +54,7 @@ class JournalService:
 
 @contextmanager
 def journal_service() -> Iterator[JournalService]:
-    """Serve a journal; its client is :attr:`JournalService.client`."""
+    """Serve a journal, with a client in :attr:`JournalService.client`."""
     service = JournalService()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Users of the sandbox with a signing key, for tests that approve."""
+"""Users of the sandbox with signing keys, for tests of approvals."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def pem_of(key: Any, password: str | None = None) -> str:
 
 
 def public_pem_of(key: Any) -> str:
-    """Return the public key of a private one as PEM text."""
+    """Return the public key of a private key as PEM text."""
     pem: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return pem.decode()
 
 
 class Person:
-    """A user of the sandbox who is in some groups and has a P-256 key."""
+    """A user of the sandbox with groups and a P-256 key."""
 
     def __init__(self, sandbox: Sandbox, name: str, *groups: str) -> None:
         self._sandbox = sandbox
@@ -47,7 +47,7 @@ class Person:
 
 
 def connect_approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Define the connections of the examples' two approvers, and return their groups."""
+    """Define the connections of the examples' approvers, and return their groups."""
     groups = []
     for name in ("first", "second"):
         person = Person(sandbox, name, name)

@@ -1,4 +1,4 @@
-"""Socket servers that send responses which no HTTP server sends."""
+"""Socket servers, for responses that HTTP servers never send."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
-# What a client that breaks off, or waits, does to a server. All else is a fault of the test.
+# Errors that a disconnecting or waiting client causes. Any other error is a mistake in the test.
 _CLIENTS_DOING = (ConnectionError, TimeoutError, ssl.SSLError)
 
 
@@ -18,10 +18,14 @@ def raw_server(
     respond: Callable[[socket.socket], None], context: ssl.SSLContext | None = None
 ) -> Iterator[tuple[str, list[bytes]]]:
     """
-    Serve connections with a function; yield the URL and the list of what was sent, one entry for each connection.
+    Serve connections with a function.
 
-    :raises Exception: what the function raised, in place of what the client made of it; not if the client had broken
-        off the connection.
+    Yield the URL, and a list with the request of each connection.
+
+    :param respond: the function, which writes the response to a connection.
+    :param context: the TLS context. None: no TLS.
+    :raises Exception: an error that the function raised, unless the client had disconnected. It replaces any error in
+        the client.
     """
     received: list[bytes] = []
     raised: list[BaseException] = []
@@ -52,7 +56,7 @@ def raw_server(
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(600)
-        # Not before: the thread would accept the connections of the next listener with the same descriptor.
+        # Close only now: the descriptor may be reused, and the thread would accept connections of another listener.
         listener.close()
         if raised:
             raise raised[0]
@@ -61,15 +65,15 @@ def raw_server(
 
 def _end(stream: socket.socket) -> None:
     """
-    End a connection so that what was sent arrives; not if it is closed already, or to be reset.
+    End a connection gracefully, so that the client receives all data.
 
-    A socket that is closed before all is read, the request's body say, resets the connection: the client loses what it
-    has not read either.
+    A connection that is closed already, or must be reset, is left unchanged. Closing a socket with unread data, such as
+    the rest of a request's body, resets the connection, and the client loses the data that it has not read.
     """
     if stream.fileno() < 0 or struct.unpack("ii", stream.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0]:
         return
     with contextlib.suppress(OSError):
-        # A client that keeps its end open, to an exception say, is not waited for any longer.
+        # Wait for a limited time, because an exception may keep the client's end open.
         stream.settimeout(5)
         stream.shutdown(socket.SHUT_WR)
         while stream.recv(65536):

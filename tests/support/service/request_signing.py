@@ -1,4 +1,4 @@
-"""A signed-in approver, and signers that fail in certain ways, for tests of signing."""
+"""A signed-in approver and special signers, for tests of signing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(letter: str = "a", **changes: Any) -> WhitelistRequest:
 
 
 class SignedInApprover:
-    """An approver who is signed in to the sandbox and has a key."""
+    """An approver with a key, signed in to the sandbox."""
 
     def __init__(self, sandbox: Sandbox, person: Person, client: CustodyClient) -> None:
         self.sandbox = sandbox
@@ -74,7 +74,7 @@ class SignedInApprover:
 
 
 class ChangingSigner:
-    """A signer that changes something right before it signs."""
+    """A signer that makes a change just before it signs."""
 
     name = "changing"
 
@@ -89,7 +89,11 @@ class ChangingSigner:
 
 
 class KeylessSigner:
-    """A signer that does not give its public key: its signatures are found by the user's name."""
+    """
+    A signer without a public key.
+
+    Its signatures are found by the user's name.
+    """
 
     name = "keyless"
 
@@ -111,7 +115,7 @@ class NoSigner:
 
 
 def signing(approver: SignedInApprover, hashes: list[str], *, user: str | None = None, key: Any = None) -> Any:
-    """Return a signature as the service shows it."""
+    """Return a signature in the form that the service returns."""
     signer = PemSigner(lambda: pem_of(key or approver.person.key), name="k")
     return {
         "signature": {
@@ -123,7 +127,7 @@ def signing(approver: SignedInApprover, hashes: list[str], *, user: str | None =
 
 
 def show_signed(approver: SignedInApprover, number: str, *signings: Any) -> None:
-    """Make the service show signatures, and a request that is no longer pending."""
+    """Make the service return signatures, and a request in effect."""
     approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": list(signings)})
     approver.sandbox.control.set_whitelist_status(number, "APPROVED")
 

@@ -1,4 +1,8 @@
-"""Call the sandbox by plain HTTP, without this package, and sign as the interface describes."""
+"""
+Calls the sandbox over plain HTTP, without this package.
+
+Users sign in the form that the interface describes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ APPROVER = ["TPUser", "WhitelistedAddressApprover"]
 
 
 class Api:
-    """A plain HTTP client of the service; each call has a connection of its own."""
+    """A plain HTTP client, with a new connection for each call."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
@@ -50,12 +54,12 @@ class Api:
         return str(response.json()["result"]["id"])
 
     def listed(self, path: str = PATH, key: str = "result", **options: Any) -> list[str]:
-        """Return the ids of the rows that a call lists; an empty list is left out."""
+        """Return the ids of listed rows. The service omits empty lists."""
         return [row["id"] for row in self.get(path, **options).json().get(key, [])]
 
 
 def refused(response: requests.Response, status: int) -> str:
-    """Check that a response is an error in the service's form, and return its message."""
+    """Check that a response is the service's error; return its message."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     body = response.json()
@@ -67,7 +71,7 @@ def refused(response: requests.Response, status: int) -> str:
 
 
 class Person:
-    """A user with a key, who signs as the interface describes."""
+    """A user with a key."""
 
     def __init__(self, sandbox: Sandbox, api: Api, name: str, *groups: str) -> None:
         self.api = api
@@ -78,13 +82,13 @@ class Person:
         self.token = sandbox.control.add_token(roles=APPROVER, user_id=self.id)
 
     def sign(self, *hashes: str) -> str:
-        """Return a signature over hashes: 64 bytes in base64."""
+        """Return a signature over hashes, 64 bytes in base64."""
         message = json.dumps(hashes, separators=(",", ":")).encode()
         r, s = decode_dss_signature(self.key.sign(message, ec.ECDSA(SHA256())))
         return base64.b64encode(r.to_bytes(32, "big") + s.to_bytes(32, "big")).decode()
 
     def approve(self, *numbers: str, **changes: Any) -> requests.Response:
-        """Approve requests, or try to with another body."""
+        """Try to approve requests, optionally with a changed body."""
         hashes = [self.api.get(f"{PATH}/{number}").json()["result"]["metadata"]["hash"] for number in numbers]
         body = {"ids": list(numbers), "signature": self.sign(*hashes), "comment": "checked", **changes}
         return self.api.call("POST", f"{PATH}/approve", body, token=self.token)

@@ -1,4 +1,4 @@
-"""Sign in to the sandbox as the user ann."""
+"""Signing in to the sandbox."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def client_of(sandbox: Sandbox, auth: PasswordSignIn | ApiKey, **settings: Any) 
 
 
 def sign_ins(sandbox: Sandbox) -> int:
-    """Return how often somebody has signed in."""
+    """Return the number of sign-ins."""
     return len(sandbox.control.request_log(**SIGN_IN))
