@@ -15,7 +15,7 @@ from airflow_custody.client.errors import CustodyConfigurationError, CustodyErro
 from airflow_custody.client.text import as_list, ascii_lower, count, is_uuid, lines, sanitize
 from airflow_custody.client.webhooks.call_events import CallFilter, to_event
 from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor, NewCalls
-from airflow_custody.client.webhooks.models import WireWebhook, cooling_until, is_one_of
+from airflow_custody.client.webhooks.models import WireWebhook, cooling_until, has_status
 from airflow_custody.metrics import calls_read
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class CallReading:
 
     def _report(self, webhooks: Sequence[WireWebhook]) -> None:
         """Log disabled and cooling webhooks, and filters without a webhook."""
-        found = [each for each in webhooks if not is_one_of(each, "enabled") or cooling_until(each)]
+        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
         for each in found[:_MAX_REPORTED]:
             self._report_disabled(each)
         for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):

@@ -13,7 +13,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.secrets import without_secrets
 from airflow_custody.client.text import read_number, sanitize
-from airflow_custody.client.webhooks.models import cooling_until, is_one_of
+from airflow_custody.client.webhooks.models import cooling_until, has_status
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
 from airflow_custody.client.whitelist.request import Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -175,7 +175,7 @@ def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRo
             url=bound(without_secrets(each.get("url"))),
             status=bound(each.get("status")),
             problem=_webhook_problem(each, now),
-            disabled=is_one_of(each, "disabled"),
+            disabled=has_status(each, "disabled"),
         )
         for each in webhooks
     ]
@@ -183,11 +183,11 @@ def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRo
 
 
 def _webhook_problem(webhook: WireWebhook, now: datetime) -> str:
-    if is_one_of(webhook, "disabled"):
+    if has_status(webhook, "disabled"):
         return "It is disabled: nothing is delivered."
     if until := cooling_until(webhook, now):
         return f"It is cooling down until {until}, because deliveries failed."
-    if is_one_of(webhook, "enabled"):
+    if has_status(webhook, "enabled"):
         return ""
     return f"Its status is not recognized: {sanitize(webhook.get('status') or '', 60)!r}."
 

@@ -127,7 +127,7 @@ class WebhookCall:
         }
 
 
-def is_one_of(webhook: Mapping[str, Any], status: str) -> bool:
+def has_status(webhook: Mapping[str, Any], status: str) -> bool:
     """
     Tell whether a webhook has a status.
 

@@ -23,7 +23,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
-    is_one_of,
+    has_status,
 )
 
 WebhookStatus = Literal["enabled", "disabled"]
@@ -101,7 +101,7 @@ class WebhookOperations(ServiceOperations):
 
         def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            return _is_id(webhook.get("id"), webhook_id) and is_one_of(webhook, status)
+            return _is_id(webhook.get("id"), webhook_id) and has_status(webhook, status)
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
