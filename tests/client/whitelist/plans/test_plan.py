@@ -49,20 +49,20 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
 # --- limits ------------------------------------------------------------------------------------------------
 
 
-AT_SERVICE = "requests at the service, and max_delete_percent is 30"
-NOT_THERE = "which the file does not have"
+AT_SERVICE = "requests at the service, but max_delete_percent is 30"
+NOT_THERE = "but the file does not have it"
 
 
 @pytest.mark.parametrize(
     ("limits", "creates", "deletes", "unchanged", "fault"),
     [
         ({}, 100, 10, 100, ""),
-        ({}, 101, 0, 0, "it creates 101, and max_creates is 100"),
+        ({}, 101, 0, 0, "it creates 101 requests, but max_creates is 100"),
         ({"max_creates": None}, 10_000, 0, 0, ""),
         ({"max_creates": 1}, 1, 0, 0, ""),
-        ({"max_creates": 0}, 1, 0, 0, "it creates 1, and max_creates is 0"),
-        ({}, 0, 11, 100, "it deletes 11, and max_deletes is 10"),
-        ({"max_deletes": 0}, 0, 1, 0, "it deletes 1, and max_deletes is 0"),
+        ({"max_creates": 0}, 1, 0, 0, "it creates 1 request, but max_creates is 0"),
+        ({}, 0, 11, 100, "it deletes 11 requests, but max_deletes is 10"),
+        ({"max_deletes": 0}, 0, 1, 0, "it deletes 1 request, but max_deletes is 0"),
         ({"max_deletes": None}, 0, 30, 70, ""),
         ({"max_deletes": None}, 0, 31, 69, f"it deletes 31 of the 100 {AT_SERVICE}"),
         ({}, 0, 9, 0, ""),
