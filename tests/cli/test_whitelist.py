@@ -194,7 +194,7 @@ def test_options_of_a_plan(
     ("limit", "text"),
     [
         (["--max-creates", "1"], "it creates 2 requests, but max_creates is 1"),
-        (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
+        (["--must-keep", "L1", "--must-keep", "other"], "must_keep requires 'other'"),
     ],
     ids=["too many creations", "a row that must be kept"],
 )

@@ -160,7 +160,7 @@ def is_network_certain(asked: Destination, shown: Destination) -> bool:
     """
     Tell whether a request is certainly on the requested network.
 
-    The request must have the same key. If no network was requested, the main network counts.
+    The request must have the same key. Without a requested network, the main network is meant.
     """
     return shown.network in (asked.network, "mainnet")
 

@@ -1,11 +1,10 @@
 """
 Check addresses against the rules of their chains.
 
-Funds that are sent to a mistyped address are lost.
-
-The verdict is ``valid`` if the address follows its chain's rules, and ``invalid`` if it cannot be an address of the
-chain. It is ``unchecked`` if the table lacks the chain or the form, or if the check fails. Only ``invalid`` is a reason
-to stop. A valid address may still be the wrong address, or an address without a key.
+Funds that are sent to a mistyped address are lost. The verdict is ``valid`` if the address follows its chain's rules,
+and ``invalid`` if it cannot be an address of the chain. It is ``unchecked`` if the table lacks the chain or the form,
+or if the check fails. Only ``invalid`` is a reason to stop. A valid address may still be the wrong address, or an
+address without a key.
 """
 
 from __future__ import annotations

@@ -332,7 +332,7 @@ def read_csv(text: str, faults: Faults) -> Any:
 
 
 def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
-    """Explain why a row does not fit the header, or return empty text."""
+    """Return why a row does not fit the header, or empty text."""
     if len(cells) != len(names):
         return f"has {count(len(cells), 'cell')}, but the header has {len(names)}"
     for number, (name, cell) in enumerate(zip(names, cells, strict=True), 1):

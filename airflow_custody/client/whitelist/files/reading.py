@@ -474,7 +474,7 @@ def _value_fault(name: str, value: Any) -> str:
 
 def _text_fault(name: str, value: str) -> str:
     if value != value.strip() and value.strip():
-        return "begins or ends with white space: remove the white space"
+        return "begins or ends with white space: remove it"
     if name in LISTS and re.search(r"[\s,;.]", value):
         return f"{_kind(value)} must be a single id, without a comma, a semicolon, a point or white space"
     if name in _ASCII and not value.isascii():

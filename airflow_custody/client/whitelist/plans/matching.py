@@ -1,8 +1,4 @@
-"""
-Compare requested contents with requests at the service. No I/O.
-
-
-"""
+"""Compare requested contents with requests at the service. No I/O."""
 
 from __future__ import annotations
 

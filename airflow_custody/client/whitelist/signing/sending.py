@@ -250,12 +250,11 @@ class RequestSigner:
         """
         Review requests, and return the requests that need this user's signature.
 
-        :return: hash and log entry of each such request, by id.
-
         This waits until each request is pending this user's signature, or needs no signature.
 
         :param ids: the requests' ids.
         :param hashes: the hashes from an earlier reading, which must not have changed. Default None: the first reading.
+        :return: hash and log entry of each such request, by id.
         """
         found = {}
         for each, row in self._wait_until_pending(ids).items():

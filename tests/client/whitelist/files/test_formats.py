@@ -314,7 +314,7 @@ ONLY = "a row must contain only texts, whole numbers, and lists of texts or whol
             for name in ("chain", "coin", "block_chain")
         ),
         ({"destination_tag": "1"}, "'destination_tag' is unknown; did you mean memo?"),
-        ({1: "ETH"}, "'1' is unknown; known are label, address"),
+        ({1: "ETH"}, "'1' is unknown; known names: label, address"),
         # What may make another destination of it.
         ({"address": "0xcd", "currency": "BTC", "memmo": "1", "blockchain": "BTC"}, "'memmo' is unknown; did you mean"),
         ({"memo": None}, "memo: is None: leave it out, or write omit_if_none=('memo',)"),
@@ -329,7 +329,10 @@ ONLY = "a row must contain only texts, whole numbers, and lists of texts or whol
             "memo: nan is another program's word for a missing value: leave it out; if the value is correct, write it",
         ),
         ({"label": " NULL"}, "label: NULL is another program's word for a missing value"),
-        ({"memo": "12345.0"}, "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if it"),
+        (
+            {"memo": "12345.0"},
+            "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if the value is correct",
+        ),
         ({"linked_wallet_ids": ["1", "2.0"]}, "linked_wallet_ids[1]: 2.0 is a whole number with a decimal point"),
         ({"linked_wallet_ids": [["nan"]]}, "linked_wallet_ids[0]: must not be a list"),
         ({"memo": {"a": "b"}}, "memo: must not be a mapping"),

@@ -111,12 +111,12 @@ FIELDS_AND_FAULTS = [
     ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; did you mean linked_wallet_ids?"),
     ("' network': a", "' network' is unknown; did you mean network?"),
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
-    ("[a]: b", "'[...]' is unknown; known are label, address"),
+    ("[a]: b", "'[...]' is unknown; known names: label, address"),
     # What other values are built from.
     ("memo: &x a\n  network: *x", "an alias refers to this value, which is not allowed"),
     ("memo: &x [*x]", "an alias refers to this value, which is not allowed"),
     ("memo: *x", "line 6, column 9: not YAML: found undefined alias"),
-    ("<<: {memo: a}", "'<<' is unknown; known are label, address"),
+    ("<<: {memo: a}", "'<<' is unknown; known names: label, address"),
     ("memo: !!int '7'", "memo: 7 is a number: quote it"),
     ("memo: !x 'a'", 'memo: YAML reads a as a special word: quote it, as in "a"'),
     # Syntax.
@@ -227,7 +227,7 @@ FULL_OF_FAULTS: list[tuple[str, str, str]] = [
     ("yaml", HEAD + "- a\n" * MANY, "line 502: a row must be a mapping"),
     ("yaml", f"{HEAD}- {{{', '.join(f'k{each}: 1' for each in range(MANY))}}}\n", "line 3: 'k499' is unknown"),
     ("yaml", f"{HEAD}- {{linked_wallet_ids: [{'~, ' * MANY}1]}}\n", "line 3: linked_wallet_ids[499]: has no value"),
-    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: this has an alias"),
+    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: an alias refers to this value"),
     ("json", '{"version": 1, "addresses": [' + "1, " * MANY + "1]}", "row 500: a row must be a mapping"),
     ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, but the header has 3"),
     ("csv", "x," * MANY + "label\n1", "line 1: x: is given twice"),

@@ -70,10 +70,10 @@ NOT_THERE = "but the file does not have it"
         ({"max_deletes": None, "max_delete_percent": None}, 0, 100, 0, ""),
         ({"must_keep": ["Treasury", ADDRESS]}, 1, 0, 0, ""),
         ({"must_keep": ADDRESS}, 0, 0, 1, ""),
-        ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep names 'treasury', {NOT_THERE}"),
-        ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep names '{OTHER}', {NOT_THERE}"),
+        ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep requires 'treasury', {NOT_THERE}"),
+        ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep requires '{OTHER}', {NOT_THERE}"),
         # At the service, but not in the file.
-        ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep names 'Treasury', {NOT_THERE}"),
+        ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep requires 'Treasury', {NOT_THERE}"),
     ],
 )
 def test_limits(limits: dict[str, Any], creates: int, deletes: int, unchanged: int, fault: str) -> None:

@@ -347,7 +347,7 @@ def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str
     their = listed(5, address=OTHER, **theirs)
     assert states(plan(ask(**ours), their, only=limit, prune=True)) == [("create", "create", "")]
     assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
-    with pytest.raises(CustodyRequestError, match=r"is only about .* the file has other rows: line 3; nothing"):
+    with pytest.raises(CustodyRequestError, match=r"is limited to .* the file has other rows: line 3; nothing"):
         plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
     # Nobody can tell whose it is.
     assert states(plan([], unreadable(None), only=limit, prune=True)) == [("unreadable", None, "3799")]
