@@ -61,7 +61,7 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 )
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
-_IGNORED = "ignored: it does not stop any row"
+_IGNORED = "ignored, so it does not stop any row"
 _UNKNOWN_STATUS = (
     "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
 )
@@ -185,7 +185,7 @@ class _Match:
 
     :param row: the row.
     :param destination: its destination.
-    :param same: the requests that are certainly for this destination. Default: none.
+    :param same: the requests for this destination. Default: none.
     :param uncertain: the requests that may be for this destination, under another name or in another case. Default:
         none.
     :param claims: unverified requests that claim to be for this destination. Default: none.
@@ -505,7 +505,7 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
     fields, faults = _contradictions(request, None, settings)
-    what = f"this request differs from it in {name_some(differs)}" if differs else "this request is the same"
+    what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
     notes += _notes_on_signatures(request)
     is_wanted = settings.prune or (settings.replace and bool(differs))

@@ -202,7 +202,7 @@ def test_forged_requests_make_no_room_for_deletions() -> None:
     found = plan(ask(), [*true, *forged], verifier, prune=True)
     assert len(found.with_action("delete")) == 9
     assert PlanLimits().faults(found) == (
-        "it deletes 9 of the 9 requests at the service, and max_delete_percent is 30",
+        "it deletes 9 of the 9 requests at the service, but max_delete_percent is 30",
     )
 
 

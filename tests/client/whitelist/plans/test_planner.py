@@ -379,7 +379,7 @@ def test_two_teams_files_at_one_service() -> None:
     kept = [ask(customer_id="a", label="Treasury", address=each.payload()["address"]) for each in ten[:6]]
     found = plan(kept, [*ten, *many], only=first, prune=True)
     assert PlanLimits().faults(found) == (
-        "it deletes 4 of the 10 requests at the service, and max_delete_percent is 30",
+        "it deletes 4 of the 10 requests at the service, but max_delete_percent is 30",
     )
 
 
