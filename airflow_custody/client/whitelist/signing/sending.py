@@ -111,9 +111,9 @@ class RequestSigner:
         :return: the number of requests, including those that needed no signature.
         :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
             request, or a signature is invalid.
-        :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature. Anything
-            was sent only in the last case. The error says whether anything was signed. With several batches, it
-            names the failed batch and the number of signed requests.
+        :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
+            Anything was sent only in the last case. The error says whether anything was signed. With several batches,
+            it names the failed batch and the number of signed requests.
         :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
             certainly not accepted. The same applies to the error of a gateway.
         """
