@@ -214,7 +214,7 @@ class RequestSigner:
             user, name = self._client.settings.user_text, sanitize(self._review.key.name, 120)
             whose = f"{user[0].lower()}{user[1:]}"
             refusal.message = f"the signing key {name!r} may not belong to {whose}: {refusal.message}"
-            refusal.advice = "If the signature is invalid, use the connection and the key of the same user."
+            refusal.advice = "If the reason is the signature, use the connection and the key of the same user."
 
     def _is_settled(self, hashes: Mapping[str, str], refusal: CustodyError) -> bool:
         """

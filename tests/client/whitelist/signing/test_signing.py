@@ -240,7 +240,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     approver.signer = ChangingSigner(approver, lambda: control.change_whitelist_request(numbers[3], label="Other"))
     with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
         approver.approve()
-    assert "2 of 4 requests are signed already" in str(one.value)
+    assert "Already signed: 2 of 4 requests" in str(one.value)
     approver.signer = signer
     with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
         approver.approve(earlier_try=True)

@@ -320,7 +320,7 @@ def test_a_request_that_is_never_listed_is_refused_when_it_has_had_time(
     approver.lookup_wait = 60
     number = approver.create()
     skipped = waits.skipped
-    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999: not listed within 60 s; nothing"):
+    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999 \(not listed within 60 s\); nothing"):
         approver.approve(number, "9999", expected=None, earlier_try=earlier_try)
     assert 60 <= waits.skipped - skipped < 90
     assert approver.sent == 0
