@@ -80,7 +80,7 @@ def test_unsigned_and_duplicate_addresses_are_named(audit: Audit, create: Create
     assert ran.code == 2
     assert ran.err == ""
     assert f"request {forged}: UNVERIFIED: no signature covers its text" in ran.out
-    assert f"for one destination: requests {ids[0]}, {ids[1]}\n" in ran.out
+    assert f"same destination: requests {ids[0]}, {ids[1]}\n" in ran.out
     assert "\n3 requests: 2 verified, 1 unverified (" in ran.out
     data = audit("-o", "json").data
     assert data["duplicates"] == [ids]

@@ -135,7 +135,7 @@ def test_nothing_to_do_is_0(custody: Run, create: Create, file: Path) -> None:
     ran = custody("whitelist", "plan", str(file))
     assert ran.code == 0
     assert ran.err == ""
-    assert ran.out.startswith("Plan: nothing to delete or create; 1 pending, 1 unchanged.\n")
+    assert ran.out.startswith("Plan: nothing to create or delete; 1 pending, 1 unchanged.\n")
     assert "L1" not in ran.out
     assert "L1" in custody("whitelist", "plan", str(file), "--all").out
 
@@ -146,7 +146,7 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
     ran = custody("whitelist", "plan", str(file), "-o", "json")
     assert ran.code == 2
     assert counts(ran) == {"create": 1, "differs": 1, "undeclared": 1}
-    assert "or have replace=True (--replace)" in ran.err
+    assert "or plan with replace=True (--replace)" in ran.err
     data = ran.data
     assert data["over_limits"] == []
     assert data["has_changes"] is True
@@ -193,8 +193,8 @@ def test_options_of_a_plan(
 @pytest.mark.parametrize(
     ("limit", "text"),
     [
-        (["--max-creates", "1"], "it creates 2, and max_creates is 1"),
-        (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
+        (["--max-creates", "1"], "it creates 2 requests, but max_creates is 1"),
+        (["--must-keep", "L1", "--must-keep", "other"], "must_keep requires 'other'"),
     ],
     ids=["too many creations", "a row that must be kept"],
 )
@@ -286,7 +286,7 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert row["label"] == "L10"
     assert f"more requests: {third}, {first}" in ran.out or f"more requests: {first}, {third}" in ran.out
     assert second not in ran.out.split("more requests: ")[2].splitlines()[0]
-    assert "a plan shows them as duplicate or undeclared" in ran.err
+    assert "a plan lists them as duplicate or undeclared" in ran.err
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
 
@@ -298,7 +298,7 @@ def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, 
     sandbox.control.set_whitelist_envelope(other, blockchain="BTC")
     ran = custody("whitelist", "dump")
     assert ran.code == 1
-    assert "THIS FILE IS NOT COMPLETE" in ran.out
+    assert "THIS FILE IS INCOMPLETE" in ran.out
     for identifier in (broken, spaced):
         assert f"missing: whitelisting request {identifier}" in ran.err
         assert f"# missing: whitelisting request {identifier}" in ran.out
@@ -333,7 +333,7 @@ def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     ran = custody("whitelist", "dump")
     # All that it asks for is in the file.
     assert ran.code == 0
-    assert f"whitelisting request {identifier} has status live, which is not known to be in effect" in ran.err
+    assert f"whitelisting request {identifier} has the unknown status live, and may not be in effect" in ran.err
     for option in (["--effective-status", "live"], ["--any-status"]):
         ran = custody("whitelist", "dump", *option)
         assert ran.code == 0
@@ -354,8 +354,8 @@ def test_with_pins_unverified_requests_are_not_dumped_and_are_planned_as_unverif
     assert f"custody: {text}" in ran.err
     assert f"# {text}" in ran.out
     # Anybody may have put it there: the service alone says that somebody asked for it.
-    assert f"request {waiting} is pending approval (status pending), and nobody has signed it: keep it" in ran.out
-    assert f"1 row is only what the service claims: nobody has signed {waiting}. Keep only addresses" in ran.err
+    assert f"request {waiting} is pending approval (status pending), and has no signature: keep this row" in ran.out
+    assert f"1 row is not proved by any signature: {waiting}. Keep only addresses" in ran.err
     file = tmp_path / "list.yaml"
     file.write_text(ran.out)
     ran = custody("whitelist", "plan", str(file), "--prune", "-o", "json", *pins)

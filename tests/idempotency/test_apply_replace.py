@@ -127,7 +127,7 @@ def test_planning_and_applying_are_about_the_same(sandbox: Sandbox, tmp_path: Pa
     path = write_rows(tmp_path / "whitelist.yaml", [1, 2], customer_id="a")
     theirs = effective(sandbox, 7, customer_id="b")
     planned = plan(path, prune=True, only={"customer_id": ["a"]})
-    assert "This plan is only about: `customer_id a`" in planned["report"]
+    assert "This plan is limited to: `customer_id a`" in planned["report"]
     task = ApplyTask(path, planned["plan_hash"], RowsStore(), prune=True, only={"customer_id": ["a"]})
     for other in ({"blockchain": "ETH"}, {"customer_id": ["a", "b"]}):
         assert task.fails(only=other).code == "plan-changed"

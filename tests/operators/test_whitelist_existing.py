@@ -105,7 +105,13 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "request-rejected",
         "if_exists='create'",
     ),
-    "unreadable": ({}, "unreadable", "request 3711 cannot be read, and may be this", "request-differs", "='create'"),
+    "unreadable": (
+        {},
+        "unreadable",
+        "request 3711 cannot be read, and may be for this row",
+        "request-differs",
+        "='create'",
+    ),
 }
 
 
@@ -169,7 +175,7 @@ def test_what_was_rejected_with_other_content_does_not_count_and_hides_nothing(s
     sandbox.control.set_whitelist_status(own, "removed")
     unreadable(sandbox, somebody_creates(sandbox, label="Odd"))
     sandbox.control.clear_request_log()
-    with failing_at_once("cannot be read, and may be this one"):
+    with failing_at_once("cannot be read, and may be for this row"):
         create()
     assert sent(sandbox) == 0
 

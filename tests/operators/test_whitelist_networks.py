@@ -139,7 +139,7 @@ def test_a_plan_neither_creates_replaces_nor_deletes_for_it(
     sandbox.control.sign_whitelist_requests([number])
     planned = plan(path, **both)
     assert {state: each for state, each in planned["counts"].items() if each} == {"differs": 1}
-    assert "put its id into 'ignore'" in task_log.text
+    assert "add its id to 'ignore'" in task_log.text
     assert "delete the request" not in task_log.text
     sandbox.control.clear_request_log()
     assert ApplyTask(path, planned["plan_hash"], RowsStore(), **both).attempt()["request_ids"] == []

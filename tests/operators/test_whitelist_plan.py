@@ -111,9 +111,9 @@ def test_what_is_pending_is_no_change_and_what_does_nothing_can_be_skipped(sandb
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"max_creates": 3}, "it creates 4, and max_creates is 3"),
-        ({"prune": True, "max_deletes": 1}, "it deletes 2, and max_deletes is 1"),
-        ({"must_keep": ["Label 9"]}, "must_keep names 'Label 9', which the file does not have"),
+        ({"max_creates": 3}, "it creates 4 requests, but max_creates is 3"),
+        ({"prune": True, "max_deletes": 1}, "it deletes 2 requests, but max_deletes is 1"),
+        ({"must_keep": ["Label 9"]}, "must_keep requires 'Label 9', but the file does not have it"),
     ],
     ids=["max_creates", "max_deletes", "must_keep"],
 )
@@ -142,7 +142,7 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
     error = task.fails()
     assert isinstance(error, CustodyRequestError)
     assert error.code == "plan-over-limits"
-    assert "it has 60 operations, too many to show for approval (about 31 of them fit): change fewer rows" in str(error)
+    assert "it has 60 operations, too many for one approval (about 31 fit); change fewer rows" in str(error)
     result = task.ti.pushed["return_value"]
     assert "This plan cannot be approved: it has 60 operations" in result["report"]
     assert result["plan_hash"] not in result["report"]
@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbo
     result = PlanTask(path, ignore=[int(broken)]).run()
     assert result["counts"]["create"] == len(ROWS)
     assert result["counts"]["unreadable"] == 1
-    assert f"Ignored, although each may be a row's: `{broken}`" in result["report"]
+    assert f"Ignored requests, which may be for rows of the file: `{broken}`" in result["report"]
     apply = ApplyTask(path, result["plan_hash"], RowsStore())
     assert "not the one that was approved" in str(apply.fails())
     assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)

@@ -1,9 +1,9 @@
 """
-Destinations, by which rows of a whitelist file and requests at the service are matched.
+Destinations: the keys for matching rows of a file with requests.
 
-A destination is chain, network, address and memo. Addresses are compared in canonical form. A missing memo is an empty
-memo. A missing network matches any network. An unknown name of a chain or network may mean any chain or network, and
-unreadable values may be anything. Nothing else is guessed. Pure functions, no I/O.
+A destination consists of chain, network, address and memo. Addresses are compared in canonical form. A missing memo is
+an empty memo. A missing network matches any network. An unknown name of a chain or network may mean any chain or
+network, and unreadable values may be anything. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Place = TypeVar("Place")
-#: A chain; one of its networks, or an empty text for the whole chain; and the lower-case address and the memo that they
-#: are used with.
+#: Names of a chain and one of its networks (empty: the whole chain), with the address in lower case and the memo for
+#: which the names are used.
 Names = tuple[str, str, str, str]
 
 
@@ -49,7 +49,7 @@ class Destination(NamedTuple):
 
 
 def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
-    """Return the key of a destination, which does not depend on its spelling."""
+    """Return the key of a destination, the same for all spellings."""
     chain = chain_name(chain)
     address, is_case_known = canonical_address(address, chain)
     return Destination(chain, network_name(network, chain) if network else "", address, is_case_known, memo or "")
@@ -64,9 +64,9 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
     """
     Return the destination of a request at the service.
 
-    :param envelope: the request, whose network counts if the payload has none.
-    :param payload: its payload.
-    :raises RefusalError: if the payload does not contain it.
+    :param envelope: the request; its network is used if the payload has none.
+    :param payload: the request's payload.
+    :raises RefusalError: if the payload does not contain a readable destination.
     """
     memo = payload.get("memo")
     shown: dict[str, Any] = {
@@ -83,37 +83,38 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
 
 class Destinations(Generic[Place]):
     """
-    An index by destination: of rows of a file, or of requests at the service.
+    An index of rows or requests by their destination.
 
     :param known: additional known names; see :func:`names_in`. Default: none.
     """
 
     def __init__(self, known: Collection[Names] = ()) -> None:
         self._known = frozenset(known)
-        # Keyed by what all spellings of the same destination have in common.
+        # Keyed by address and memo in a form that all spellings of a destination share.
         self._found: dict[tuple[str, str], list[tuple[Destination, Place]]] = {}
         #: Unreadable entries, which may be for any destination.
         self.unreadable: list[Place] = []
 
     def add(self, destination: Destination, place: Place) -> Place:
-        """Add a destination, and what is there; return what was there first, with the network named alike."""
+        """Add an entry, and return the first entry for an equal destination."""
         group = self._found.setdefault((destination.address.casefold(), destination.memo), [])
         group.append((destination, place))
         return next(other for each, other in group if each == destination)
 
     def same(self, destination: Destination) -> list[Place]:
-        """Return what is there for a destination. A network that one side does not name matches any."""
+        """Return the entries for a destination. A missing network matches any network."""
         group = self._found.get((destination.address.casefold(), destination.memo), ())
         return [place for each, place in group if is_same(each, destination)]
 
     def may_be(self, destination: Destination, address: str) -> list[Place]:
         """
-        Return what is not the same for certain, and may be all the same.
+        Return the entries that are possibly, but not certainly, for a destination.
 
         :param destination: the destination.
-        :param address: its address as it was given, which is the same text there but for its case.
-        :return: what differs only in the case of the address, where that may be the same; what has the address and memo
-            under a name of a chain or network that is not known; and what cannot be read.
+        :param address: the destination's address as it was given. Another spelling of the same entry may have the same
+            text except for its case.
+        :return: the entries whose address differs only in case, if this may be the same address; the entries with this
+            address and memo, but an unknown name of the chain or network; and the unreadable entries.
         """
         texts = {address.casefold(), destination.address.casefold()}
         groups = [self._found.get((text, destination.memo), ()) for text in sorted(texts)]
@@ -128,45 +129,49 @@ class Destinations(Generic[Place]):
             return False
         if _may_share(each, destination):
             return is_other_text
-        # Rows for one address that name two networks mean two networks.
+        # If the rows of a file use both names for this address, the names mean different networks.
         if {_names(each)[1], _names(destination)[1]} <= self._known:
             return False
         return not are_two_networks(each.network, destination.network, each.chain)
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
-    """Return the names of chains and networks that are used for each address: each means another chain or network."""
+    """Return all names of chains and networks, with address and memo."""
     return frozenset(name for each in destinations for name in _names(each))
 
 
 def _names(destination: Destination) -> tuple[Names, Names]:
-    """Return the names of the chain and of the network, each with the address and memo that it is used for."""
+    """Return the names of chain and network, with address and memo."""
     place = destination.address.casefold(), destination.memo
     return (destination.chain, "", *place), (destination.chain, destination.network, *place)
 
 
 def _may_share(one: Destination, other: Destination) -> bool:
-    """Tell whether two destinations may be on one network."""
+    """Tell whether two destinations may be on the same network."""
     return one.network == other.network or not one.network or not other.network
 
 
 def is_same(one: Destination, other: Destination) -> bool:
-    """Tell whether two destinations are the same. A network that one side does not name matches any."""
+    """Tell whether two destinations match. A missing network matches any."""
     return one.chain == other.chain and one.address == other.address and _may_share(one, other)
 
 
 def is_network_certain(asked: Destination, shown: Destination) -> bool:
-    """Tell whether a request with the same key is certainly on the requested network; not named, that is the main."""
+    """
+    Tell whether a request is certainly on the requested network.
+
+    The request must have the same key. Without a requested network, the main network is meant.
+    """
     return shown.network in (asked.network, "mainnet")
 
 
 def find_candidates(index: Destinations[Place], request: WhitelistRequest) -> list[Place]:
     """
-    Return what may be for the destination that is requested.
+    Return the entries that are, or may be, for the requested destination.
 
     :param index: the index.
     :param request: the request.
-    :return: what :meth:`Destinations.same` and :meth:`Destinations.may_be` find.
+    :return: the results of :meth:`Destinations.same` and :meth:`Destinations.may_be`.
     """
     wanted = destination_of(request)
     return [*index.same(wanted), *index.may_be(wanted, request.address)]

@@ -1,4 +1,4 @@
-"""Whitelisting requests: what the service shows of them."""
+"""Whitelisting requests in the form that the service returns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from airflow_custody.client.verification.signature_count import Entry, read_entr
 from airflow_custody.client.verification.signed_text import read_json_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
-# A request cannot be older than any blockchain: such a date is the zero value of some program.
+# A request cannot be older than the first blockchain. An earlier date is a program's zero value.
 _EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
 
 
 class WireCreated(TypedDict, total=False):
-    # Strict: lenient, true is the id 1.
+    # Strict, because lenient parsing would read true as the id 1.
     id: StrictStr | StrictInt
 
 
@@ -45,7 +45,7 @@ class WireTrail(TypedDict, total=False):
 
 
 class WireSignedAddress(TypedDict, total=False):
-    # Of any type, as with all that verification reads: an entry that is wrong is left out, and hides no other.
+    # Of any type, like all values for verification, so that a wrong entry does not hide other entries.
     signatures: Any
 
 
@@ -59,27 +59,27 @@ class WireEnvelope(TypedDict, total=False):
     network: str | None
     metadata: WireMetadata | None
     signedAddress: WireSignedAddress | None
-    # The approvers, as the service sent them. Of any type: nothing is decided by it.
+    # The approvers, as the service sent them. Of any type, because no decision depends on it.
     approvers: Any
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
     rulesContainer: Any
     rulesSignatures: Any
-    # A label: the entry of the listing's rulesContainers that is the row's.
+    # Identifies the row's entry in the listing's rulesContainers.
     rulesContainerHash: Any
 
 
 class UnreadableRow(dict[str, Any]):
-    """A row of a listing that cannot be read: its id, and nothing else."""
+    """The id of an unreadable row of a listing."""
 
 
-#: The ids of a user, each with its kind: one user's number may be another one's external id.
+#: The ids of a user, each with its kind, because one user's number may be another user's external id.
 UserIds = frozenset[tuple[str, str]]
 
 
 def user_ids(number: str | None, external: str | None) -> UserIds:
     """
-    Return the ids of a user, which can be compared with those that another part of the service shows.
+    Return the ids of a user in a comparable form.
 
     :param number: the id; None or empty: not given.
     :param external: the external id; None or empty: not given.
@@ -88,7 +88,7 @@ def user_ids(number: str | None, external: str | None) -> UserIds:
 
 
 def _read_row(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """Return a row of a listing; of one that cannot be read its id, so that it does not hide the others."""
+    """Return a row of a listing; only its id if unreadable."""
     try:
         return handler(value)
     except ValidationError:
@@ -116,17 +116,17 @@ class WireSignatures(TypedDict, total=False):
 
 class WhitelistEnvelope:
     """
-    One whitelisting request, as the service shows it.
+    A whitelisting request in the form that the service returns.
 
-    Only :meth:`payload` is covered by the hash that signers sign; nothing verifies the rest.
+    The hash that signers sign covers only :meth:`payload`. All other values are unverified.
 
-    :param wire: the envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
+    :param wire: the envelope as it was sent, with the service's own names. In a listing, it includes its rules.
     """
 
     __slots__ = ("wire",)
 
     def __init__(self, wire: WireEnvelope) -> None:
-        #: The envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
+        #: The envelope as it was sent, with the service's own names. In a listing, it includes its rules.
         self.wire = wire
 
     @property
@@ -136,12 +136,16 @@ class WhitelistEnvelope:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it could be read: of one that could not, nothing but its id is known."""
+        """Whether it could be read. If not, only its id is known."""
         return not isinstance(self.wire, UnreadableRow)
 
     @property
     def status(self) -> str | None:
-        """The status word, as sent. The service's makers publish no list of them."""
+        """
+        The status word, as sent.
+
+        The service's vendor does not publish a list of these words.
+        """
         return self.wire.get("status")
 
     @property
@@ -156,39 +160,47 @@ class WhitelistEnvelope:
 
     @property
     def tenant_id(self) -> str | None:
-        """The id of the tenant it belongs to."""
+        """The id of the request's tenant."""
         return self.wire.get("tenantId")
 
     @property
     def action(self) -> str | None:
-        """The effect of signing it, as the service sent it. The service's makers publish no list of them."""
+        """
+        The effect of signing the request, as sent.
+
+        The service's vendor does not publish a list of these words.
+        """
         return self.wire.get("action")
 
     @property
     def blockchain(self) -> str | None:
-        """The symbol of the chain, outside of what is hashed."""
+        """The symbol of the chain, which the hash does not cover."""
         return self.wire.get("blockchain")
 
     @property
     def network(self) -> str | None:
-        """The network, outside of what is hashed."""
+        """The network, which the hash does not cover."""
         return self.wire.get("network")
 
     @property
     def visibility_group_id(self) -> str | None:
-        """The group of users who see the address."""
+        """The group of users who can see the address."""
         return self.wire.get("visibilityGroupID")
 
     @property
     def signings(self) -> tuple[Entry, ...]:
-        """The signatures that can be used, as the service shows them: unverified."""
+        """The readable signatures, not verified."""
         with suppress(RefusalError):
             return tuple(each for each in read_entries(self.wire) if not each.fault)
         return ()
 
     @property
     def signed_by(self) -> frozenset[str]:
-        """The external ids of the users who have signed it, whatever they signed."""
+        """
+        The external ids of the users with signatures.
+
+        The signatures may cover another hash.
+        """
         return frozenset(each.user_id for each in self.signings)
 
     @property
@@ -198,13 +210,13 @@ class WhitelistEnvelope:
 
     @property
     def created_at(self) -> datetime | None:
-        """The date of the first entry of the trail; None if it is not known which that is, or from when."""
+        """The date of the trail's first entry; None if unknown."""
         dates = [_trail_date(trail) for trail in self.trails]
         return None if None in dates else min(filter(None, dates), default=None)
 
     @property
     def created_by(self) -> UserIds:
-        """The ids of the user who made the first entry of the trail; empty if that is not known."""
+        """The ids of the trail's first user; empty if unknown."""
         first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
         if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
             return frozenset()
@@ -212,9 +224,9 @@ class WhitelistEnvelope:
 
     def read_payload(self) -> dict[str, Any]:
         """
-        Return what the request asks for, as :meth:`payload` does.
+        Return the requested content, in the same way as :meth:`payload`.
 
-        :raises RefusalError: for the same reasons; it does not name the request.
+        :raises RefusalError: for the same reasons. The error does not name the request.
         """
         try:
             if not self.text or not self.hash:
@@ -225,13 +237,13 @@ class WhitelistEnvelope:
 
     def payload(self) -> dict[str, Any]:
         """
-        Return what the request asks for, verified against its hash.
+        Return the requested content, verified against its hash.
 
         :return: the JSON object of ``payloadAsString``.
-        :raises CustodyResponseError: if payload or hash is missing, they do not belong together, or the payload is
-            larger than 1 MiB, nested too deeply or no JSON object. Also if two of its keys are equal or differ only
-            in case, or a known key has another case: the service's own reader ignores the case of keys, and takes the
-            last.
+        :raises CustodyResponseError: if payload or hash is missing, or they do not match; if the payload is larger than
+            1 MiB, nested too deeply, or not a JSON object; if two of its keys are equal or differ only in case, or a
+            known key has another case. Case matters because the service's own reader ignores it, and uses the last of
+            several equal keys.
         """
         try:
             return self.read_payload()

@@ -1,4 +1,4 @@
-"""Expectations of whitelisting requests, as a DAG states them, and the comparison."""
+"""Read the expected contents of whitelisting requests, and compare them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> dict[str, WhitelistRequest]:
     """
-    Return what is expected of each request, by its id.
+    Return the expected content of each request, by its id.
 
     :param ids: the requests' ids.
-    :param expected: the create task's ``request``, a list of these, or the same fields by hand. Each entry
-        needs the key ``id``, unless there is one request and one entry.
+    :param expected: the create task's ``request``, a list of such values, or the same fields written by hand. Each
+        entry needs the key ``id``, unless there is one request and one entry.
     :param consequence: end of an error's text, such as "nothing was signed".
-    :raises CustodyRequestError: if it is anything else, or says nothing.
+    :raises CustodyRequestError: if ``expected`` has another form, or is empty.
     """
 
     refuse = partial(_refusal, consequence=consequence)
@@ -48,26 +48,30 @@ def _refusal(why: str, advice: str | None = None, *, consequence: str) -> Custod
 
 def _entries_of(expected: Any, refuse: Callable[..., CustodyRequestError]) -> Sequence[Any]:
     if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
-        raise refuse(f"must be what the create task pushed as 'request', or a list of these, not {describe(expected)}")
+        raise refuse(f"must be the 'request' of a create task, or a list of such values, not {describe(expected)}")
     entries = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
     if isinstance(expected, str) or not any(entries):
-        raise refuse("does not say what the requests must ask for (did a template render to nothing?)")
+        raise refuse("is empty: it must have the content of the requests (did a template render to nothing?)")
     return entries
 
 
 def _read_entry(
     entry: Any, only_id: str | None, refuse: Callable[..., CustodyRequestError]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the id and the fields of an entry; an entry without an id is for the only request."""
+    """
+    Return the id and the fields of an entry.
+
+    An entry without an id is for the only request.
+    """
     if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
-        raise refuse("must hold what the create task pushed as 'request'")
+        raise refuse("must contain only the 'request' of create tasks")
     fields = dict(entry)
     for name, value in fields.items():
-        refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
+        refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if the request has no such value")
     number = fields.pop("id", only_id)
     if number is None:
         raise refuse(
-            "has an entry that does not say which request it is for",
+            "has an entry without an id",
             "With several requests, each entry of the list needs the key 'id'.",
         )
     return check_request_id(number, "an id in 'expected'"), fields
@@ -75,17 +79,17 @@ def _read_entry(
 
 def compare_effective(expected: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> tuple[str, ...]:
     """
-    Compare a request that is in effect with what is expected of it, all of it.
+    Compare a request in effect with its whole expected content.
 
-    If it was verified, by its signed text alone: a field that no signature covers is no match. Otherwise by its payload
-    and the hash that the service gives for it.
+    For a verified request, only the signed text counts: a field that no signature covers does not match. Otherwise, the
+    payload is compared, and checked against the hash that the service returns.
 
     :param expected: the expected content.
     :param request: the request.
-    :param accepted: keys of the payload that may have a value although nothing is said about them.
+    :param accepted: keys of the payload that may have a value although none is expected. Default: none.
     :return: the fields that were compared although no signature covers them.
-    :raises CustodyRequestError: if it is not what is expected; the error names the fields.
-    :raises CustodyResponseError: if it cannot be read.
+    :raises CustodyRequestError: if the request does not match; the error names the fields.
+    :raises CustodyResponseError: if the request is not in effect or cannot be read.
     """
     if request.envelope is None or request.state != "effective":
         raise CustodyResponseError(

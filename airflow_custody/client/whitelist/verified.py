@@ -1,4 +1,4 @@
-"""A whitelist verified by signatures: what is proved of each request, and the evidence to verify it again."""
+"""A whitelist verified by signatures, and the evidence to verify it again."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.verification.verifier import VerificationPins
 
-#: State of a verified request, in the order of a summary.
+#: States of requests after verification, in the order of a summary.
 VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent"]
 VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-# Whatever the status of a settled request: it is verified as one in effect.
+# A settled request is verified as a request in effect, regardless of its status.
 _REPORTED: dict[ListingState, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
 
 
@@ -50,8 +50,8 @@ class VerifiedWhitelist:
     A whitelist, verified by signatures.
 
     :param requests: the requests.
-    :param verifier: what verified them.
-    :param service: base URL and tenant of the service; None: the requests come from a file.
+    :param verifier: the verifier of the requests.
+    :param service: base URL and tenant of the service. Default None: the requests come from a file.
     """
 
     requests: Sequence[Request]
@@ -60,7 +60,7 @@ class VerifiedWhitelist:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request, as ``custody whitelist verify --help-all`` describes it."""
+        """A row for each request; see ``custody whitelist verify --help-all``."""
         return [_row(each) for each in self.requests]
 
     @cached_property
@@ -71,7 +71,7 @@ class VerifiedWhitelist:
 
     @cached_property
     def duplicates(self) -> list[tuple[str, ...]]:
-        """The ids of verified requests for one destination, in groups."""
+        """Groups of verified requests for the same destination, by id."""
         return find_duplicates(each for each in self.requests if each.proved is not None)
 
     @cached_property
@@ -86,7 +86,7 @@ class VerifiedWhitelist:
 
     @property
     def is_proved(self) -> bool:
-        """Whether all that must be proved is: no row has a reason why it is not."""
+        """Whether no row lacks a proof that its state requires."""
         return not self.unproved
 
     @property
@@ -98,14 +98,14 @@ class VerifiedWhitelist:
     @property
     def duplicates_text(self) -> list[str]:
         """A line for each group of duplicates."""
-        return [f"for one destination: requests {sanitize(', '.join(each), 600)}" for each in self.duplicates]
+        return [f"same destination: requests {sanitize(', '.join(each), 600)}" for each in self.duplicates]
 
     def to_json(self, *, file: dict[str, str] | None = None, with_evidence: bool = False) -> dict[str, Any]:
         """
-        Return all of it as plain JSON data.
+        Return the verified whitelist as plain JSON data.
 
-        :param file: name and SHA-256 of the file that the evidence comes from. Default None: a service.
-        :param with_evidence: whether to add what it takes to verify again. Default False.
+        :param file: name and SHA-256 of the file with the evidence. Default None: the evidence comes from a service.
+        :param with_evidence: whether to add the evidence for verifying again. Default False.
         """
         evidence = None
         if with_evidence:
@@ -125,7 +125,7 @@ class VerifiedWhitelist:
         """
         Return the content of a file with the evidence, which :func:`parse_evidence` reads.
 
-        :raises CustodyRequestError: if it is too large to be read.
+        :raises CustodyRequestError: if the file would be too large to read.
         """
         text = json.dumps(self.to_json(with_evidence=True), indent=2, allow_nan=False)
         data = f"{text}\n".encode()
@@ -139,7 +139,7 @@ class VerifiedWhitelist:
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
-    """Return a row as a line of text; empty for a rejected request."""
+    """Return a row as a line of text; empty if rejected."""
     name = f"request {sanitize(row['id'], 40)}"
     if row["reason"] is not None:
         return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
@@ -164,7 +164,7 @@ def verify_service(
     client: CustodyClient, ids: Iterable[str] | None = None, rejected_statuses: Sequence[str] | None = None
 ) -> VerifiedWhitelist:
     """
-    Verify the whitelist that a service lists, with the client's pinned keys.
+    Verify the whitelist of a service with the client's pinned keys.
 
     :param client: the client.
     :param ids: ids of the requests to verify. Default None: all.
@@ -183,11 +183,12 @@ def verify_service(
 
 def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[str] | None = None) -> VerifiedWhitelist:
     """
-    Verify the evidence of a file. No service is asked.
+    Verify the evidence in a file, without contacting a service.
 
     :param kept: the evidence.
-    :param pins: the pinned keys. They must not come from the file.
-    :param ids: ids of the requests to verify; one that the file lacks is absent. Default None: all.
+    :param pins: the pinned keys, which must not come from the file.
+    :param ids: ids of the requests to verify. Requests that the file lacks have the state ``absent``. Default None:
+        all.
     """
     verifier = Verifier(pins, rules_in_force=kept.rules_in_force)
     found = {each.id: _read_evidence(each, verifier) for each in kept.rows}
@@ -208,7 +209,7 @@ def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:
 
 @cache
 def _wire_form() -> TypeAdapter[WireEnvelope]:
-    """Return the form of an envelope, the same for files as for the service's responses."""
+    """Return the type adapter for envelopes in files and in responses."""
     return TypeAdapter(WireEnvelope)
 
 

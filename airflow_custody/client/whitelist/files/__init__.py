@@ -1,1 +1,1 @@
-"""Whitelists as files: reading, formats, writing, and the addresses in them."""
+"""Whitelist files: reading, formats, writing, and checks of addresses."""

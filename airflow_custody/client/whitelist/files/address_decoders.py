@@ -1,8 +1,9 @@
 """
-Decoders of addresses: each returns an address's prefix, which tells its network, or raises ``ValueError``.
+Decoders of addresses.
 
-They import ``base58`` and ``pycryptodome`` with the first address that needs them. They check forms, lengths and
-checksums, never keys: contracts, and accounts with several signers, have addresses without a key of their own.
+Each decoder returns the prefix of an address, which identifies its network, or raises ``ValueError``. Decoders import
+``base58`` and ``pycryptodome`` for the first address that needs these libraries. They check forms, lengths and
+checksums, but not keys, because contracts and accounts with several signers have addresses without a key.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ _RESERVED_SS58_NETWORKS = (46, 47)
 
 class _Code(NamedTuple):
     """
-    The checksum of bech32 or of cashaddr: the remainder of a polynomial whose coefficients have five bits.
+    Parameters of the checksum of bech32 or cashaddr.
+
+    The checksum is the remainder of a polynomial whose coefficients have five bits.
 
     :param length: number of characters of the checksum.
-    :param generator: the multiples of the generator polynomial for each of the five bits.
+    :param generator: the multiples of the generator polynomial, one for each of the five bits.
     """
 
     length: int
     generator: tuple[int, ...]
 
 
-# The remainder of intact text is 1 in bech32 (BIP-173), another number in bech32m (BIP-350).
+# The remainders of intact addresses in bech32 (BIP-173) and bech32m (BIP-350).
 _BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
 _BECH32 = 1
 _BECH32M = 0x2BC830A3
@@ -46,7 +49,11 @@ _CASHADDR_CODE = _Code(8, (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A
 
 
 class UncheckedForm(Exception):
-    """Raised when an address is intact, but of a form that may be another chain's, or is not in use yet."""
+    """
+    Raised if an intact address cannot be judged.
+
+    Its form may belong to another chain, or is not in use yet.
+    """
 
 
 def accept(address: str) -> str:
@@ -74,7 +81,7 @@ def plain_base58(address: str, *, size: int) -> str:
 
 
 def base58_check(address: str, *, prefix: int = 1, is_ripple: bool = False) -> str:
-    """Decode base58 with a checksum; the prefix is returned in hexadecimal."""
+    """Decode base58 with a checksum, and return the prefix in hexadecimal."""
     data = b58decode_check(address, RIPPLE_ALPHABET if is_ripple else BITCOIN_ALPHABET)
     return data[:prefix].hex()
 
@@ -94,7 +101,7 @@ def ss58(address: str, *, network: int) -> str:
 
 
 def byron(address: str) -> str:
-    """Decode a Byron address of Cardano, whose key is an ordinary one or one to redeem with."""
+    """Decode a Byron address of Cardano (ordinary or redeem key)."""
     match _cbor(_base58(address))[0]:
         case [_Tagged(24, bytes(payload)), int(checksum)] if zlib.crc32(payload) == checksum:
             content = _cbor(payload)[0]
@@ -110,7 +117,11 @@ def byron(address: str) -> str:
 
 
 def _check_byron_attributes(attributes: dict[int, Any]) -> None:
-    """Check the encrypted path of the key (1) and the network (2): CBOR in bytes."""
+    """
+    Check the attributes of a Byron address.
+
+    The attributes are the key's encrypted path (1) and the network (2), as CBOR in bytes.
+    """
     known = attributes.keys() & {1, 2}
     _expect(len(attributes) <= 2 and (known or not attributes))
     for number in known:
@@ -140,7 +151,7 @@ def segwit(address: str) -> str:
 
 
 def bech32(address: str) -> str:
-    """Decode an address in bech32, of the Cosmos Hub or of Cardano (CIP-19)."""
+    """Decode a bech32 address of the Cosmos Hub or Cardano (CIP-19)."""
     prefix, values, remainder = _bech32(address)
     _to_bytes(values)
     _expect(remainder == _BECH32)
@@ -148,7 +159,7 @@ def bech32(address: str) -> str:
 
 
 def cashaddr(address: str) -> str:
-    """Decode a cashaddr address of Bitcoin Cash, which may be without its prefix."""
+    """Decode a cashaddr address of Bitcoin Cash, with or without its prefix."""
     _expect(address in (address.lower(), address.upper()))
     given, _, rest = address.lower().rpartition(":")
     values = _values(rest)
@@ -161,7 +172,7 @@ def cashaddr(address: str) -> str:
 
 
 def _bech32(address: str) -> tuple[str, list[int], int]:
-    """Return the prefix, the values without the checksum, and the remainder of all."""
+    """Return prefix, values without checksum, and remainder of the whole address."""
     _expect(address in (address.lower(), address.upper()))
     prefix, _, rest = address.lower().rpartition("1")
     values = _values(rest)
@@ -189,7 +200,7 @@ def _remainder(values: Sequence[int], code: _Code) -> int:
 
 
 def _to_bytes(values: Sequence[int]) -> bytes:
-    """Return values of five bits as bytes. Bits that are left over must be zero."""
+    """Convert five-bit values to bytes. Unused bits must be zero."""
     number = 0
     for value in values:
         number = number << 5 | value
@@ -202,7 +213,7 @@ def _to_bytes(values: Sequence[int]) -> bytes:
 
 
 def eip55(address: str) -> str:
-    """Decode an Ethereum address in both cases."""
+    """Check the EIP-55 checksum of a mixed-case Ethereum address."""
     _expect(address == in_eip55(address.lower()))
     return ""
 
@@ -219,14 +230,14 @@ def in_eip55(address: str) -> str:
 def strkey(address: str) -> str:
     """Decode a strkey of Stellar (SEP-23)."""
     data = _base32(address)
-    # XModem's checksum, the lower byte first.
+    # The XModem checksum, lower byte first.
     _expect(binascii.crc_hqx(data[:-2], 0) == int.from_bytes(data[-2:], "little"))
     return address[0]
 
 
 def algorand(address: str) -> str:
     """Decode an address of Algorand."""
-    # Not every hashlib has it.
+    # Not every hashlib has this algorithm.
     from Crypto.Hash import SHA512
 
     data = _base32(address)
@@ -235,7 +246,7 @@ def algorand(address: str) -> str:
 
 
 def filecoin(address: str) -> str:
-    """Decode an address of Filecoin with a checksum, of the protocols 1 to 3."""
+    """Decode a Filecoin address with a checksum (protocols 1 to 3)."""
     data = _base32(address[2:].upper())
     _expect(hashlib.blake2b(bytes([int(address[1])]) + data[:-4], digest_size=4).digest() == data[-4:])
     return ""
@@ -292,7 +303,11 @@ def _cbor(data: bytes) -> tuple[Any, bytes]:
 
 
 def _cbor_head(data: bytes) -> tuple[int, int, bytes]:
-    """Return the kind of the first item, its value, length or tag, and the bytes after these."""
+    """
+    Return kind and number of the first item, and the remaining bytes.
+
+    The number is the item's value, length or tag.
+    """
     _expect(data)
     kind, number, rest = data[0] >> 5, data[0] & 31, data[1:]
     _expect(number < 28)

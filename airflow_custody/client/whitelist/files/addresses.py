@@ -1,9 +1,10 @@
 """
-Checks of addresses against the rules of their chains: funds sent to a mistyped address are lost.
+Check addresses against the rules of their chains.
 
-The verdict is ``valid`` if the address follows its chain's rules, ``invalid`` if it cannot be an address of the chain,
-and ``unchecked`` for all else: chains and forms that are not in the table, a failure of the check. Only ``invalid`` is
-a reason to stop. Valid does not say that the address is the right one, or that anyone has its key.
+Funds that are sent to a mistyped address are lost. The verdict is ``valid`` if the address follows its chain's rules,
+and ``invalid`` if it cannot be an address of the chain. It is ``unchecked`` if the table lacks the chain or the form,
+or if the check fails. Only ``invalid`` is a reason to stop. A valid address may still be the wrong address, or an
+address without a key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from airflow_custody.client.whitelist.files import address_decoders as decoders
 
 AddressVerdict = Literal["valid", "invalid", "unchecked"]
 
-#: The longest text that is checked. No address comes near it.
+#: Maximum length of an address in characters. Real addresses are much shorter.
 MAX_ADDRESS_LENGTH = 256
 
 
@@ -29,7 +30,7 @@ class AddressCheck:
     The result of checking an address.
 
     :param verdict: ``valid``, ``invalid`` or ``unchecked``.
-    :param reason: why it is invalid; empty if it is not.
+    :param reason: why the address is invalid. Default empty: it is not.
     """
 
     verdict: AddressVerdict
@@ -38,13 +39,13 @@ class AddressCheck:
 
 # --- chains and networks -----------------------------------------------------------------------------------
 
-# What separates the words of a name. Nothing else is left out: it could make a name another one.
+# The separators in a name. No other characters are ignored, because two different names could become equal.
 _WITHOUT_SEPARATORS = str.maketrans("", "", " -_.:/()")
-# Names of the main network, without separators and case; they may also follow the name of its chain.
+# Names of main networks, without separators and case. They may also follow the name of the chain.
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
-# Names that mean a test network, and not which one if the chain has several.
+# Names of test networks that do not identify one network if the chain has several.
 _TEST_NETWORKS = ("test", "testnet")
-# The names of each chain, without punctuation and case. The first one is used here.
+# The names of each chain, without punctuation and case. The first is the canonical name.
 _CHAINS = (
     "btc bitcoin xbt",
     "bch bitcoincash",
@@ -71,10 +72,10 @@ _CHAINS = (
     "filecoin fil",
     "tron trx",
 )
-#: The name of a chain that is used here, by each of its names.
+#: Maps every alias of a chain to its canonical name.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
-# The public networks of each chain, without punctuation and case. The first name of a network is used here. The usual
-# names of the main network are left out, and "testnet" is listed only where one certain network has that name.
+# The public networks of each chain, without punctuation and case. The first name of a network is its canonical name.
+# The usual names of the main network are left out, and "testnet" is listed only where it identifies one network.
 _NETWORKS: Mapping[str, tuple[str, ...]] = {
     "btc": ("testnet3 testnet test", "testnet4", "signet", "regtest"),
     "bch": ("testnet3 testnet test", "testnet4", "chipnet", "scalenet", "regtest"),
@@ -99,7 +100,7 @@ _NETWORKS: Mapping[str, tuple[str, ...]] = {
     "filecoin": ("calibration calibrationnet calibnet", "butterfly butterflynet"),
     "tron": ("nile", "shasta"),
 }
-# The name of a network that is used here, by each of its names, for each chain.
+# Maps every alias of a network to its canonical name, for each chain.
 _NETWORK_NAMES = {
     chain: {name: names.split()[0] for names in networks for name in names.split()}
     for chain, networks in _NETWORKS.items()
@@ -108,17 +109,23 @@ _NETWORK_NAMES = {
 
 @lru_cache(maxsize=4096)
 def chain_name(chain: str) -> str:
-    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
+    """
+    Return the canonical name of a chain.
+
+    For an unknown chain, this is its symbol in lower case.
+    """
     return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
 
 
 @lru_cache(maxsize=4096)
 def network_name(network: str, chain: str) -> str:
     """
-    Return one name for all names of a chain's network; for an unknown network, its name without case.
+    Return the canonical name of a network.
 
-    The main network, ``mainnet``, may also be called as the chain is. ``testnet`` may be any test network, unless the
-    chain has one of that name.
+    For an unknown network, this is its name in lower case.
+
+    The name of the chain also means its main network, ``mainnet``. ``testnet`` may be any test network, unless the
+    chain has a network of that name.
     """
     letters, known = _letters(network), chain_name(chain)
     if chain_name(network) == known:
@@ -134,11 +141,13 @@ def network_name(network: str, chain: str) -> str:
 
 def are_two_networks(one: str, other: str, chain: str) -> bool:
     """
-    Tell whether two names certainly mean two networks. An unknown name may be another name for any network.
+    Tell whether two names certainly mean two networks.
 
-    :param one: a name, as :func:`network_name` returns it.
-    :param other: another one.
-    :param chain: name of the chain, as :func:`chain_name` returns it.
+    An unknown name may be another name for any network.
+
+    :param one: a canonical name, from :func:`network_name`.
+    :param other: another canonical name.
+    :param chain: canonical name of the chain, from :func:`chain_name`.
     """
     names = {one, other}
     known = {"mainnet", *_NETWORK_NAMES.get(chain, {}).values()}
@@ -154,14 +163,15 @@ def _letters(name: str) -> str:
 
 class Form(NamedTuple):
     """
-    A form that addresses of a chain have.
+    A form of the addresses of a chain.
 
-    :param pattern: the regular expression that the whole of such an address matches.
-    :param decode: its decoder; None: such addresses are unchecked.
-    :param prefixes: those of the main network, of what the decoder returns. An address with another one is a test
-        network's, or another chain's.
-    :param fault: why an address that the decoder refuses is invalid.
-    :param canonical: returns the one text that all spellings of an address share. Default None: each is its own.
+    :param pattern: regular expression that must match the whole address.
+    :param decode: decoder of the addresses. Default None: addresses of this form are unchecked.
+    :param prefixes: the prefixes, as returned by the decoder, of the main network. Addresses with another prefix belong
+        to a test network or another chain. Default: the empty prefix.
+    :param fault: why an address that the decoder refuses is invalid. Default: a text about checksum and length.
+    :param canonical: function that maps all spellings of an address to one text. Default None: an address has only one
+        spelling.
     """
 
     pattern: str
@@ -177,21 +187,21 @@ _EVM = (
     Form(
         "0x[0-9a-fA-F]{40}",
         decoders.eip55,
-        fault="the case of its letters does not match the EIP-55 checksum: at least one character is wrong",
+        fault="upper and lower case do not match the EIP-55 checksum, so at least one character is wrong",
     ),
     # Without 0x.
     Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
-    # The key of a validator; ICAP.
+    # A validator's key; ICAP.
     Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
 )
-# Of the test networks of all chains.
+# The prefixes of the test networks of all chains.
 _TEST_PREFIX = re.compile("6f|c4|71|3a|a0|0493|tb|bcrt|[tr]ltc|bchtest|bchreg|(addr|stake)_test")
 _SUBSTRATE = (
-    # A key without a checksum; the index of an account.
+    # A key without a checksum; an account index.
     Form(f"0x([0-9a-fA-F]{{64}}|[0-9a-fA-F]{{40}})|{_B58}{{3,25}}"),
 )
 
-#: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
+#: The forms of addresses, by canonical name of the chain. The first form that matches counts.
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "btc": (
         Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, ("bc",), canonical=str.lower),
@@ -204,16 +214,16 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "(?i)([a-z]+:)?[02-9ac-hj-np-z]{40,}",
             decoders.cashaddr,
             ("bitcoincash",),
-            # The checksum covers the prefix, so that none is another network's.
+            # The prefix can be dropped, because the checksum covers it.
             canonical=lambda address: address.lower().rpartition(":")[2],
         ),
-        # The last two are as BitPay wrote them.
+        # The last two prefixes are from BitPay's former format.
         Form(f"{_B58}+", decoders.base58_check, ("00", "05", "1c", "28")),
     ),
     "ltc": (
         Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, ("ltc",), canonical=str.lower),
         Form("(?i)(t?ltcmweb|tmweb)1.+", canonical=str.lower),
-        # 05 is Bitcoin's, from before there was 32.
+        # 05 is Bitcoin's prefix, which Litecoin used before 32.
         Form(f"{_B58}+", decoders.base58_check, ("30", "32", "05")),
     ),
     "doge": (Form(f"{_B58}+", decoders.base58_check, ("1e", "16")),),
@@ -221,22 +231,22 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "polygon": _EVM,
     "ftm": _EVM,
     "sonic": _EVM,
-    # Accounts of its other chains, and nodes.
+    # Accounts of Avalanche's other chains, and nodes.
     "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
     "xrp": (
         Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
-        # X-addresses, with a tag in them.
+        # X-addresses, which contain a tag.
         Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, is_ripple=True), ("0544",)),
     ),
     "xlm": (
-        # The others are of no account.
+        # Other strkeys do not identify an account.
         Form("[GC][A-D][A-Z2-7]{54}|M[A-D][A-Z2-7]{67}|[TXPLB][A-Z2-7]+", decoders.strkey, ("G", "C", "M")),
         Form(
             "S[A-Z2-7]{55}",
             decoders.refuse,
-            fault="it is the secret key of an account: anyone who has seen it may spend from that account",
+            fault="it is the secret key of an account, so anyone who has seen it can spend from the account",
         ),
-        # Names that only their domain can resolve.
+        # Federated names, which only their domain can resolve.
         Form(".+[*].+"),
     ),
     "xtz": (
@@ -245,33 +255,33 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             partial(decoders.base58_check, prefix=3),
             ("06a19f", "06a1a1", "06a1a4", "06a1a6", "025a79"),
         ),
-        # Rollups, blinded keys, and an entrypoint of a contract.
+        # Rollups, blinded keys, and entrypoints of contracts.
         Form("(sr1|btz1).+|[^%]+%.+"),
     ),
     "ada": (
         Form("(?i)(addr|stake)(_test)?1.+", decoders.bech32, ("addr", "stake"), canonical=str.lower),
         Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
-        # Pools and representatives; addresses without a checksum, or of a test network.
+        # Pools and representatives; addresses without a checksum, or on a test network.
         Form(f"(pool|drep)1.+|[0-9a-fA-F]{{56,}}|{_B58}{{50,}}"),
     ),
     "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
     "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
     "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
-    # Any 32 bytes: programs have addresses that are no point of the curve.
+    # Any 32 bytes, because addresses of programs are not points on the curve.
     "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.plain_base58, size=32)),),
     "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.bech32, ("cosmos", "cosmosvaloper"), canonical=str.lower),),
     "icp": (
         Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
-        # With a subaccount (ICRC-1); not in lower case.
+        # With a subaccount (ICRC-1), or not in lower case.
         Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}", canonical=str.lower),
     ),
     "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3), ("cb0101",)),),
     "filecoin": (
         Form("f[12][a-z2-7]{39}|f3[a-z2-7]{84}", decoders.filecoin),
-        # Numbers of accounts, contracts' addresses, test networks, and Ethereum's form.
+        # Account numbers, addresses of contracts, test networks, and Ethereum's form.
         Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
     ),
-    # An account, whose checksum (HIP-15) is another one on each ledger.
+    # Accounts, whose checksum (HIP-15) depends on the ledger.
     "hedera": (
         Form("[0-9]+[.][0-9]+[.][0-9]+(-[A-Za-z]{5})?", canonical=lambda address: address.partition("-")[0]),
         Form(".+"),
@@ -289,21 +299,21 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
 _HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
 
 
-# Longer texts are no addresses of a chain in the table, and may be made to take long to read.
+# No chain in the table has longer addresses, and longer texts could be slow to match.
 _MAX_ADDRESS = 512
 
 
 def canonical_address(address: str, chain: str) -> tuple[str, bool]:
     """
-    Return the text that all spellings of an address share.
+    Return the canonical form of an address.
 
     :param address: the address.
-    :param chain: name of the chain, as :func:`chain_name` returns it.
-    :return: the text; and whether an address that differs from it only in case is another one. That is not known of
-        chains, and of forms, that the table lacks.
+    :param chain: canonical name of the chain, from :func:`chain_name`.
+    :return: the canonical form, and whether an address that differs from this form only in case is another address. The
+        second value is False if the table lacks the chain or the form, because the answer is unknown then.
     """
     if len(address) > _MAX_ADDRESS or not address.isascii():
-        # No address of a chain in the table: nothing in it may be taken for another character.
+        # Not an address of a chain in the table, so it is kept unchanged.
         return address, False
     if _HEXADECIMAL.fullmatch(address):
         return address.lower(), True
@@ -315,9 +325,10 @@ def canonical_address(address: str, chain: str) -> tuple[str, bool]:
 
 def spellings(address: str, chain: str) -> list[str]:
     """
-    Return the texts under which a service may list an address: a search by address may find only what is equal.
+    Return the spellings under which a service may list an address.
 
-    Some of them may be other addresses, where case counts.
+    A search by address may only find equal text. On chains where case matters, some of these spellings may be other
+    addresses.
     """
     chain = chain_name(chain)
     canonical = canonical_address(address, chain)[0]
@@ -332,13 +343,14 @@ def spellings(address: str, chain: str) -> list[str]:
 
 def check_address(address: str, chain: str, network: str | None = None) -> AddressCheck:
     """
-    Check an address against the rules of its chain, as far as they are known.
+    Check an address against the known rules of its chain.
 
-    :param address: the address, exactly as it is to be sent.
+    :param address: the address, exactly as it will be sent.
     :param chain: symbol or name of the chain, in any case.
-    :param network: name of the chain's network. Names are not published: addresses of test networks are valid wherever
-        it is not clearly the main one, and are unchecked where it is not given.
-    :return: the verdict and its reason. The reason holds no part of the address.
+    :param network: name of the chain's network. The names are not published. Therefore addresses of test networks are
+        valid for any network that is not clearly the main network, and unchecked without a network. Default None: not
+        given.
+    :return: the verdict and its reason. The reason does not contain any part of the address.
     """
     # A number of seven digits may be the id of a validator or of a pool.
     is_id = is_decimal(address) and len(address) <= 7
@@ -348,7 +360,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         return AddressCheck("invalid", fault)
     form = _form_of(address, chain_name(chain))
     if form is None:
-        return AddressCheck("invalid", f"it has none of the forms of {sanitize(chain, 40)} addresses")
+        return AddressCheck("invalid", f"not in any {sanitize(chain, 40)} address format")
     if form.decode is None:
         return AddressCheck("unchecked")
     try:
@@ -359,7 +371,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         # A library is not installed, or cannot be loaded.
         raise
     except Exception:
-        # Neither a form that may be another chain's nor a bug makes an address invalid.
+        # An uncertain form or a bug in a decoder must not make an address invalid.
         return AddressCheck("unchecked")
     return _check_prefix(prefix, form.prefixes, chain, network)
 
@@ -375,20 +387,22 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
     is_other = bool(network) and network_name(network, chain) != "mainnet"
     if prefix in main_prefixes or (is_test and is_other):
         return AddressCheck("valid")
-    # A network that is not known may have prefixes that are not.
+    # An unknown network may have unknown prefixes.
     if is_other or (is_test and not network):
         return AddressCheck("unchecked")
     why = "it is an address of a test network"
-    return AddressCheck("invalid", why if is_test else "it is well-formed, but its prefix is another chain's or kind's")
+    return AddressCheck(
+        "invalid", why if is_test else "it is well-formed, but its prefix belongs to another chain or kind"
+    )
 
 
 def _character_fault(address: str) -> str:
-    """Return the fault of an address on any chain; empty if it has none."""
+    """Return a fault that is independent of the chain, or empty text."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
-    # No address has spaces; and letters that look alike are the oldest trick.
+    # Addresses have no spaces, and only ASCII characters.
     if found := re.search("[^!-~]", address):
-        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
+        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which addresses never contain"
     return ""
 
 

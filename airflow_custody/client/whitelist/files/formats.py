@@ -1,4 +1,8 @@
-"""The formats of a whitelist file: each reader returns plain values, with their lines where those are known."""
+"""
+The formats of a whitelist file.
+
+Each reader returns plain values, with their lines if the parser knows them.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +24,17 @@ from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist.files.garbled import garbled_fault, is_null_word
 from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 
-#: The version of the form.
+#: Version of the file format.
 VERSION = 1
 #: The names of a row's fields, in the order of a request.
 FIELDS = tuple(WhitelistRequest.model_fields)
-#: The fields whose value, or whose members, may be whole numbers.
+#: Fields whose value or members may be whole numbers.
 IDS = (*LISTS, "exchange_account_id")
-#: Fields that belong to one address only, and so cannot be defaults.
+#: Fields that cannot have a default, because they belong to one address.
 NOT_DEFAULTS = ("label", "address")
-#: Maximum number of characters of a value in a fault.
+#: Maximum length in characters of a value in a fault.
 MAX_VALUE = 100
-#: Number of faults after which reading stops: a file with that many is usually not a whitelist at all.
+#: Number of faults after which reading stops, because such a file is usually not a whitelist.
 MAX_FAULTS = 500
 
 # --- values ------------------------------------------------------------------------------------------------
@@ -38,16 +42,16 @@ MAX_FAULTS = 500
 
 class Fields(dict[str, Any]):
     """
-    A mapping, as it stands in a file.
+    A mapping in a file.
 
-    :param items: its keys with their values and lines, in its order. The first of a repeated key counts.
+    :param items: its keys with their values and lines, in the file's order. For a repeated key, the first value counts.
     """
 
     def __init__(self, items: Iterable[tuple[str, Any, int]]) -> None:
         super().__init__()
         #: The line of each key; 0 if lines are not known.
         self.lines: dict[str, int] = {}
-        #: Keys that are there already, with their lines.
+        #: Repeated keys, with their lines.
         self.repeated: list[tuple[str, int]] = []
         for key, value, line in items:
             if key in self:
@@ -58,7 +62,7 @@ class Fields(dict[str, Any]):
 
 
 class Items(list[Any]):
-    """A list whose items have lines."""
+    """A list with the line of each item."""
 
     def __init__(self, items: Iterable[tuple[Any, int]]) -> None:
         super().__init__()
@@ -70,12 +74,14 @@ class Items(list[Any]):
 
 
 class TooManyFaultsError(Exception):
-    """Raised at the last fault that is noted, to stop reading."""
+    """Raised at the maximum number of faults, to stop reading."""
 
 
 class Faults:
     """
-    A collector of the faults of a file. It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
+    A collector of the faults of a file.
+
+    It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
 
     :param unit: unit of the places: ``line`` or ``row``.
     """
@@ -93,15 +99,19 @@ class Faults:
         """
         Note a fault.
 
-        :param place: a line or a row; 0 for the whole file, or if the text names the place.
+        :param place: the line or row; 0 for the whole file, or if the text names the place.
         :param text: the fault.
-        :param name: the field that has it.
+        :param name: the field with the fault. Default empty: no field.
         """
         where = f"{self._unit} {place}" if place else ""
         self._note(place, ": ".join(filter(None, (where, name, text))))
 
     def fault_at(self, line: int, text: str, column: int) -> None:
-        """Note a fault in the text of the file by its line, whatever the unit of the places is."""
+        """
+        Note a fault by its line and column.
+
+        The text names the line even if the unit of the places is rows.
+        """
         self._note(line if self._unit == "line" else 0, f"line {line}, column {column}: {text}")
 
     def _note(self, place: int, text: str) -> None:
@@ -111,13 +121,13 @@ class Faults:
 
     def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> bool:
         """
-        Note the keys of a mapping that are unknown or repeated.
+        Note the unknown and repeated keys of a mapping.
 
         :param fields: the mapping.
-        :param known: the keys that are known.
-        :param place: its line or row.
-        :param prefix: beginning of its faults.
-        :return: whether there are none. Where there is one, what seems to be missing may be under it.
+        :param known: the known keys.
+        :param place: the mapping's line or row.
+        :param prefix: beginning of each fault. Default empty.
+        :return: whether all keys are known and unique. If not, a missing field may be under one of the faulty keys.
         """
         for key, line in fields.lines.items():
             if key not in known:
@@ -129,23 +139,23 @@ class Faults:
         return not fields.repeated and all(key in known for key in fields)
 
 
-# What others call a field.
+# Other common names for fields.
 _OTHER_NAMES = {"coin": "blockchain", "name": "label", "tag": "memo", "destination_tag": "memo"}
 
 
 @lru_cache(maxsize=1024)
 def _unknown_name(name: str, known: tuple[str, ...]) -> str:
-    """Describe an unknown name, with a suggestion of the one that may be meant."""
+    """Describe an unknown name, and suggest a similar known name."""
     folded = ascii_lower(name[:MAX_VALUE])
     near = get_close_matches(_OTHER_NAMES.get(folded, folded), known, n=1)
-    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    hint = f"did you mean {near[0]}?" if near else f"known names: {', '.join(known)}"
     return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
 
 
 @dataclass(frozen=True)
 class Misread:
     """
-    A value that the format reads as something other than the written text.
+    A value that the format reads differently from the written text.
 
     :param fault: description of the misreading, with the spelling to use instead.
     """
@@ -157,33 +167,37 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def _number(source: str, text: str) -> int | Misread:
-    """Return a number that is written in its one canonical form, as it may be an id."""
+    """
+    Return a number, or its misreading if not in canonical form.
+
+    The number may be an id, whose exact spelling matters.
+    """
     is_id = len(source) <= len(str(MAX_ID)) and _WHOLE_NUMBER.fullmatch(source)
     return int(source) if is_id else _misread(source, text)
 
 
-def _misread(source: str, text: str) -> Misread:
+def _misread(source: str, text: str, advice: str = "quote it") -> Misread:
     shown = sanitize(source, MAX_VALUE)
-    return Misread(f"{text.format(shown)}: quote it: {json.dumps(shown, ensure_ascii=False)}")
+    return Misread(f"{text.format(shown)}: {advice}, as in {json.dumps(shown, ensure_ascii=False)}")
 
 
 # --- YAML --------------------------------------------------------------------------------------------------
 
-# libyaml is many times faster.
+# libyaml is many times faster than the pure Python loader.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = "a number"
 _KINDS = {"str": "text", "null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
-# YAML 1.2 reads these as numbers, too; PyYAML follows 1.1.
+# Numbers in YAML 1.2, but not in YAML 1.1, which PyYAML follows.
 _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def read_yaml(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a YAML file; None if it is empty or cannot be read.
+    Return the contents of a YAML file; None if empty or unreadable.
 
-    :param text: its text.
-    :param faults: takes the faults.
+    :param text: the file's text.
+    :param faults: collects the faults.
     """
     try:
         root = yaml.compose(text, Loader=_LOADER)
@@ -192,7 +206,7 @@ def read_yaml(text: str, faults: Faults) -> Any:
     except RecursionError:
         faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # The last two come from PyYAML's own scanner, for an invalid escape and for a very long version.
+        # PyYAML's scanner raises ValueError or OverflowError for an invalid escape or a very long version.
         _note_syntax_error(error, text, faults)
     return None
 
@@ -216,9 +230,9 @@ def _has_tab_before(text: str, index: int) -> bool:
 
 
 def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
-    """Return the value of a node; note one that stands in several places, by an alias."""
+    """Return the value of a node, and note aliases as faults."""
     if id(node) in seen:
-        faults.fault(_line(node), "this has an alias, which is not allowed: use defaults, or write it out")
+        faults.fault(_line(node), "an alias refers to this value, which is not allowed: use defaults, or repeat it")
         return None
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):
@@ -239,7 +253,7 @@ def _read_scalar(node: Any) -> Any:
     if kind == "text" and not node.style and _NUMBER_1_2.fullmatch(text):
         kind = _NUMBER
     if kind == "text" and not node.style and is_null_word(text):
-        return _misread(text, "{} is how software writes a missing value: leave it out, or if it is meant")
+        return _misread(text, "{} is another program's word for a missing value", "leave it out, or quote it")
     if kind in ("text", ""):
         return text if kind else None
     return (_number if kind == _NUMBER else _misread)(text, f"YAML reads {{}} as {kind}")
@@ -255,17 +269,18 @@ def _line(node: yaml.Node) -> int:
 
 def read_json(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a JSON file, without lines, which the parser does not know; None if it is empty or cannot be
-    read.
+    Return the contents of a JSON file; None if empty or unreadable.
 
-    :param text: its text.
-    :param faults: takes the faults.
+    The values have no lines, because the parser does not know them.
+
+    :param text: the file's text.
+    :param faults: collects the faults.
     """
     try:
         return json.loads(
             text,
             object_pairs_hook=lambda pairs: Fields((key, value, 0) for key, value in pairs),
-            # As they are written: 1.0 is not 1, and Python refuses to read very long ones.
+            # Numbers are read as they are written, because 1.0 is not 1, and Python refuses very long numbers.
             parse_int=lambda source: _number(source, "{} is a number"),
             parse_float=lambda source: _misread(source, "{} is a number"),
             parse_constant=lambda name: Misread(f"{name} is not JSON: leave it out"),
@@ -280,7 +295,7 @@ def read_json(text: str, faults: Faults) -> Any:
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
-#: A column that is ignored. A ``comment`` or a ``note`` would be a memo on some chains.
+#: Name of the column that is ignored. It is not ``comment`` or ``note``, because some chains call a memo so.
 NOTES = "notes"
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _CORRECT = "correct it, and format its column as text"
@@ -288,14 +303,14 @@ _CORRECT = "correct it, and format its column as text"
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
+    Return the contents of a CSV file; None if without rows.
 
-    It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks
-    around them, rows and columns in which all cells are empty, a column of notes. Each row has as many cells as the
-    header: in one that has more or fewer, a value may stand under the name of another.
+    The file has a header of field names, and a row for each address. It may have the form in which spreadsheets save
+    files: the separator of the header, names in any case and with blanks around them, empty rows and columns, and a
+    column of notes. Each row must have as many cells as the header. Otherwise, a value may be in the wrong column.
 
-    :param text: its text.
-    :param faults: takes the faults.
+    :param text: the file's text.
+    :param faults: collects the faults.
     """
     separator = _separator(text, faults)
     if not separator:
@@ -317,30 +332,30 @@ def read_csv(text: str, faults: Faults) -> Any:
 
 
 def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
-    """Explain why a row's cells do not belong to the header's names; empty if they do."""
+    """Return why a row does not fit the header, or empty text."""
     if len(cells) != len(names):
-        return f"has {count(len(cells), 'cell')}, and the header has {len(names)}"
+        return f"has {count(len(cells), 'cell')}, but the header has {len(names)}"
     for number, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
         if cell.strip() and not name:
-            return f"its cell {number} is not empty, and the header has no name for it"
+            return f"its cell {number} is not empty, but the header has no name for it"
     return ""
 
 
 def _separator(text: str, faults: Faults) -> str:
-    """Return what separates the columns, which the header shows; empty if it has several of them."""
-    # A file may begin with rows in which all cells are empty.
+    """Return the header's separator, or note a fault and return empty text."""
+    # A file may begin with empty rows.
     found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
     separators = [each for each in _SEPARATORS if found and each in found[0]] or [","]
     if len(separators) == 1:
         return separators[0]
     names = " and ".join(_SEPARATORS[each] for each in separators)
     line = text.count("\n", 0, found.start() if found else 0) + 1
-    faults.fault(line, f"the header has {names}: separate the columns by one of them, here and in each row")
+    faults.fault(line, f"the header has {names}: use only one of these separators in the whole file")
     return ""
 
 
 def _records(text: str, separator: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record with its first line, without those in which all cells are empty."""
+    """Yield each record that is not empty, with its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:
@@ -353,22 +368,28 @@ def _records(text: str, separator: str, faults: Faults) -> Iterator[tuple[int, l
 
 
 def _fields(names: Sequence[str], cells: Sequence[str], line: int, joined: str) -> Fields:
-    """Return the fields of a row; an empty cell has no value."""
+    """Return the fields of a row, without empty cells."""
     pairs = [(name, cell) for name, cell in zip(names, cells, strict=True) if cell and name in FIELDS]
     return Fields((name, _cell(name, cell, joined), line) for name, cell in pairs)
 
 
 def _cell(name: str, cell: str, joined: str) -> Any:
-    """Return a cell's text, or the members of its list, unless other software has garbled it."""
+    """Return a cell's text or list, with garbled values as misread."""
     if name not in LISTS:
         return as_meant(name, cell, _CORRECT)
     other = ";" if joined == "," else ","
     if other in cell:
-        return Misread(f"{sanitize(repr(cell), MAX_VALUE)} has '{other}' in it: in this file, '{joined}' joins ids")
+        return Misread(
+            f"{sanitize(repr(cell), MAX_VALUE)} has '{other}' in it: separate ids by '{joined}' in this file"
+        )
     return [as_meant(name, each, _CORRECT) for each in cell.split(joined)]
 
 
 def as_meant(name: str, text: str, correct: str) -> str | Misread:
-    """Return a text, unless other software has garbled it; parameters as for :func:`garbled_fault`."""
+    """
+    Return a text, or a misread value if the text is garbled.
+
+    The parameters are those of :func:`garbled_fault`.
+    """
     fault = garbled_fault(name, text, correct)
     return Misread(fault) if fault else text

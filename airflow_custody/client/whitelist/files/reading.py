@@ -1,7 +1,8 @@
 """
-Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV; or rows without a file.
+Read whitelist files (YAML, JSON or CSV), or rows without a file.
 
-All faults of a file are found at once, up to 500, with the line or the row. A file with a fault is not used at all.
+A whitelist contains the destination addresses that should be at the service. All faults of a file, up to 500, are
+reported together, each with its line or row. A file with a fault is not used at all.
 """
 
 from __future__ import annotations
@@ -52,37 +53,38 @@ from airflow_custody.client.whitelist.models import (
 )
 from airflow_custody.client.whitelist.plans.plan import FileRow
 
-#: Maximum size of a file in bytes: some 50,000 rows. Reading takes up to 200 times as much memory, if rows are tiny.
+#: Maximum size of a file in bytes, about 50,000 rows. Reading tiny rows takes up to 200 times as much memory.
 MAX_FILE_BYTES = 8 * 1024 * 1024
 
 _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# What YAML does not allow or takes for a line's end (as CSV does a carriage return alone), a byte order mark in the
-# middle, and bytes that are not UTF-8.
+# Characters that YAML does not allow or reads as line ends, a carriage return alone (a line end in CSV), a byte order
+# mark in the middle, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
 )
-#: Maximum number of faults that the text of an error shows.
+#: Maximum number of faults in the text of an error.
 MAX_SHOWN = 20
-# The first names the schema, for editors.
+# ``$schema`` names the schema for editors.
 _TOP = ("$schema", "version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
-# Compared and shown letter by letter: they have only ASCII letters.
+# Fields that are compared character by character, and therefore must be ASCII.
 _ASCII = (*_CHAIN, "network", "address")
 
 
 @dataclass(frozen=True)
 class WhitelistFile:
     """
-    A whitelist file, or rows without one, that was read and has no faults.
+    A whitelist file, or rows without a file, without faults.
 
-    :param rows: its rows, in its order; at least one.
+    :param rows: its rows, in the file's order; at least one.
     :param name: its name as given, for messages.
-    :param sha256: SHA-256 of its bytes, in hex; without a file, of what the rows ask for, as JSON with sorted keys.
-    :param unchecked: number of rows whose address could not be checked; 0 if addresses were not to be checked.
-    :param unchecked_chains: the chains of these rows, each once.
+    :param sha256: SHA-256 of the file's bytes, in hexadecimal. Without a file, of the requested contents as JSON with
+        sorted keys.
+    :param unchecked: number of rows whose address could not be checked; 0 if checking was turned off. Default 0.
+    :param unchecked_chains: the chains of these rows, each once. Default: none.
     """
 
     rows: tuple[FileRow, ...]
@@ -93,7 +95,7 @@ class WhitelistFile:
 
     @property
     def unchecked_text(self) -> str:
-        """A notice about the addresses that could not be checked; empty if there are none."""
+        """A notice about unchecked addresses; empty if there are none."""
         if not self.unchecked:
             return ""
         chains = name_some(self.unchecked_chains, 40)
@@ -104,10 +106,10 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     """
     Read a whitelist file.
 
-    :param path: its path; it ends in ``.yaml``, ``.yml``, ``.json`` or ``.csv``.
-    :param check_addresses: whether each address is checked against the rules of its chain. Default True.
-    :return: its rows, at least one.
-    :raises WhitelistFileError: if it cannot be read, or anything in it is wrong; it lists up to 500 faults.
+    :param path: the file's path, which ends in ``.yaml``, ``.yml``, ``.json`` or ``.csv``.
+    :param check_addresses: whether to check each address against the rules of its chain. Default True.
+    :return: the file, with at least one row.
+    :raises WhitelistFileError: if the file cannot be read or has faults; the error lists up to 500 faults.
     """
     name = os.fsdecode(path)
     format = format_of(name)
@@ -120,7 +122,11 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
 
 
 def format_of(name: str) -> str:
-    """Return the format that a file's name says, ``yaml``, ``json`` or ``csv``; raise if it says none."""
+    """
+    Return ``yaml``, ``json`` or ``csv``, according to the file's name.
+
+    :raises WhitelistFileError: if the name has another suffix.
+    """
     format = _SUFFIXES.get(os.path.splitext(name)[1].lower())
     if format is None:
         raise file_error(name, [f"the file's name must end in {', '.join(_SUFFIXES)}"])
@@ -131,15 +137,17 @@ def read_whitelist_rows(
     rows: object, *, name: str = "rows", check_addresses: bool = True, omit_if_none: Collection[str] = ()
 ) -> WhitelistFile:
     """
-    Read the rows of a whitelist without a file, as strictly as those of a JSON file.
+    Read the rows of a whitelist without a file.
 
-    :param rows: list of dictionaries, whose keys are those of a file's row; or the same as JSON text.
-    :param name: their name, for messages.
-    :param check_addresses: as for :func:`read_whitelist_file`.
-    :param omit_if_none: names of optional fields that are left out where a row has None for them, or None as a template
-        renders it. Default: none of them; None is a fault.
+    Rows are checked as strictly as the rows of a JSON file.
+
+    :param rows: list of dictionaries with the same keys as a row of a file; or the same as JSON text.
+    :param name: name of the rows, for messages. Default ``rows``.
+    :param check_addresses: whether to check each address against the rules of its chain. Default True.
+    :param omit_if_none: names of optional fields to leave out if their value in a row is None, or None rendered by a
+        template. Default: no fields; None is a fault.
     :return: the rows, at least one; their places are ``row 1``, ``row 2``, counted from 1.
-    :raises WhitelistFileError: if anything is wrong; it lists up to 500 faults.
+    :raises WhitelistFileError: if the rows have faults; the error lists up to 500 faults.
     """
     found = Rows(check_addresses=check_addresses, unit="row")
     items = read_json(rows, found) if isinstance(rows, str) else rows
@@ -151,7 +159,7 @@ def read_whitelist_rows(
         raise file_error(name, [f"must be a list of rows, not {kind}"])
     items = fetch_items(items)
     if not items:
-        found.fault(0, "there are no rows; an empty list is refused, as it may be one that was lost")
+        found.fault(0, "there are no rows; an empty list is refused, because its rows may have been lost")
     with suppress(TooManyFaultsError):
         for place, item in enumerate(items, 1):
             _add_row(found, item, place, omit_if_none, is_read=isinstance(rows, str))
@@ -160,11 +168,14 @@ def read_whitelist_rows(
 
 
 def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str], *, is_read: bool) -> None:
-    """Add a row, or note its faults; ``is_read`` says that it has been read from JSON."""
+    """Add a row, or note its faults; ``is_read``: already read from JSON."""
     try:
         row = item if is_read else read_json(json.dumps(item), found)
     except (TypeError, ValueError, RecursionError) as error:
-        found.fault(place, f"a row must have text, whole numbers and lists of these only: {sanitize(error)}")
+        found.fault(
+            place,
+            f"a row must contain only texts, whole numbers, and lists of texts or whole numbers: {sanitize(error)}",
+        )
         return
     if isinstance(row, Fields):
         for field, value in [*row.items()]:
@@ -176,7 +187,7 @@ def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str
 
 
 def _taken(field: str, value: Any) -> Any:
-    """Return a value of a row, unless it is None, or other software has garbled it."""
+    """Return a row's value, with None and garbled values as misread."""
     if isinstance(value, list):
         return [None if is_missing(each) else _as_meant(field, each) for each in value]
     if is_missing(value):
@@ -195,10 +206,10 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
 
     :param data: the bytes.
     :param format: ``yaml``, ``json`` or ``csv``.
-    :param name: the file's name, for messages.
-    :param check_addresses: as for :func:`read_whitelist_file`.
-    :return: its rows, at least one.
-    :raises WhitelistFileError: if anything is wrong; it lists up to 500 faults.
+    :param name: the file's name, for messages. Default empty.
+    :param check_addresses: whether to check each address against the rules of its chain. Default True.
+    :return: the file, with at least one row.
+    :raises WhitelistFileError: if the file has faults; the error lists up to 500 faults.
     """
     if len(data) > MAX_FILE_BYTES:
         raise file_error(name, [f"the file is larger than {MAX_FILE_BYTES} bytes: split it"])
@@ -218,12 +229,16 @@ def _read(data: bytes, format: str, rows: Rows) -> None:
 
 
 def _decode(data: bytes, rows: Rows) -> str:
-    """Return the text, without a byte order mark at its beginning; note each line that is not text."""
+    """
+    Return the text, and note each line that is not text.
+
+    A leading byte order mark is removed.
+    """
     if data.startswith(_OTHER_MARKS) or b"\0" in data[:2]:
-        rows.fault(0, "the file is in UTF-16, like Excel's 'Unicode Text', or in UTF-32: save it as UTF-8")
+        rows.fault(0, "the file is in UTF-16 (Excel's 'Unicode Text') or UTF-32: save it as UTF-8")
         return ""
     text = data.removeprefix(_UTF8_MARK).decode(errors="surrogateescape")
-    # Lines end as YAML and CSV count them.
+    # Count lines as YAML and CSV do.
     for place, line in enumerate(io.StringIO(text, newline="\n") if _NOT_TEXT.search(text) else (), 1):
         if found := _NOT_TEXT.search(line):
             code = ord(found[0])
@@ -233,7 +248,11 @@ def _decode(data: bytes, rows: Rows) -> str:
 
 
 def count_faults(faults: Sequence[str]) -> str:
-    """Return the number of a file's faults in words; if reading stopped there, say so."""
+    """
+    Return the number of a file's faults in words.
+
+    It includes a hint if reading stopped early.
+    """
     more = " (reading stopped: there may be more)" if len(faults) >= MAX_FAULTS else ""
     return count(len(faults), "fault") + more
 
@@ -248,7 +267,7 @@ def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> 
     """
     faults = tuple(faults)
     start = f"{sanitize(name, 200) or 'the whitelist file'}: {count_faults(faults)}; nothing was sent"
-    # The first line is a complete message: some programs show no more than that.
+    # The first line is a complete message, because some programs only display the first line.
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
         lines.append(f"... and {len(faults) - MAX_SHOWN} more")
@@ -262,7 +281,7 @@ class Rows(Faults):
     """
     A collector of the rows and the faults of a file.
 
-    :param check_addresses: whether each address is checked against the rules of its chain.
+    :param check_addresses: whether to check each address against the rules of its chain.
     :param unit: unit of the places: ``line`` or ``row``.
     """
 
@@ -271,27 +290,27 @@ class Rows(Faults):
         self.rows: list[FileRow] = []
         #: Number of addresses that could not be checked.
         self.unchecked = 0
-        #: The chains of these addresses, by their names in lower case.
+        #: The chains of the unchecked addresses, by their names in lower case.
         self.unchecked_chains: dict[str, str] = {}
         self._check_addresses = check_addresses
         self._destinations: Destinations[int] = Destinations()
         self._defaults: dict[str, Any] = {}
-        # Whether all keys of the defaults are known: otherwise, what seems to be missing may be under one.
+        # Whether all keys of the defaults are known. If not, a missing field may be under an unknown key.
         self._are_defaults_known = True
 
     # --- the file ---
 
     def read(self, root: Any) -> None:
         """
-        Take the contents of a file.
+        Add the contents of a file.
 
-        :param root: the result of its reader.
+        :param root: the result of the file's reader.
         """
         if not isinstance(root, Fields):
             text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
             self.fault(0, text)
             return
-        # What seems to be missing may be under a key that is not known.
+        # A missing key is only reported if all keys are known, because it may be misspelled.
         all_known = self.check_keys(root, _TOP, 0)
         if "version" in root or all_known:
             self._check_version(root)
@@ -324,7 +343,7 @@ class Rows(Faults):
         Return the file.
 
         :param name: its name.
-        :param data: the bytes that its SHA-256 is of.
+        :param data: the bytes for its SHA-256.
         :raises WhitelistFileError: if it has faults.
         """
         if faults := self.faults:
@@ -334,10 +353,10 @@ class Rows(Faults):
 
     def no_rows(self, place: int = 0) -> None:
         """Note that the file has no rows."""
-        self.fault(place, "there are no addresses; such a file is refused, as it may be one that was cut off")
+        self.fault(place, "there are no addresses; an empty file is refused, because it may have been cut off")
 
     def _set_defaults(self, fields: Any, place: int) -> None:
-        """Take the fields of every row that does not give its own, and check them once."""
+        """Set the default fields of all rows, and check them once."""
         if not isinstance(fields, Fields):
             self.fault(place, f"must be a mapping of fields, not {_kind(fields)}", "defaults")
             return
@@ -345,7 +364,7 @@ class Rows(Faults):
         self._are_defaults_known = self.check_keys(fields, FIELDS, place, prefix)
         for name in NOT_DEFAULTS:
             if name in fields:
-                self.fault(fields.lines[name], f"{prefix}{name}: is of one address only: give it in the row")
+                self.fault(fields.lines[name], f"{prefix}{name}: cannot have a default: give it in each row")
         self._defaults = {name: fields[name] for name in fields if name in FIELDS and name not in NOT_DEFAULTS}
         _, faults = _check_fields({**self._defaults, **dict.fromkeys(NOT_DEFAULTS, "x")})
         for name, text in faults:
@@ -355,10 +374,10 @@ class Rows(Faults):
 
     def add(self, fields: Any, place: int) -> None:
         """
-        Take a row, or note all of its faults.
+        Add a row, or note all of its faults.
 
-        :param fields: its fields.
-        :param place: its line or row.
+        :param fields: the row's fields.
+        :param place: the row's line or number.
         """
         if not isinstance(fields, Fields):
             self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
@@ -375,11 +394,15 @@ class Rows(Faults):
         if request is not None:
             first = self._destinations.add(destination_of(request), line)
             if first != line:
-                self.fault(line, f"the same destination as in {self._unit} {first}: remove one of them", "address")
+                self.fault(line, f"the same destination as in {self._unit} {first}: remove one of the two", "address")
             self.rows.append(FileRow(request, f"{self._unit} {place}"))
 
     def _note_row_faults(self, faults: Iterable[FieldFault], fields: Fields, place: int, *, all_known: bool) -> None:
-        """Note the faults of a row, without those of the defaults, which have been noted already."""
+        """
+        Note the faults of a row.
+
+        Faults of the defaults are left out, because they were noted before.
+        """
         for name, text in faults:
             base = name.partition("[")[0]
             if base in fields or (all_known and base not in self._defaults):
@@ -403,7 +426,11 @@ class Rows(Faults):
 
 
 def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
-    """Return the request that fields make, None if it has faults; and its faults, all of them unless there are many."""
+    """
+    Return the request with these fields, and its faults.
+
+    The request is None if there are faults. At most :data:`MAX_FAULTS` faults of values are returned.
+    """
     every = (fault for name, value in values.items() for fault in _field_faults(name, value))
     faults = list(islice(every, MAX_FAULTS))
     reported = {each.name for each in faults}
@@ -415,7 +442,11 @@ def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, l
 
 
 def _field_faults(name: str, value: Any) -> Iterator[FieldFault]:
-    """Yield faults by a file's stricter rules: no value is corrected, and none holds anything invisible."""
+    """
+    Yield faults according to the stricter rules of files.
+
+    Values are not corrected, and must not have invisible characters.
+    """
     if name not in LISTS or not isinstance(value, list):
         if fault := _value_fault(name, value):
             yield FieldFault(name, fault)
@@ -430,26 +461,26 @@ def _value_fault(name: str, value: Any) -> str:
     if isinstance(value, str):
         return _text_fault(name, value)
     if value is None:
-        return "has no value: leave it out"
+        return "has no value: leave the field out"
     if isinstance(value, Misread):
         return value.fault
     if isinstance(value, (Fields, list)):
         return f"must not be {_kind(value)}"
     if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
         source = json.dumps(value)
-        return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
+        return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it, as in "{source}"'
     return ""
 
 
 def _text_fault(name: str, value: str) -> str:
     if value != value.strip() and value.strip():
-        return "begins or ends with white space: remove it, it is not removed for you"
+        return "begins or ends with white space: remove it"
     if name in LISTS and re.search(r"[\s,;.]", value):
-        return f"{_kind(value)} has a comma, a semicolon, a point or white space in it: it must be one id"
+        return f"{_kind(value)} must be a single id, without a comma, a semicolon, a point or white space"
     if name in _ASCII and not value.isascii():
         letter = next(each for each in value if not each.isascii())
         what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"
-        return f"has {what} in it, which may look like another character: only those of ASCII are allowed"
+        return f"contains {what}, which may look like another character: only ASCII characters are allowed"
     return ""
 
 

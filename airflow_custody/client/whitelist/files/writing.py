@@ -1,4 +1,8 @@
-"""Whitelist files that are written: in YAML, from requests or from what the service lists; and their JSON Schema."""
+"""
+Write whitelist files in YAML, and their JSON Schema.
+
+A file is written from requests, or from the service's listing.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,14 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
     """
     Return the text of a file in YAML.
 
-    Reading it back gives the same requests, if there are any, their destinations are different, no value begins or ends
-    with white space, and no id in a list has a comma, a semicolon, a point or white space in it. It has no
-    ``defaults``; text that YAML would not read as text is quoted.
+    Reading the file returns the same requests under these conditions. There is at least one request, and all
+    destinations differ. No value begins or ends with white space. No id in a list contains a comma, a semicolon, a
+    point or white space. The file has no ``defaults``. Text that YAML would not read as text is quoted.
 
     :param requests: the rows.
-    :param comments: comments by the index of the row above which they stand, from 0; each becomes one line.
-    :return: the text; its fields are in the order of :class:`WhitelistRequest`.
+    :param comments: one-line comments by the index of the row that they precede, counted from 0. Default None: no
+        comments.
+    :return: the text, with fields in the order of :class:`WhitelistRequest`.
     """
     parts = [f"version: {VERSION}\n"]
     for index, request in enumerate(requests):
@@ -45,9 +50,9 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
     return "".join(parts) if len(parts) > 1 else f"{parts[0]}addresses: []\n"
 
 
-# --- what the service lists ---------------------------------------------------------------------------------
+# --- from the service's listing -----------------------------------------------------------------------------
 
-_INCOMPLETE = "THIS FILE IS NOT COMPLETE. With --prune, a plan would delete what is missing."
+_INCOMPLETE = "THIS FILE IS INCOMPLETE. With --prune, a plan would delete the missing requests."
 
 
 @dataclass
@@ -55,9 +60,9 @@ class DumpedWhitelist:
     """
     A whitelist as a file.
 
-    :param text: the file, in YAML.
-    :param notes: what else there is to know.
-    :param faults: what is missing in the file, or differs from what the service has.
+    :param text: the file, in YAML. Default empty.
+    :param notes: further facts. Default: none.
+    :param faults: the parts of the service's listing that the file lacks, or that differ from it. Default: none.
     """
 
     text: str = ""
@@ -67,13 +72,14 @@ class DumpedWhitelist:
 
 def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[str] = ()) -> DumpedWhitelist:
     """
-    Return what the service lists as a file.
+    Return the service's listing as a file.
 
-    A plan for an empty file shows what can be a row, and a plan for the file itself what a row cannot say.
+    This makes two plans. A plan for an empty file finds the requests that can be rows. A plan for the resulting file
+    finds the content that a row cannot express.
 
-    :param snapshot: all that the service lists.
+    :param snapshot: all requests that the service lists.
     :param service: the base URL of the service, for the comment at the top.
-    :param accept_fields: keys of a payload that may have a value that a file cannot say. Default: none.
+    :param accept_fields: keys of a payload that may have a value, although a file cannot express it. Default: none.
     """
     dumped = DumpedWhitelist(notes=_note_on_rejected(snapshot))
     settings = PlanSettings(accept_fields=accept_fields)
@@ -84,21 +90,21 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
         index: _comment(row, others[rows[index].where], row.request_id in unsigned, dumped)
         for index, row in enumerate(planned[: len(rows)])
     }
-    # Of those that have no row, these are for the same destination as one that has.
+    # Undeclared and duplicate requests are not missing, because the file has another request for their destination.
     for row in planned[len(rows) :]:
         if row.request is None or row.state not in ("undeclared", "duplicate"):
             dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
     if unsigned:
         dumped.notes.append(
-            f"{count(len(unsigned), 'row is', 'rows are')} only what the service claims: nobody has signed "
-            f"{name_some(unsigned)}. Keep only addresses that you requested"
+            f"{count(len(unsigned), 'row is', 'rows are')} not proved by any signature: {name_some(unsigned)}. Keep "
+            "only addresses that you requested"
         )
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:
         dumped.faults += _why_refused(body)
     else:
-        dumped.notes.append("the service lists nothing that a file can have; a file without addresses is refused")
-    top = [f"The whitelist of {service}, as custody whitelist dump found it."]
+        dumped.notes.append("no listed request can be a row of a file; a file without addresses is refused")
+    top = [f"The whitelist of {service}, written by custody whitelist dump."]
     if dumped.faults:
         top += [_INCOMPLETE, *dumped.faults]
     dumped.text = "".join(f"# {sanitize(line, 1000)}\n" for line in (*top, *dumped.notes)) + body
@@ -111,7 +117,7 @@ def _note_on_rejected(snapshot: Snapshot) -> list[str]:
 
 
 def _why_refused(text: str) -> list[str]:
-    """Return why a file with this text would be refused; empty: it would not."""
+    """Return why this text would be refused; empty if it is accepted."""
     try:
         parse_whitelist(text.encode(), "yaml")
     except WhitelistFileError as error:
@@ -122,11 +128,15 @@ def _why_refused(text: str) -> list[str]:
 def _first_of_each_destination(
     listed: Sequence[PlanRow], snapshot: Snapshot
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
-    """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
+    """
+    Return the rows of the file, one for each destination.
+
+    :return: the rows, in the plan's order; and by place of the row, the ids of all requests for its destination.
+    """
     rows: list[FileRow] = []
     ids: dict[str, list[str]] = {}
     destinations: Destinations[str] = Destinations()
-    # Of several for one destination, the file has one that is in effect.
+    # If several requests are for one destination, a request in effect becomes the row.
     for each in sorted(listed, key=lambda row: snapshot[row.request_id].reported != "effective"):
         if each.state != "undeclared" or (request := each.request) is None:
             continue
@@ -141,12 +151,12 @@ def _first_of_each_destination(
 
 def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
     """
-    Return what a row of the file cannot say, and note it if it is no matter of course.
+    Return a comment with whatever a row cannot express; note anything unusual.
 
     :param row: the row of a plan.
-    :param ids: the ids of all requests that the row is for.
-    :param is_unsigned: whether its request is pending, and has no signature.
-    :param dumped: the file, which gets the notes.
+    :param ids: the ids of all requests for the row's destination.
+    :param is_unsigned: whether its request is pending and has no signature.
+    :param dumped: the file, to which notes and faults are added.
     """
     found = []
     same = [each for each in ids if each != row.request_id]
@@ -154,23 +164,27 @@ def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: Dumped
     if row.state == "pending":
         found.append(f"{shown} is pending approval (status {row.status or 'not given'})")
         if is_unsigned:
-            found[0] += ", and nobody has signed it: keep it only if you requested it"
+            found[0] += ", and has no signature: keep this row only if you requested it"
     elif row.fields == ("status",):
-        # All that it asks for is in the file.
-        found.append(f"{shown} has status {row.status or 'not given'}, which is not known to be in effect")
+        # The row has the whole content of the request.
+        found.append(f"{shown} has the unknown status {row.status or 'not given'}, and may not be in effect")
         dumped.notes += found
     elif row.state != "unchanged":
         what = f" in {', '.join(row.fields)}" if row.fields else ""
-        found.append(f"{shown} differs from this{what}: {row.note or 'a file cannot say it'}")
+        found.append(f"{shown} differs from this row{what}: {row.note or 'a file cannot express the difference'}")
         dumped.faults += found
     if same:
-        found.append(f"for the same destination: {count(len(same), 'more request')}: {', '.join(same)}")
-        dumped.notes.append(f"{shown}: {found[-1]}; a plan shows them as duplicate or undeclared")
+        found.append(f"{count(len(same), 'more request')} for the same destination: {', '.join(same)}")
+        dumped.notes.append(f"{shown}: {found[-1]}; a plan lists them as duplicate or undeclared")
     return "; ".join(found)
 
 
 def _is_unsigned(row: PlanRow, snapshot: Snapshot) -> bool:
-    """Tell whether a row is about a pending request without a signature, if keys are pinned."""
+    """
+    Tell whether a row's request is pending without a signature.
+
+    This is only known if keys are pinned.
+    """
     return row.state == "pending" and snapshot[row.request_id].trust.state == "unsigned"
 
 
@@ -181,22 +195,23 @@ _NAMES_A_CHAIN = [{"required": ["blockchain"]}, {"required": ["currency"]}]
 
 def whitelist_schema() -> dict[str, Any]:
     """
-    Return the JSON Schema (draft 2020-12) of a file in YAML or JSON, with which editors complete and check it.
+    Return the JSON Schema (draft 2020-12) of a YAML or JSON file.
 
-    It knows less than :func:`parse_whitelist`, which also finds repeated destinations and mistyped addresses.
+    Editors use it to complete and check files. Only :func:`parse_whitelist` finds repeated destinations and mistyped
+    addresses.
 
-    :return: the schema, new for each call.
+    :return: a new copy of the schema.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Whitelist",
-        "description": "The destination addresses that are to be whitelisted.",
+        "description": "The destination addresses to whitelist.",
         "type": "object",
         "properties": {
             "$schema": {"description": "This schema, for editors; ignored otherwise.", "type": "string"},
-            "version": {"description": f"Version of this form: {VERSION}.", "type": "integer", "const": VERSION},
+            "version": {"description": f"Version of the file format: {VERSION}.", "type": "integer", "const": VERSION},
             "defaults": {
-                "description": "Fields of every row that does not give its own.",
+                "description": "Default fields of all rows. A row may override each of them.",
                 "type": "object",
                 "properties": {name: each for name, each in _fields().items() if name not in NOT_DEFAULTS},
                 "additionalProperties": False,
@@ -228,19 +243,23 @@ def _fields() -> dict[str, dict[str, Any]]:
     descriptions = _descriptions()
     found = {}
     for name, schema in WhitelistRequest.model_json_schema(by_alias=False)["properties"].items():
-        # A field that is not given is left out: there is no null in a file.
+        # A file leaves out missing fields, and never contains null.
         kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
         for each in kinds if name not in LISTS else kinds[0]["items"]["anyOf"]:
             each.pop("title", None)
             if each["type"] == "string":
-                # A file's own rule: no white space at the ends, and none in an address or an id.
+                # Files allow no white space at the ends of a value, or inside an address or id.
                 each["pattern"] = _PATTERNS.get(name, r"^\S(.*\S)?$")
         found[name] = {"description": descriptions.get(name, ""), **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
     return found
 
 
 def _descriptions() -> dict[str, str]:
-    """Return the first sentence about each field in the docstring of a request; nothing under ``-OO``."""
+    """
+    Return a description of each field, from the request's docstring.
+
+    It is the first sentence about the field. There are none under ``-OO``.
+    """
     documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
     sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}
     return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in sentences.items()}

@@ -1,1 +1,1 @@
-"""Plans: what must be done so that the service has what a whitelist file says."""
+"""Plans: the operations that make the service match a whitelist file."""

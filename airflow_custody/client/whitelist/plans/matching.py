@@ -1,4 +1,4 @@
-"""Matching of requested contents with requests at the service: by destination, and in all other fields. No I/O."""
+"""Compare requested contents with requests at the service. No I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def index_requests(requests: Iterable[Request], known: Collection[Names] = ()) -
     Return an index of requests by their destinations.
 
     :param requests: the requests.
-    :param known: the names that are known besides those of the table: see :func:`names_in`. Default: none.
+    :param known: additional known names of chains and networks; see :func:`names_in`. Default: none.
     """
     index: Destinations[Request] = Destinations(known)
     for each in requests:
@@ -41,10 +41,12 @@ def index_requests(requests: Iterable[Request], known: Collection[Names] = ()) -
 
 def find_duplicates(requests: Iterable[Request]) -> list[tuple[str, ...]]:
     """
-    Return the ids of requests for one destination, in groups. A network that one does not name matches any.
+    Return groups of requests for the same destination, by id.
 
-    :param requests: requests in effect. Those that cannot be read are left out.
-    :return: the groups of more than one, each in the order of the requests.
+    A request without a network matches any network.
+
+    :param requests: requests in effect. Unreadable requests are left out.
+    :return: the groups of at least two ids, each in the order of the requests.
     """
     readable = [each for each in requests if each.destination is not None]
     index = index_requests(readable)
@@ -53,7 +55,7 @@ def find_duplicates(requests: Iterable[Request]) -> list[tuple[str, ...]]:
         ids = tuple(other.id for other in index.same(each.destination))  # type: ignore[arg-type]
         if len(ids) > 1:
             groups[ids] = frozenset(ids)
-    # A group that is part of a larger one says nothing new.
+    # Drop groups that are part of a larger one.
     return [ids for ids, group in groups.items() if not any(group < other for other in groups.values())]
 
 
@@ -62,11 +64,13 @@ def find_duplicates(requests: Iterable[Request]) -> list[tuple[str, ...]]:
 
 def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Comparison:
     """
-    Compare a row with a payload; chain, network and address in another spelling are the same.
+    Compare a row with a payload, ignoring differences in spelling.
+
+    Different spellings of the same chain, network or address count as equal.
 
     :param request: the row's request.
     :param payload: the payload.
-    :param network: the network that the envelope gives.
+    :param network: the envelope's network; None: it has none.
     """
     ours = {key: asked for key, asked, _ in _respelled(request, payload, network)}
     if "network" in ours and not payload.get("network"):
@@ -79,7 +83,11 @@ def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], netwo
 def _respelled(
     request: WhitelistRequest, payload: Mapping[str, Any], network: str | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the key of the chain, network and address, where it is the same in another spelling: asked for, shown."""
+    """
+    Yield the keys that differ in spelling only, with both values.
+
+    The keys are chain, network and address. The requested value comes first, then the service's value.
+    """
     chain = chain_name(request.chain)
     for key, asked, shown, canonical in (
         ("currency", request.chain, payload.get("currency"), lambda text: chain_name(text)),
@@ -92,10 +100,12 @@ def _respelled(
 
 def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> WhitelistRequest:
     """
-    Return a request in the spelling of one at the service, which a review before signing compares strictly.
+    Return a request in the service's spelling.
+
+    A review before signing needs this, because it compares strictly.
 
     :param request: the requested content.
-    :param envelope: one at the service with the same content.
+    :param envelope: a request at the service with the same content.
     """
     changes = {key: shown for key, _, shown in _respelled(request, envelope.payload(), envelope.network)}
     if chain := changes.pop("currency", None):
@@ -105,12 +115,12 @@ def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> Whitel
 
 def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Collection[str]) -> list[str]:
     """
-    Return the fields in which a request is not what was requested.
+    Return the differing fields of a comparison.
 
     :param comparison: the result of :func:`compare_spelled`.
     :param payload: the payload.
-    :param accepted: keys that may have a value although none was requested. Always accepted: known keys that the
-        service fills in by itself (of networks, only the main one), and keys without a value.
+    :param accepted: keys that may have a value that was not requested. Keys without a value, and known keys that the
+        service fills in itself, are always accepted. A network that was not requested must be the main network.
     """
     return [
         each.name
@@ -124,12 +134,14 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
 
 def differing_fields(asked: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> list[str]:
     """
-    Return the fields in which a request at the service differs from what was requested; unknown keys aside.
+    Return the fields in which a request differs from the requested content.
+
+    Unknown keys are ignored.
 
     :param asked: the requested content.
     :param request: the request at the service.
     :param accepted: keys that may have a value that was not requested. Default: none.
-    :return: the fields; empty: it is what was requested.
+    :return: the fields; empty if the request has the requested content.
     """
     network = None if request.envelope is None else request.envelope.network
     comparison = compare_spelled(asked, request.fields, network)
@@ -138,7 +150,7 @@ def differing_fields(asked: WhitelistRequest, request: Request, accepted: Collec
 
 
 def shown_values(envelope: WhitelistEnvelope, payload: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
-    """Return what the service has in these fields, as text."""
+    """Return the service's values of these fields, as text."""
     values = {
         **{name: payload.get(key) for name, key in _KEYS.items()},
         "network": payload.get("network") or envelope.network,

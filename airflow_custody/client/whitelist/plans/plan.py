@@ -1,4 +1,4 @@
-"""A plan: what must be done so that the service has what a whitelist file says, and what it may do at most."""
+"""A whitelist plan, its hash and its limits."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Action = Literal["create", "delete"]
 
 #: The states of a row, in the order of a report.
 ROW_STATES: tuple[RowState, ...] = get_args(RowState)
-#: The states that mean that the service does not have what the file says, the gravest first.
+#: The states in which the service differs from the file, the most serious first.
 CHANGES: tuple[RowState, ...] = (
     "unverified",
     *(each for each in ROW_STATES if each not in ("pending", "unchanged", "unverified")),
 )
-#: The fields that can limit what a plan is about.
+#: The fields by which a plan can be limited.
 ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
-#: Version of what a plan's hash covers.
+#: Version of the text that a plan's hash covers.
 _HASH_FORMAT = "custody-plan-3"
 
 
@@ -52,7 +52,7 @@ class FileRow:
     One row of a whitelist file.
 
     :param request: the request, with the file's defaults.
-    :param where: its place: ``line 12``, or ``row 3`` of a JSON file, counted from 1.
+    :param where: its place: ``line 12``, or ``row 3`` in a JSON file, counted from 1.
     """
 
     request: WhitelistRequest
@@ -64,19 +64,20 @@ class PlanRow:
     """
     One row of a plan.
 
-    :param state: state of a row of the file, or of a request that is in no file.
-    :param action: action of applying the plan; None: there is none.
-    :param request: the file's request, or the one that the service has, or claims to have; None if unreadable.
-    :param where: the place in the file, such as ``line 12``; empty if the file does not have it.
-    :param request_id: the id of the request at the service; empty if there is none.
-    :param status: the service's own word for the status; empty if there is none.
-    :param hash: the hash that signers of the request sign; empty if there is none.
-    :param fields: the names of the fields that differ.
-    :param note: further facts, in words. Of deletions, the plan's hash covers it.
-    :param shown: the service's values, as text, by name: of the fields that differ, and of a request that no file can
-        ask for.
-    :param others: the ids of other requests in effect for the same destination: those that a new one replaces; of a
-        duplicate, the one that is kept.
+    :param state: state of a row of the file, or of a request that the file does not have.
+    :param action: action of applying the plan. Default None: no action.
+    :param request: the file's request. If the file does not have it, the service's request, which is not proved if the
+        state is ``unverified``. Default None: the request cannot be read.
+    :param where: the place in the file, such as ``line 12``. Default empty: the file does not have it.
+    :param request_id: the id of the request at the service. Default empty: there is none.
+    :param status: the service's own word for the status. Default empty: there is none.
+    :param hash: the hash that signers of the request sign. Default empty: there is none.
+    :param fields: the names of the fields that differ. Default: none.
+    :param note: further facts, in words. The plan's hash covers the notes of deletions. Default empty.
+    :param shown: the service's values, as text, by name: the values of fields that differ, or the whole destination if
+        a file cannot express the request. Default: none.
+    :param others: the ids of other requests in effect for the same destination. For a creation, the requests that it
+        replaces; for a duplicate, the request that is kept. Default: none.
     """
 
     state: RowState
@@ -93,17 +94,21 @@ class PlanRow:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether what differs is the destination: the request, or another row, may be for another one."""
+        """
+        Whether the destination itself differs.
+
+        The request, or another row of the file, may be for another destination.
+        """
         return self.state == "differs" and not {"blockchain", "network", "address"}.isdisjoint(self.fields)
 
     @property
     def operation(self) -> str:
-        """The operation, as the text that the plan's hash covers; empty for none."""
+        """The operation, as text for the plan's hash; empty if none."""
         if self.action == "create" and self.request is not None:
             return create_operation(self.request, self.others)
         if self.action == "delete":
-            # Not the request's own hash, which also changes when the service renames linked objects. The note, and the
-            # requests that are kept beside it, are what the approver reads.
+            # The request's own hash is left out, because it also changes when the service renames linked objects. The
+            # note and the ids of the requests that are kept are included, because the approver reads them.
             content = self.request and _fields(self.request)
             return _operation(
                 {"delete": self.request_id, "beside": sorted(self.others), "note": self.note, "request": content}
@@ -114,14 +119,15 @@ class PlanRow:
 @dataclass(frozen=True)
 class WhitelistPlan:
     """
-    The plan: operations after which the service has what a file says.
+    The operations that make the service match a whitelist file.
 
-    :param rows: a row for each row of the file, in its order, and after them one for each request that is in no file.
-    :param service: name of the service and the tenant; part of the hash.
+    :param rows: first the rows of the file, in the file's order; then the requests that the file does not have.
+    :param service: name of the service and the tenant; part of the hash. Default empty.
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
-    :param ignored: the ids of the requests that stop no row, although they may be one's. Default: none.
-    :param only: what the plan is about: values by field, as :func:`check_only` returns them. Default: everything.
+    :param ignored: the ids of the requests that may be for rows of the file, but do not stop these rows. Default: none.
+    :param only: the limits of the plan: values by field, in the form that :func:`check_only` returns. Default:
+        everything.
     """
 
     rows: Sequence[PlanRow]
@@ -145,10 +151,10 @@ class WhitelistPlan:
     @cached_property
     def observed(self) -> tuple[str, ...]:
         """
-        The requests that do not verify, those that are ignored, and what the plan is about, as text that the plan's
-        hash covers, each once.
+        The other facts that the plan's hash covers, as text, each once.
 
-        If there are others by the time of applying, it is another plan than the one that was approved.
+        These facts are the unverified requests, the ignored requests, and the limits of the plan. If they have changed
+        when the plan is applied, the plan is no longer the approved one.
         """
         found = [ignored_text(each) for each in self.ignored]
         unverified = [row for row in self.rows if row.state == "unverified"]
@@ -159,22 +165,22 @@ class WhitelistPlan:
     @cached_property
     def plan_hash(self) -> str:
         """
-        SHA-256, in hexadecimal, of what applying does, of where, of what the plan is about, and of what does not verify
-        or is ignored.
+        SHA-256, in hexadecimal, of everything that is approved.
 
-        The pinned keys are not in it. They matter only through the requests that do not verify, and through the note of
-        a deletion whose signatures do not cover everything. So if a request verifies when planning but not when
-        applying, or the other way round, it is another plan.
+        It covers the operations, the service and tenant, the limits of the plan, and the unverified and ignored
+        requests. It does not cover the pinned keys directly: they only affect which requests are unverified, and the
+        notes of deletions whose signatures do not cover all fields. If a request verifies when planning but not when
+        applying, or the other way round, the hashes differ.
         """
         return hash_operations(self.operations, self.observed, self.service)
 
     @property
     def has_changes(self) -> bool:
-        """Whether the service does not have what the file says."""
+        """Whether the service differs from the file."""
         return any(self.counts[state] for state in CHANGES)
 
     def with_action(self, action: Action) -> list[PlanRow]:
-        """Return the rows about which applying does this."""
+        """Return the rows with this action."""
         return [each for each in self.rows if each.action == action]
 
 
@@ -185,8 +191,8 @@ class PlanLimits:
 
     :param max_creates: maximum number of creations. Default 100; None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
-    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from
-        ten requests up. Default 30; None: no limit.
+    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service. It applies if
+        the service has at least ten requests. Default 30; None: no limit.
     :param must_keep: addresses or labels that must be in the file. Default: none.
     """
 
@@ -200,7 +206,7 @@ class PlanLimits:
         Describe the limits that a plan exceeds.
 
         :param plan: the plan.
-        :return: a text for each limit; empty if the plan keeps all of them.
+        :return: a text for each exceeded limit; empty if the plan is within all limits.
         """
         return (*self._number_faults(plan), *self._missing(plan))
 
@@ -208,34 +214,34 @@ class PlanLimits:
         found = []
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         listed = sum(bool(each.request_id) for each in plan.rows)
-        # Requests that nobody signed, or that may be another team's, must not make room for more deletions.
+        # Unsigned requests, and requests that may belong to another team, must not raise the limit.
         no_room = ("unverified", "unreadable") if plan.only else ("unverified",)
         verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
-            found.append(f"it creates {creates}, and max_creates is {self.max_creates}")
+            found.append(f"it creates {count(creates, 'request')}, but max_creates is {self.max_creates}")
         if self.max_deletes is not None and deletes > self.max_deletes:
-            found.append(f"it deletes {deletes}, and max_deletes is {self.max_deletes}")
+            found.append(f"it deletes {count(deletes, 'request')}, but max_deletes is {self.max_deletes}")
         percent = self.max_delete_percent
         if listed >= 10 and percent is not None and deletes * 100 > percent * verified:
             limit = f"max_delete_percent is {percent:g}"
-            found.append(f"it deletes {deletes} of the {count(verified, 'request')} at the service, and {limit}")
+            found.append(f"it deletes {deletes} of the {count(verified, 'request')} at the service, but {limit}")
         return found
 
     def _missing(self, plan: WhitelistPlan) -> list[str]:
         requests = [each.request for each in plan.rows if each.where and each.request is not None]
         kept = {each.label for each in requests} | {each.address for each in requests}
         missing = [each for each in as_list(self.must_keep) if each not in kept]
-        return [f"must_keep names {sanitize(each, 80)!r}, which the file does not have" for each in missing]
+        return [f"must_keep requires {sanitize(each, 80)!r}, but the file does not have it" for each in missing]
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:
-    """Return the creation of a request, in place of the replaced ones, as the text that a plan's hash covers."""
+    """Return a creation, with the replaced ids, as text for the hash."""
     replaces = {"replaces": sorted(replaced)} if replaced else {}
     return _operation({"create": _fields(request), **replaces})
 
 
 def ignored_text(request_id: str) -> str:
-    """Return that a request is ignored, as the text that a plan's hash covers."""
+    """Return the text for an ignored request that a plan's hash covers."""
     return _operation({"ignored": request_id})
 
 
@@ -250,10 +256,11 @@ def _operation(data: Mapping[str, Any]) -> str:
 
 def check_only(value: object) -> dict[str, list[str]]:
     """
-    Return what a plan is limited to: chains by one name for all of their names, and each value once.
+    Check the limits of a plan, and return them.
 
-    :param value: a value or several for each of some of :data:`ONLY_FIELDS`.
-    :raises CustodyRequestError: if it is anything else, or empty.
+    :param value: a mapping of fields in :data:`ONLY_FIELDS` to one value or several.
+    :return: the values by field, each value once; chains by their canonical names.
+    :raises CustodyRequestError: if the value has another form, or is empty.
     """
     if not isinstance(value, Mapping) or not value or not {*value} <= {*ONLY_FIELDS}:
         what = sorted(map(str, value)) if isinstance(value, Mapping) else describe(value)
@@ -275,36 +282,36 @@ def _check_values(name: str, given: object) -> list[str]:
 
 
 def describe_only(only: Mapping[str, Iterable[str]]) -> str:
-    """Return in words what a plan is about."""
+    """Return the limits of a plan in words."""
     return "; ".join(f"{name} {' or '.join(values)}" for name, values in only.items())
 
 
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
-    """Return what to do about rows that differ, with ``replace`` or without, and about duplicates, line by line."""
+    """Return lines of advice about differing rows and duplicates."""
     found = []
     doubtful = sum(row.is_doubtful for row in plan.rows)
     if doubtful:
         found += [
-            f"Nothing is done about rows whose destination is not certain ({doubtful}).",
-            "Write chain, network and address as the service does, or name the network that you mean.",
-            "If the request at the service is for another destination, put its id into 'ignore' (--ignore).",
+            f"Rows with an uncertain destination ({doubtful}) are neither created nor changed.",
+            "Write chain, network and address as the service does, or add the missing network to the row.",
+            "If the request at the service is for another destination, add its id to 'ignore' (--ignore).",
         ]
     if differing := plan.counts["differs"] - doubtful:
-        way = "or have replace=True (--replace) create a new request, and delete the old one once that is in effect; "
+        way = "or plan with replace=True (--replace), which creates a new request, and deletes the old one later; "
         found += [
-            f"Nothing is done about rows that differ ({differing}).",
-            f"Change the file to what the service has; {'' if replace else way}or delete the request at the service "
-            "(custody whitelist delete), which leaves the address without effect until a new one is signed.",
+            f"Rows that differ ({differing}) are left as they are at the service.",
+            f"Change the file to match the service; {'' if replace else way}or delete the request at the service "
+            "(custody whitelist delete). Then the address is not whitelisted until a new request is signed.",
         ]
     if any(row.state == "duplicate" and not row.action for row in plan.rows):
-        found.append("Duplicates are deleted by a plan with prune=True, and those that were replaced by replace=True.")
+        found.append("prune=True deletes all duplicates, and replace=True only those that differ from the file.")
     elif plan.counts["duplicate"]:
-        found.append("Applying this plan deletes the duplicates: what replaced them is in effect.")
+        found.append("Applying this plan deletes the duplicates, because the requests that are kept are in effect.")
     return lines(*found)
 
 
 def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
-    """Return how many rows are in these states, and which the first are."""
+    """Return the number of rows in these states, and the first rows."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
     # Unverified rows must not be hidden behind others.
     rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
@@ -321,11 +328,13 @@ def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
 
 def hash_operations(operations: Iterable[str], observed: Iterable[str], service: str) -> str:
     """
-    Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
+    Return the SHA-256, in hexadecimal, of everything that is approved.
+
+    The order of the arguments' items does not matter.
 
     :param operations: the operations.
-    :param observed: what else is approved: :attr:`WhitelistPlan.observed`. It is told apart from the operations, so
-        that none of these can be hidden there.
+    :param observed: the other approved facts, see :attr:`WhitelistPlan.observed`. They are hashed under another label
+        than the operations, so that an operation cannot pass as such a fact.
     :param service: name of the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())
@@ -336,6 +345,6 @@ def hash_operations(operations: Iterable[str], observed: Iterable[str], service:
 
 
 def requested_content(request: WhitelistRequest) -> dict[str, Any]:
-    """Return what a request asks for, as an operation has it."""
+    """Return the requested content, in the form that an operation contains."""
     content: dict[str, Any] = json.loads(_operation(_fields(request)))
     return content

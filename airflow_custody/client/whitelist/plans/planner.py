@@ -1,14 +1,14 @@
 """
-Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
+Find the operations that make the service match a file. No I/O.
 
-Planning compares rows with requests in two steps. :func:`_match_rows` finds the requests that are, or may be, for the
-destination of each row. :func:`_plan_row` then decides about each row, and :func:`_plan_other` about each request that
-no row has. A row and a request are for the same destination if they have the same key: see
-:mod:`~airflow_custody.client.whitelist.destinations`. All other fields are compared strictly, except for what the
-service fills in. The order of rows and requests does not matter.
+Planning compares rows with requests in two steps. First, :func:`_match_rows` finds the requests that are, or may be,
+for the destination of each row. Then :func:`_plan_row` decides about each row, and :func:`_plan_other` about each
+request without a row. A row and a request are for the same destination if they have the same key: see
+:mod:`~airflow_custody.client.whitelist.destinations`. All other fields are compared strictly, except for the values
+that the service fills in. The order of rows and requests does not matter.
 
-Nothing is created that may exist already, and nothing is deleted that the file may mean. An unverified request never
-claims a row: it is named, and it may keep its own destination from being created.
+A row is only created if no existing request may be for it. A request is only deleted if no row may be for it. An
+unverified request never claims a row. The plan names the request, and creates no row that it may be for.
 """
 
 from __future__ import annotations
@@ -47,23 +47,25 @@ from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEY
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.snapshot import Snapshot
 
-#: The state of a row that a request is for, by the state of the request.
+#: The state of a row with a matching request, by the state of the request.
 _STATES_BY_REQUEST: Mapping[str, RowState] = {
     "effective": "unchanged",
     "pending": "pending",
     "rejected": "rejected",
     "unknown": "differs",
 }
-# The best request at the service for a row comes first.
+# If several requests match a row, the row gets the request with the first of these states.
 _PREFERENCE: tuple[RowState, ...] = ("unchanged", "pending", "differs", "rejected")
-# The fields that a new request can have otherwise, for the same destination.
+# The fields in which a new request may differ from the request that it replaces.
 _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
     Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
 )
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
-_IGNORED = "ignored, so that it stops no row"
-_UNKNOWN_STATUS = "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
+_IGNORED = "ignored, so it does not stop any row"
+_UNKNOWN_STATUS = (
+    "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
+)
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,16 @@ class PlanSettings:
     """
     The settings of a plan, the same for planning and applying.
 
-    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Default False.
-    :param replace: whether a row gets a new request if the one in effect differs in what a request can say, and whether
-        the old one is to be deleted once the new one is in effect. Default False.
-    :param only: what the plan is about, as :func:`check_only` returns it. Other readable requests at the service are
-        neither reported nor deleted. Default: everything.
-    :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
-        ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
-    :param ignore: ids of requests that cannot be read, or may be for another destination because of the name of their
-        chain or network. The user has inspected them, and therefore they stop no row, and are not deleted. Those that
-        exist become part of the plan's hash. Default: none.
+    :param prune: whether to delete duplicates, and requests that the file does not have. Default False.
+    :param replace: whether to create a new request for a row if the request in effect differs in other fields than the
+        destination, and to delete the old request once the new one is in effect. Default False.
+    :param only: the limits of the plan, in the form that :func:`check_only` returns. Readable requests outside these
+        limits are neither reported nor deleted. Default: everything.
+    :param accept_fields: keys of a payload that may have a value that the file does not have. ``envelope.action``
+        accepts an action word that is not known to mean a creation. Default: none.
+    :param ignore: ids of requests that cannot be read, or whose chain or network name is ambiguous. The user has
+        inspected these requests, and therefore they do not stop any row, and are not deleted. The ids that exist become
+        part of the plan's hash. Default: none.
     """
 
     prune: bool = False
@@ -99,15 +101,15 @@ def make_plan(
     name: str = "",
 ) -> WhitelistPlan:
     """
-    Compare a whitelist file with what the service lists.
+    Compare a whitelist file with the requests at the service.
 
-    :param rows: the rows of the file; no two for the same destination.
-    :param snapshot: all that the service lists.
+    :param rows: the rows of the file, each for another destination.
+    :param snapshot: all requests that the service lists.
     :param settings: the settings of the plan. Default: those of :class:`PlanSettings`.
     :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
     :param name: the file's name. Default empty.
     :return: the plan.
-    :raises CustodyRequestError: if two rows are for the same destination, or a row is not what the plan is about.
+    :raises CustodyRequestError: if two rows are for the same destination, or a row is outside the plan's limits.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
     _refuse_rows_outside(declared, settings.only)
@@ -123,23 +125,25 @@ def make_plan(
 
 def check_ignored(values: Any) -> list[str]:
     """
-    Return ids of requests to ignore, each once. An id of the service's may be any text.
+    Return ids of requests to ignore, each once.
+
+    The service's ids may be any text.
 
     :param values: one id, or several.
-    :raises CustodyRequestError: if one is empty, or of another type.
+    :raises CustodyRequestError: if an id is empty, or not a text or number.
     """
     given = fetch_items(values) if is_list_of_ids(values) else [values]
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
 
 
-# --- what a plan is about ----------------------------------------------------------------------------------
+# --- the limits of a plan ----------------------------------------------------------------------------------
 
 
 def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: Mapping[str, Sequence[str]]) -> None:
     """
-    Refuse rows that are not what the plan is about.
+    Refuse a file with rows outside the plan's limits.
 
-    :raises CustodyRequestError: if there is one.
+    :raises CustodyRequestError: if there is such a row.
     """
     outside = []
     for row, destination in declared:
@@ -148,19 +152,23 @@ def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: 
     if outside:
         about = sanitize(describe_only(only), 300)
         raise CustodyRequestError(
-            f"the plan is only about {about}, and the file has other rows: {name_some(outside)}; nothing was sent",
-            advice="Take these rows out of the file, or give 'only' more values.",
+            f"the plan is limited to {about}, but the file has other rows: {name_some(outside)}; nothing was sent",
+            advice="Remove these rows from the file, or add their values to 'only'.",
             code="file-wrong",
         )
 
 
 def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
-    """Tell whether the values of the fields that may limit a plan are within its limits."""
+    """Tell whether the values of :data:`ONLY_FIELDS` are within the limits."""
     return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
 
 
 def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
-    """Tell whether a plan is about a request: also one that may be about anything, as nothing of it is proved."""
+    """
+    Tell whether a request may be within the plan's limits.
+
+    Unreadable and unverified requests may always be.
+    """
     if request.destination is None or request.state == "unverified":
         return True
     customer, group = request.fields.get("customerId", ""), _group_of(request)
@@ -168,22 +176,23 @@ def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
     return not is_readable or _is_within(only, request.destination.chain, customer, group)
 
 
-# --- which requests are, or may be, a row's ----------------------------------------------------------------
+# --- the requests that may be for a row --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Match:
     """
-    A row, with what may be for its destination.
+    A row, with all requests and rows possibly for its destination.
 
     :param row: the row.
     :param destination: its destination.
-    :param same: the requests that are for it.
-    :param uncertain: the requests that may be for it, under another name or in another case.
-    :param claims: unverified requests that claim to be for it.
-    :param unreadable: requests that cannot be read, and may be for it.
-    :param same_rows: the places of other rows that may be on the same network.
-    :param similar_rows: the places of other rows that differ only in case.
+    :param same: the requests for this destination. Default: none.
+    :param uncertain: the requests that may be for this destination, under another name or in another case. Default:
+        none.
+    :param claims: unverified requests that claim to be for this destination. Default: none.
+    :param unreadable: unreadable requests, which may be for this destination. Default: none.
+    :param same_rows: the places of other rows that may be on the same network. Default: none.
+    :param similar_rows: the places of other rows that differ only in case. Default: none.
     """
 
     row: FileRow
@@ -205,7 +214,7 @@ def _match_rows(
     declared: Sequence[tuple[FileRow, Destination]], requests: Sequence[Request], ignored: Collection[str]
 ) -> list[_Match]:
     """
-    Find the requests that are, or may be, for the destination of each row.
+    Find the requests that may be for each row's destination.
 
     :raises CustodyRequestError: if two rows are for the same destination.
     """
@@ -245,11 +254,11 @@ def _match_row(
 
 
 def _is_on_network_of(request: Request, destination: Destination) -> bool:
-    """Tell whether a request with the same key is certainly on the network of a destination."""
+    """Tell whether a matching request is certainly on a destination's network."""
     return request.destination is not None and is_network_certain(destination, request.destination)
 
 
-# --- what becomes of a row ---------------------------------------------------------------------------------
+# --- decisions about rows ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +267,8 @@ class _Decision:
     The decision about a row.
 
     :param row: the row of the plan.
-    :param request: the request that the row has, or that keeps it from being created. Default None: there is none.
-    :param is_chosen: whether the request is the row's. Default False.
+    :param request: the request that matches the row, or prevents its creation. Default None: there is none.
+    :param is_chosen: whether the request matches the row. Default False.
     """
 
     row: PlanRow
@@ -268,7 +277,7 @@ class _Decision:
 
 
 def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
-    """Decide what becomes of a row of the file."""
+    """Decide about a row of the file."""
     if ambiguous := _why_ambiguous(match):
         return _Decision(_stopped(match.row, "network", ambiguous))
     options = [(_compare(match, each, settings), each) for each in match.same or match.uncertain]
@@ -278,69 +287,73 @@ def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
             row = _replace(row, match, options, settings)
         return _Decision(row, request, is_chosen=True)
     if match.similar_rows:
-        note = f"it differs only in case from {match.similar_rows[0]}, which may be the same"
+        note = f"it differs only in case from {match.similar_rows[0]}, which may be the same address"
         return _Decision(_stopped(match.row, "address", note))
     if match.claims:
         claim = match.claims[0]
-        note = f"not verified: {claim.reason}. It may be this one: nothing is created"
+        note = f"not verified: {claim.reason}. This request may be for the row, so nothing is created"
         row = _row_of(claim, "unverified", request=match.row.request, where=match.row.where, note=note)
         return _Decision(row, claim)
     if match.unreadable:
-        note = f"request {sanitize(match.unreadable[0].id, 40)} cannot be read, and may be this one: nothing is created"
+        unreadable = sanitize(match.unreadable[0].id, 40)
+        note = f"request {unreadable} cannot be read, and may be for this row, so nothing is created"
         return _Decision(PlanRow("unreadable", request=match.row.request, where=match.row.where, note=note))
     return _Decision(PlanRow("create", "create", match.row.request, match.row.where))
 
 
 def _why_ambiguous(match: _Match) -> str:
-    """Return why a row that names no network may mean several destinations; empty if it does not."""
+    """Return why a row without a network is ambiguous, or empty text."""
     if match.destination.network:
         return ""
     if match.same_rows:
-        return f"it may be the same as {match.same_rows[0]}: name the network in both"
+        return f"it may be for the same destination as {match.same_rows[0]}; add the network to both rows"
     alive = [each for each in match.same if each.state != "rejected"]
     if len({each.destination.network for each in alive if each.destination}) > 1:
-        return f"requests {name_some([each.id for each in alive])} are on several networks: name the network"
+        return f"requests {name_some([each.id for each in alive])} are on different networks; add the network"
     return ""
 
 
 def _replace(
     row: PlanRow, match: _Match, options: Iterable[tuple[PlanRow, Request]], settings: PlanSettings
 ) -> PlanRow:
-    """Return a row that differs as one that a new request is created for, unless that is not certain to be right."""
+    """
+    Return a differing row as a replacement.
+
+    If replacing is not certainly right, the row still differs, and gets a note.
+    """
     alive = [(each, request) for each, request in options if request.state != "rejected"]
     is_only = not (match.similar_rows or match.claims or match.uncertain or match.unreadable)
     can_all = all(_can_be_replaced(each, request, match, settings) for each, request in alive)
     if is_only and can_all and len(alive) <= _MAX_REPLACED:
         ids = tuple(each.request_id for each, _ in alive)
-        stays = "stays until the new request is in effect, and is deleted then"
-        stay = "stay until the new request is in effect, and are deleted then"
-        note = f"{name_some(ids)} {stays if len(ids) == 1 else stay}"
+        is_deleted = "request {} is" if len(ids) == 1 else "requests {} are"
+        note = f"{is_deleted.format(name_some(ids))} deleted once the new request is in effect"
         return dataclasses.replace(row, state="replace", action="create", note=note, others=ids)
     note = (
-        f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "
-        f"visibility group, that differ in nothing but {name_some(sorted(_REPLACEABLE))}"
+        f"not replaced: only requests in effect (at most {_MAX_REPLACED}) for exactly this destination and visibility "
+        f"group can be replaced, and only if they differ in nothing but {name_some(sorted(_REPLACEABLE))}"
     )
     return dataclasses.replace(row, note="; ".join(filter(None, [row.note, note])))
 
 
 def _can_be_replaced(row: PlanRow, request: Request, match: _Match, settings: PlanSettings) -> bool:
-    """Tell whether a request in effect may be replaced by a new one for the row."""
+    """Tell whether a new request for the row may replace this request."""
     is_certain = request.state == "effective" and _is_on_network_of(request, match.destination)
     is_ours = _is_about(request, settings.only) and _group_of(request) == (match.row.request.visibility_group_id or "")
     return is_certain and is_ours and {*row.fields} <= _REPLACEABLE
 
 
 def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow:
-    """Return the row of the plan if a request is the one for a row of the file."""
+    """Return the plan's row for a file's row and a request."""
     envelope, asked = request.shown, match.row.request
     comparison = compare_spelled(asked, request.fields, envelope.network)
     fields = differing(comparison, request.fields, settings.accept_fields)
     notes = _notes_on_fields(fields, comparison)
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
     if not is_certain:
-        notes.append("it may be this one under another name or in another case, so nothing is created")
+        notes.append("this request may be for the row, under another name or in another case, so nothing is created")
     elif "network" in fields and not match.destination.network:
-        notes.append("the row names no network, and this is not the main one: nothing is created")
+        notes.append("the row has no network, but the request is not on the main network, so nothing is created")
     contradicting, faults = _contradictions(request, asked, settings)
     fields += contradicting
     notes += faults
@@ -352,7 +365,7 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     is_different = bool(fields) or not is_certain
     state: RowState = "differs" if is_different and request.state != "rejected" else _STATES_BY_REQUEST[request.state]
     if state == "pending" and envelope.status and not notes:
-        notes.append(f"requested already, status {sanitize(envelope.status, 40)}")
+        notes.append(f"already requested, status {sanitize(envelope.status, 40)}")
     return _row_of(
         request,
         state,
@@ -368,7 +381,7 @@ def _notes_on_fields(fields: Iterable[str], comparison: Comparison) -> list[str]
     unknown = [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]
     if not unknown:
         return []
-    return [f"{name_some(unknown)} not requested: 'accept_fields' accepts values of the service's own"]
+    return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to 'accept_fields'"]
 
 
 def _notes_on_filled_in(comparison: Comparison) -> list[str]:
@@ -377,16 +390,20 @@ def _notes_on_filled_in(comparison: Comparison) -> list[str]:
 
 
 def _notes_on_signatures(request: Request) -> list[str]:
-    """Return what the signatures of a verified request do not cover."""
+    """Return a note on fields that a verified request's signatures omit."""
     if request.proved is None or not request.proved.omitted:
         return []
-    return [f"signed in a legacy form, which does not cover {', '.join(request.proved.omitted)}"]
+    return [f"signed in a legacy form that does not cover {', '.join(request.proved.omitted)}"]
 
 
 def _contradictions(
     request: Request, asked: WhitelistRequest | None, settings: PlanSettings
 ) -> tuple[list[str], list[str]]:
-    """Return where an envelope contradicts its payload or the requested content: as fields, and in words."""
+    """
+    Return contradictions of an envelope: as fields, and in words.
+
+    The envelope may contradict its payload, or the requested content.
+    """
     envelope = request.shown
     faults = envelope_faults(envelope, request.fields, asked, accepted=settings.accept_fields)
     if not faults:
@@ -398,16 +415,16 @@ def _contradictions(
     return fields, [*faults]
 
 
-# --- what becomes of a request that no row has -------------------------------------------------------------
+# --- decisions about requests without a row ----------------------------------------------------------------
 
 
 class _Context:
     """
-    What the decision about a request that no row has depends on.
+    The facts for decisions about requests without a row.
 
     :param settings: the settings of the plan.
-    :param matches: the rows, with what may be theirs.
-    :param decisions: the decisions about them.
+    :param matches: the rows, with the requests that may be for them.
+    :param decisions: the decisions about the rows.
     :param snapshot: all requests.
     """
 
@@ -420,7 +437,7 @@ class _Context:
     ) -> None:
         self.settings = settings
         self.snapshot = snapshot
-        #: The rows that a request may belong to, by its id.
+        #: The rows that a request may be for, by the request's id.
         self.rows: dict[str, list[tuple[_Match, _Decision]]] = {}
         for match, decision in zip(matches, decisions, strict=True):
             for each in match.candidates:
@@ -428,14 +445,14 @@ class _Context:
 
 
 def _not_taken(requests: Iterable[Request], decisions: Iterable[_Decision]) -> list[Request]:
-    """Return the requests that no row has: unverified and unreadable ones last."""
+    """Return the requests without a row, unverified and unreadable ones last."""
     taken = {each.request.id for each in decisions if each.request is not None}
     rest = [each for each in requests if each.id not in taken and each.state != "rejected"]
     return sorted(rest, key=lambda each: (each.destination is None, each.state == "unverified"))
 
 
 def _plan_other(request: Request, context: _Context) -> PlanRow:
-    """Return the row of the plan for a request that no row of the file has."""
+    """Return the plan's row for a request without a file's row."""
     if request.destination is None:
         return _unreadable_row(request, context.settings)
     if request.state == "unverified":
@@ -466,8 +483,12 @@ def _unverified_row(request: Request, context: _Context) -> PlanRow:
 
 def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[str, ...]] | None:
     """
-    Return the request that a row keeps, if another request in effect is for just the same destination; and the fields
-    in which that other request differs from the row. None: this is not certain.
+    Return the request to keep if this request is a duplicate.
+
+    Both requests must be in effect, and certainly for the same destination and visibility group.
+
+    :return: the request to keep, and the fields in which this request differs from the row; None if this request is not
+        certainly a duplicate.
     """
     rows = context.rows.get(request.id, [])
     if request.state != "effective" or len(rows) != 1:
@@ -485,16 +506,16 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
     fields, faults = _contradictions(request, None, settings)
-    what = f"differs from it in {name_some(differs)}" if differs else "is the same"
-    notes = [f"in effect twice: {kept.id} has what the file says, and is kept; this one {what}"]
+    what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
+    notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
     notes += _notes_on_signatures(request)
     is_wanted = settings.prune or (settings.replace and bool(differs))
     if kept.deletion_pending:
-        faults.append(f"the deletion of {kept.id} is pending, so this one is not deleted")
+        faults.append(f"the deletion of {kept.id} is pending, so this request is not deleted")
     elif _may_be_one(request, kept):
-        faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
+        faults.append("both have the same signatures, and may be one request with two ids, so it is not deleted")
     elif not is_wanted:
-        notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
+        notes.append("to delete it, use 'prune' or 'replace'" if differs else "to delete it, use 'prune'")
     faults += _notes_on_ignored(request, settings)
     is_deleted = is_wanted and not faults
     return _with_content(
@@ -503,7 +524,11 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
 
 
 def _may_be_one(one: Request, other: Request) -> bool:
-    """Tell whether two requests may be one under two ids: they have the same text and a signature in common."""
+    """
+    Tell whether two requests may be one request under two ids.
+
+    This is possible if they have the same text, and a signature in common.
+    """
     first, second = one.shown, other.shown
     signatures = {each.signature for each in first.signings}
     return first.hash == second.hash and any(each.signature in signatures for each in second.signings)
@@ -512,12 +537,12 @@ def _may_be_one(one: Request, other: Request) -> bool:
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     settings = context.settings
     fields, faults = _contradictions(request, None, settings)
-    # The approver reads first what is deleted.
+    # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
     notes = [
         {
             "pending": "pending approval",
-            "unknown": f"its status is {status}: whether it is in effect is not known",
+            "unknown": f"its status is {status}, so it is unknown whether it is in effect",
         }.get(request.state, "in effect")
     ]
     notes += _notes_on_signatures(request)
@@ -533,7 +558,11 @@ def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:
 
 
 def _with_content(request: Request, state: RowState, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
-    """Return a row with what the request asks for. A request that a file cannot express is not deleted."""
+    """
+    Return a row with the requested content.
+
+    A request that a file cannot express is not deleted.
+    """
     envelope = request.shown
     shown: Mapping[str, str] = {}
     content: WhitelistRequest | None = None
@@ -568,5 +597,9 @@ def _row_of(listed: Request, state: RowState, **given: Any) -> PlanRow:
 
 
 def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
-    """Return a row for which nothing is created, whatever exists at the service: its meaning is not certain."""
+    """
+    Return an ambiguous row, for which nothing is created.
+
+    The requests at the service do not matter.
+    """
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")

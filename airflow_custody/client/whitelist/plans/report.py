@@ -1,8 +1,9 @@
 """
-A plan for people and for programs: Markdown, JSON, plain text. Pure functions, no I/O.
+Reports of a plan as Markdown, JSON and plain text. No I/O.
 
-What a row holds comes from a file and from the service. In Markdown all of it stands in code spans, which have no
-links, mentions, markup or HTML; what could end a code span or a cell is a character reference between two of them.
+The values of a row come from a file and from the service. Markdown reports write all values in code spans, because code
+spans cannot contain links, mentions, markup or HTML. A character that could end a code span or a cell is written as a
+character reference between two code spans.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535.
 MAX_REPORT_BYTES = 60_000
-# Maximum numbers of characters and rows, where nothing is done: an operation is never shortened.
+# Maximum numbers of characters and rows for rows without an operation. Operations are never shortened.
 _MAX_EXACT = 512
 _MAX_VALUE = 120
 _MAX_NOTE = 400
@@ -32,20 +33,20 @@ _FIELDS = tuple(WhitelistRequest.model_fields)
 # Fields with a column of their own.
 _OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
 _MEANINGS = {
-    "create": "not at the service: applying creates it",
-    "replace": "at the service with other values: a new request is created, and the old one deleted once that is in "
-    "effect",
-    "pending": "already requested, not in effect yet",
-    "unchanged": "in effect as the file says",
-    "differs": "at the service with other values: for a person to decide",
-    "duplicate": "in effect beside another request for the destination, which is kept",
-    "undeclared": "at the service, and not in the file",
-    "rejected": "rejected at the service: for a person to decide",
-    "unreadable": "cannot be read: for a person to decide",
-    "unverified": "signatures do not prove what the service says: for a person to decide",
+    "create": "missing at the service; applying the plan creates a request",
+    "replace": "in effect with other values; applying the plan creates a new request, and the old request is deleted "
+    "once the new one is in effect",
+    "pending": "already requested, but not in effect yet",
+    "unchanged": "in effect, with the content of the file",
+    "differs": "the file and the service differ, or the destination is uncertain; needs your decision",
+    "duplicate": "in effect, but another request for the same destination is kept",
+    "undeclared": "at the service, but not in the file",
+    "rejected": "rejected at the service; needs your decision",
+    "unreadable": "cannot be read; needs your decision",
+    "unverified": "not proved by signatures; needs your decision",
 }
-_IGNORED = "Ignored, although each may be a row's"
-_ABOUT = "This plan is only about"
+_IGNORED = "Ignored requests, which may be for rows of the file"
+_ABOUT = "This plan is limited to"
 _COLUMNS = ("State", "Destination", "Label", "Details")
 # Maximum number of characters in one piece of a cell, so that the columns fit in the form of Airflow's UI.
 _ADDRESS_PIECE = 44
@@ -59,15 +60,27 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     """
     Return a plan as plain JSON data.
 
-    ``plan_hash``, ``service``, ``file`` (its name), ``pinned`` (how many ``keys`` the rows were verified against, and
-    the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, ``ignored`` (ids of requests
-    that stop no row although they may be one's), ``only`` (what the plan is about: lists of values by field; empty:
-    everything), and ``rows``, all of them. A row has ``state``, ``action``
-    (``create``, ``delete`` or null), ``where`` (its place in the file, or empty), ``id`` and ``status`` (of the request
-    at the service, or empty), ``fields`` (the names of those that differ), ``shown`` (what the service has in them, as
-    text), ``note``, ``others`` (the ids of the requests that a new one replaces, or of the one that is kept beside a
-    duplicate), and ``request``: the fields that are given, by name, of what the file asks for or else of what the
-    service has, or claims to have if the state is ``unverified``; null if that cannot be read.
+    The keys are:
+
+    - ``plan_hash``, ``service``, ``file`` (its name), ``counts`` (rows by state) and ``has_changes``
+    - ``pinned``: the number of pinned ``keys`` that the rows were verified against, and the ``minimum`` of keys that
+      must have signed the rules; null if nothing was verified
+    - ``ignored``: the ids of requests that may be for rows of the file, but do not stop these rows
+    - ``only``: the limits of the plan, as lists of values by field; empty if it covers everything
+    - ``rows``: all rows
+
+    The keys of a row are:
+
+    - ``state``
+    - ``action``: ``create``, ``delete`` or null
+    - ``where``: its place in the file; empty if the file does not have it
+    - ``id`` and ``status`` of the request at the service; empty if there is none
+    - ``fields``: the names of the fields that differ
+    - ``shown``: the service's values of these fields, as text
+    - ``note``
+    - ``others``: the ids of the requests that a new one replaces; for a duplicate, the id of the request that is kept
+    - ``request``: the given fields, by name, as the file has them. If the file does not have the row, they are the
+      service's, and unproved if the state is ``unverified``. Null if the request cannot be read.
 
     :param plan: the plan.
     """
@@ -101,9 +114,10 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 # --- plain text --------------------------------------------------------------------------------------------
 
 
-# The signs of rows by :func:`_kind`. Of the others, those that are no change have none, and the rest has ``~``.
+# The signs of rows by :func:`_kind`. The sign of any other row is ``~``.
 _SIGNS = {"to delete": "-", "to create": "+", "unverified": "!", "unreadable": "!", "pending": " ", "unchanged": " "}
-# Of a row's fields. Nothing in them can look like another field, as no text has two blanks or a line break.
+# Before each field of a row. No value can imitate a field, because values have neither two blanks in a row nor a line
+# break.
 _INDENT = " " * 6
 
 
@@ -111,20 +125,20 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     """
     Return a plan as plain text for logs and terminals.
 
-    Deletions come first, then creations, what does not verify, and the rest. Only the first line of a row has its sign
-    in the third column: ``-`` is deleted, ``+`` is created, ``~`` differs from the file, ``!`` is not proven or cannot
-    be read. Nothing is left out of a deletion or a creation; long values of other rows are cut.
+    Deletions come first, then creations, unverified rows, and all other rows. The first line of a row has a sign in the
+    third column: ``-`` to delete, ``+`` to create, ``~`` differs from the file, ``!`` unverified or unreadable, and a
+    blank if nothing has changed. Deletions and creations are complete; long values of other rows are cut.
 
     :param plan: the plan.
-    :param all_rows: whether to show also the rows that are unchanged. Default False.
-    :return: a line with the counts, the rows, what signatures prove, and the plan's hash.
+    :param all_rows: whether to include unchanged rows. Default False.
+    :return: a line with the counts, the rows, a summary of the verification, and the plan's hash.
     """
     rows = _ordered(plan)
     unchanged = [row for row in plan.rows if row.state == "unchanged"]
     kinds = Counter(map(_kind, [*rows, *unchanged]))
     counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
     if not plan.operations:
-        counts = f"nothing to delete or create{'; ' if counts else ''}{counts}"
+        counts = f"nothing to create or delete{'; ' if counts else ''}{counts}"
     head = [f"Plan: {counts}."]
     if plan.only:
         head.append(f"{_ABOUT}: {_plain(describe_only(plan.only))}")
@@ -137,7 +151,7 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
 
 def _kind(row: PlanRow) -> str:
-    """Return what applying does about a row; its state, if that is nothing."""
+    """Return the action for a row, or else its state."""
     if row.action:
         return "to delete" if row.action == "delete" else f"to {row.state}"
     return row.state
@@ -159,22 +173,22 @@ def _lines_of(row: PlanRow) -> Iterator[str]:
 
 
 def _plain(text: str, limit: int | None = _MAX_EXACT, *, exact: bool = False) -> str:
-    """Return any text on one line, cut at the limit; None: whole."""
+    """Return any text on one line, cut at the limit if any."""
     shown = _visible(text[:limit], exact=exact)
     return shown if limit is None or len(text) <= limit else f"{shown}… ({count(len(text), 'character')})"
 
 
 def signatures_text(plan: WhitelistPlan) -> str:
-    """Return in one or two sentences what signatures prove of a plan, or that nothing is verified."""
+    """Return one or two sentences about the verification of a plan's rows."""
     if plan.pins is None:
         return f"Signatures are not verified. {NOT_PINNED}"
     keys = count(len(plan.pins.fingerprints), "pinned key")
     text = (
-        f"Signatures: each row that is in effect is verified against {keys}, of which {plan.pins.superadmin_minimum} "
-        "must have signed the rules."
+        f"Signatures: each request in effect is verified against {keys} ({plan.pins.superadmin_minimum} must have "
+        "signed the rules)."
     )
     if plan.counts["unverified"] and plan.counts["create"]:
-        text += " As there are requests that do not verify, a row to create may be one that the service hides."
+        text += " Some requests do not verify, so the service may hide an existing request for a row to create."
     return text
 
 
@@ -185,9 +199,10 @@ def plan_to_markdown(plan: WhitelistPlan) -> str:
     """
     Return a plan as Markdown, for a pull request.
 
-    All operations come first, and none of them is shortened, whatever size that takes. The plan's hash stands behind
-    them, so that a report that was cut has none. The rest comes last: up to 100 rows about which nothing is done, with
-    long values cut, as far as the report keeps :data:`MAX_REPORT_BYTES`; and how many rows there are of each state.
+    All operations come first, and none of them is shortened, even if the report becomes very large. The plan's hash
+    follows the operations, so that a report that was cut has no hash. Up to 100 rows without an operation come next,
+    with long values cut, as many as fit into :data:`MAX_REPORT_BYTES`. The report ends with the number of rows in each
+    state.
 
     :param plan: the plan.
     """
@@ -197,14 +212,15 @@ def plan_to_markdown(plan: WhitelistPlan) -> str:
 
 def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
     """
-    Return a plan as Markdown to be approved, and why it must not be; empty if it may be.
+    Return a plan as Markdown for approval, or why that is impossible.
 
-    The report shows all operations. If that is too large for an approval, it shows none of them, says so, and has no
-    hash, without which :class:`~airflow_custody.operators.whitelist_plan_approval.CustodyApproveWhitelistPlanOperator`
-    requests no approval.
+    The report lists all operations. If they are too large for an approval, the report lists none of them, says so, and
+    has no hash. Without the hash,
+    :class:`~airflow_custody.operators.whitelist_plan_approval.CustodyApproveWhitelistPlanOperator` requests no
+    approval.
 
     :param plan: the plan.
-    :return: the report, of up to :data:`MAX_REPORT_BYTES`, and why it does not show the operations.
+    :return: the report, of up to :data:`MAX_REPORT_BYTES`; and why the plan cannot be approved, empty if it can.
     """
     report = plan_to_markdown(plan)
     size = len(report.encode())
@@ -212,9 +228,9 @@ def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
         return report, ""
     number = len(plan.operations)
     fault = (
-        f"it has {count(number, 'operation')}, too many to show for approval (about {number * MAX_REPORT_BYTES // size}"
-        " of them fit): change fewer rows of the file at a time, or give each chain, customer or visibility group a "
-        "file and an 'only' of its own"
+        f"it has {count(number, 'operation')}, too many for one approval (about {number * MAX_REPORT_BYTES // size} "
+        "fit); change fewer rows of the file at a time, or split the file by chain, customer or visibility group, and "
+        "plan each part with its own 'only'"
     )
     return _report(plan, [f"**This plan cannot be approved: {fault}.**", ""], with_others=False), fault
 
@@ -225,7 +241,7 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
 
     :param plan: the plan.
     :param operations: the lines about the operations, which are never shortened.
-    :param with_others: whether to show rows about which nothing is done.
+    :param with_others: whether to list rows without an operation. Default True.
     """
     head = [
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
@@ -250,16 +266,25 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
 
 
 def _others(plan: WhitelistPlan, room: int) -> list[str]:
-    """Return the lines about rows about which nothing is done, as many as there is room for in bytes."""
+    """
+    Return lines about rows without an operation.
+
+    There are as many lines as fit into this number of bytes.
+    """
     rows = [row for row in _ordered(plan) if not row.action]
-    # For the lines around them.
+    # For the lines around the table.
     room -= 300
     if not rows or room < 0:
         return []
     lines = [_line(row) for row in rows[:_MAX_OTHER_ROWS]]
     shown = sum(size <= room for size in accumulate(_size([line]) for line in lines))
     more = f"{'And ' if shown else ''}{len(rows) - shown:,} more: see `custody whitelist plan`."
-    return ["Nothing is done about these rows:", "", *_table(lines[:shown]), *([more, ""] if len(rows) > shown else [])]
+    return [
+        "Rows that this plan does not change:",
+        "",
+        *_table(lines[:shown]),
+        *([more, ""] if len(rows) > shown else []),
+    ]
 
 
 def _line(row: PlanRow) -> str:
@@ -280,17 +305,19 @@ def _sentence(plan: WhitelistPlan) -> str:
         replaced = f", replace {creates['replace']:,}" if creates["replace"] else ""
         return f"Create {creates['create']:,}{replaced}, delete {deletes:,}."
     if not plan.has_changes:
-        return "There is nothing to do."
+        return "No changes."
     rows = sum(plan.counts[state] for state in CHANGES)
     verb = "differs" if rows == 1 else "differ"
-    return f"Create 0, delete 0; {count(rows, 'row')} {verb} from the service all the same."
+    return f"Create 0, delete 0; {count(rows, 'row')} still {verb} from the service."
 
 
 def subject_of(report: str) -> str:
     """
-    Return the question whether a plan may be applied: ``Apply the whitelist plan: create 4, delete 0?``
+    Return the approval question of a report.
 
-    :param report: the plan as Markdown. Without its line of counts, the question has none.
+    For example: ``Apply the whitelist plan: create 4, delete 0?``
+
+    :param report: the plan as Markdown. If the report has no line of counts, the question has no counts.
     """
     counts = re.search(r"^\*\*Create ([^.]+)\.(.*)\*\*$", report, re.MULTILINE)
     return f"Apply the whitelist plan: create {counts[1]}?{counts[2]}" if counts else "Apply the whitelist plan?"
@@ -302,7 +329,11 @@ def _warning(plan: WhitelistPlan) -> str:
 
 
 def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
-    """Return the rows that matter: operations first, then what does not verify."""
+    """
+    Return all rows except unchanged ones, the most important first.
+
+    Deletions come first, then creations, then unverified rows, then all other rows.
+    """
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
     actions = {"delete": 0, "create": 1, None: 2}
     rows = [row for row in plan.rows if row.action or row.state in order]
@@ -310,7 +341,7 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
 
 
 def _cells(row: PlanRow) -> Iterator[str]:
-    """Yield the cells of a row, whole if something is done about it."""
+    """Yield the cells of a row; operations are never cut."""
     exact, long, prose = (None, None, None) if row.action else (_MAX_EXACT, _MAX_VALUE, _MAX_NOTE)
     yield f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**"
     where = (_chain(row), _value(row, "address"), _value(row, "memo"))
@@ -329,7 +360,11 @@ _PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
 
 
 def _prose(text: str, limit: int | None) -> str:
-    """Return a sentence as it is if nothing in it means something in Markdown; otherwise as code."""
+    """
+    Return a sentence as text if possible, and otherwise as code.
+
+    Text must not contain Markdown syntax, or exceed the limit.
+    """
     is_whole = limit is None or len(text) <= limit
     return text if is_whole and _PROSE.fullmatch(text) else _code(text, limit)
 
@@ -340,33 +375,37 @@ _SPECIAL = re.compile(r"([|`{}<>$])")
 
 def _code(text: str, limit: int | None, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
     """
-    Return any text as code spans that nothing in it can end.
+    Return any text as code spans that the text itself cannot end.
 
     :param text: the text.
-    :param limit: maximum length in characters; a cut is marked. None: the text is whole.
-    :param piece: maximum length of a word in one code span: a browser breaks lines only between two of them.
-    :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
+    :param limit: maximum length in characters; a cut is marked. None: the text is not cut.
+    :param piece: maximum length of a word in one code span, because browsers break lines only between code spans.
+        Default 512.
+    :param exact: whether every non-ASCII character is written as ``\\uXXXX``, for values that approvers compare.
+        Default False.
     """
     words = re.compile(rf"(\S{{{piece}}})(?=\S)")
-    # No text has a NUL: it is escaped.
+    # NUL is a safe separator, because it is escaped in all texts.
     found = "".join(
         f"&#{ord(part)};" if index % 2 else " ".join(map(_span, words.sub("\\g<1>\0", part).split("\0")))
         for index, part in enumerate(_SPECIAL.split(_visible(text[:limit], exact=exact)))
         if part
     )
-    return found if limit is None or len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"
+    return found if limit is None or len(text) <= limit else f"{found} (cut from {len(text):,} characters)"
 
 
 def _span(text: str) -> str:
-    # A code span loses one space at each end, if there is one at both.
+    # Markdown removes one space at each end of a code span if both ends have one.
     return f"` {text} `" if text.startswith(" ") and text.endswith(" ") and text.strip() else f"`{text}`"
 
 
 def _visible(text: str, *, exact: bool) -> str:
-    """Return a text without what cannot be seen, or is easily taken for something else."""
-    # So that an escaped character and its escape are not written alike.
+    """Return a text with its invisible and misleading characters escaped."""
+    # Escape a literal \uXXXX too, so that it differs from an escaped character.
     text = escape(re.sub(r"\\(?=[uU])", r"\\u005c", text))
     text = re.sub(r"^ | $|(?<= ) ", r"\\u0020", text)
+    if text.isascii():
+        return text
     return "".join(escaped(each) if not each.isascii() and (exact or each.isspace()) else each for each in text)
 
 
@@ -379,7 +418,11 @@ def _chain(row: PlanRow) -> str:
 
 
 def _value(row: PlanRow, name: str) -> str:
-    """Return a field of what a row is about; of a request that cannot be asked for, what the service shows."""
+    """
+    Return a field of the row's request.
+
+    If a file cannot express the request, this is the service's value.
+    """
     return row.shown.get(name, "") if row.request is None else _field(row.request, name)
 
 
@@ -391,7 +434,11 @@ def _field(request: WhitelistRequest, name: str) -> str:
 
 
 def _details(row: PlanRow) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what else is asked for, and of what the service has instead."""
+    """
+    Yield names and values for the details of a row.
+
+    These are the requested fields without a column, and the service's values of differing fields.
+    """
     for name in _FIELDS:
         if row.request is not None and name not in _OWN_COLUMN and (value := _field(row.request, name)):
             yield name, value

@@ -1,4 +1,4 @@
-"""Many requests in batches: how far they have come, in the log and in what an error says."""
+"""Progress of batches of requests, for the log and for errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from airflow_custody.client.text import count, count_of, lines, name_some
 
 def same_texts(hashes: Mapping[str, str]) -> list[str]:
     """
-    Name the requests that have the same text: the service may show one of them under two ids.
+    Name the requests with the same text.
+
+    The service may list one request under two ids.
 
     :param hashes: the hash of each request's text, by id.
-    :return: for each text that several have, their ids in words.
+    :return: for each text of several requests, the ids of these requests in words.
     """
     by_hash: dict[str, list[str]] = {}
     for id_, hash_ in hashes.items():
@@ -25,13 +27,13 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
 
 class BatchProgress:
     """
-    The progress of batches, each of which is done whole or not at all.
+    The progress of batches. Each batch is done completely or not.
 
-    With one batch there is nothing to say: neither the log nor an error mentions it.
+    A single batch is not mentioned in the log or in errors.
 
     :param verb: participle of the operation: ``signed``, ``rejected``.
     :param batches: the ids of the batches.
-    :param log: the log that says how far they have come.
+    :param log: the log for messages about progress.
     """
 
     def __init__(self, verb: str, batches: Sequence[Sequence[str]], log: logging.Logger) -> None:
@@ -43,11 +45,11 @@ class BatchProgress:
         self.done = 0
 
     def done_before(self, number: int) -> None:
-        """Count a batch that an earlier try has done."""
+        """Count a batch that needs nothing in this try."""
         self.done += len(self._batches[number])
 
     def done_now(self, number: int) -> None:
-        """Count a batch that has just been done, and log it."""
+        """Count and log a batch that this try has done."""
         self.done_before(number)
         if len(self._batches) > 1:
             counted = count_of(self.done, self._total, "request")
@@ -55,7 +57,7 @@ class BatchProgress:
 
     @contextmanager
     def failing_in(self, number: int) -> Iterator[None]:
-        """Add to an error which batch failed, what is done, and where a later try goes on."""
+        """Add the failed batch and the progress to an error."""
         try:
             yield
         except CustodyError as error:
@@ -63,9 +65,9 @@ class BatchProgress:
                 ids = self._batches[number]
                 words = (
                     f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
-                    f"to {ids[-1]}. {count_of(self.done, self._total, 'request')} {self._verb} already."
+                    f"to {ids[-1]}. Already {self._verb}: {count_of(self.done, self._total, 'request')}."
                 )
                 if self.done:
-                    words += " A later try leaves these as they are, and goes on with the others."
+                    words += " A later try continues with the remaining requests."
                 error.advice = lines(words, error.advice)
             raise

@@ -1,4 +1,4 @@
-"""May a user sign a request, and is that user's signature there?"""
+"""Check whether a user may sign a request, or has signed it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def message_to_sign(hashes: Iterable[str]) -> bytes:
     Return the bytes that a signature covers.
 
     :param hashes: the requests' current hashes, in ascending order of the requests' ids.
-    :return: a JSON array of them, without white space.
+    :return: a JSON array of the hashes, without white space.
     """
     return json.dumps(list(hashes), separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -49,14 +49,14 @@ def message_to_sign(hashes: Iterable[str]) -> bytes:
 @dataclass(frozen=True)
 class SigningReview:
     """
-    The review of requests by a user who signs.
+    The review of requests before a user signs them.
 
-    :param expected: the expected content of each, by id; None: anything.
+    :param expected: the expected content of each request, by id; None: any content.
     :param accepted: the keys that are accepted by name.
-    :param user: the user, as far as the service says.
-    :param key: the signer's key. By its public key, this user's signatures are found; if that is not known, by the name
-        that the service gives them.
-    :param verifier: verifies the signatures that the requests have; None: they are not verified.
+    :param user: the user, as far as the service returns it.
+    :param key: the signer's key. Its public key identifies this user's signatures. If the public key is unknown, the
+        user's external id does.
+    :param verifier: verifies the existing signatures of the requests; None: they are not verified.
     """
 
     expected: Mapping[str, WhitelistRequest] | None
@@ -67,17 +67,18 @@ class SigningReview:
 
     def check(self, envelope: WhitelistEnvelope) -> str:
         """
-        Return an entry for the log with all of what is signed, once everything behind it is accounted for.
+        Review a request, and return the whole content for the log.
 
         :param envelope: the request, as it was read.
-        :raises CustodyVerificationError: if its rules are not signed as pinned, or a signature that it has is invalid.
-        :raises CustodyError: if something else is not accounted for.
+        :raises CustodyVerificationError: if the pinned keys have not signed its rules, or one of its signatures is
+            invalid.
+        :raises CustodyError: if part of its content is not expected.
         """
         payload = envelope.payload()
         request = None if self.expected is None else self.expected[envelope.id]
         comparison = check_asked(request, envelope, payload, self.accepted, tenant_id=self.user.get("tenantId"))
         try:
-            # A signature of another kind of text could be used for a request of that kind.
+            # Another kind of text is never signed, because its signature could be used for another kind of request.
             read_signed_text(str(envelope.text), str(envelope.hash))
         except RefusalError as refusal:
             raise CustodyRequestError(
@@ -107,13 +108,13 @@ class SigningReview:
 
     def check_status(self, envelope: WhitelistEnvelope) -> None:
         """
-        Refuse a request that the service shows as in effect, if signatures do not prove that it is.
+        Refuse a request that is listed as in effect without proof.
 
-        :raises CustodyVerificationError: if they do not.
+        :raises CustodyVerificationError: if the signatures do not prove it.
         """
         if DEFAULT_WORDS.meaning(envelope.status) == "effective":
             status = sanitize(envelope.status, 30)
-            self._trust(envelope, "effective", f". The service shows it as in effect (status {status})")
+            self._trust(envelope, "effective", f". The service lists it as in effect (status {status})")
 
     def _trust(self, envelope: WhitelistEnvelope, state: ReportedState, more: str = "") -> Trust:
         if self.verifier is not None:
@@ -125,7 +126,11 @@ class SigningReview:
         return trust
 
     def _check_key(self, envelope: WhitelistEnvelope) -> None:
-        """Refuse a key that is not this user's by the verified rules: the service would refuse the signature."""
+        """
+        Refuse a key that is not this user's in the verified rules.
+
+        The service would reject the signature.
+        """
         me, key = self.user.get("externalUserId"), self.key.public_key
         if self.verifier is None or key is None or not me:
             return
@@ -134,9 +139,8 @@ class SigningReview:
             return
         owners = [sanitize(each, 60) for each in keys if keys[each] == key]
         raise CustodyConfigurationError(
-            f"the signing key {self.key.name!r} is not that of the user {sanitize(me, 60)}, "
-            f"{'but that of ' + name_some(owners) if owners else 'nor of any other user'} by the rules of whitelisting "
-            f"request {envelope.id}",
+            f"according to the rules of whitelisting request {envelope.id}, the signing key {self.key.name!r} belongs "
+            f"to {name_some(owners) if owners else 'no user'}, not to {sanitize(me, 60)}",
             setting="signer",
             advice="Sign with the connection and the key of the same user.",
             code="signing-failed",
@@ -144,26 +148,27 @@ class SigningReview:
 
     def why_unsigned(self, envelope: WhitelistEnvelope | None) -> str:
         """
-        Return why a request lacks this user's signature over its current hash; empty if it has it.
+        Return why a request lacks this user's signature over its current hash.
 
         :param envelope: the request; None: it is not listed.
-        :raises CustodyResponseError: if it has more signatures than are searched.
+        :return: the reason; empty if the request has the signature.
+        :raises CustodyResponseError: if the request has more signatures than can be searched.
         """
-        # Never by the numeric id: that is another name space, and one user's number may be another's external id.
+        # The numeric id is not compared, because one user's number may be another user's external id.
         me, key = self.user.get("externalUserId"), self.key.public_key
         if envelope is None:
             return "not listed"
         if key is None and not me:
-            return "the service does not say under which external id this user signs"
+            return "the service does not return this user's external id"
         entries = _usable_entries(envelope)
         named = [each for each in entries if each.user_id == me]
         own = named if key is None else [each for each in entries if _is_made_by(key, each)]
         if any(envelope.hash in each.hashes for each in own):
             return ""
         if own:
-            return "this user's signature covers another hash than its current one"
+            return "this user's signature does not cover its current hash"
         if named:
-            return "the signer's public key does not verify the signature that has this user's name"
+            return "the signature in this user's name does not verify with the signer's public key"
         return "no signature of this user"
 
 
@@ -177,14 +182,18 @@ def _usable_entries(envelope: WhitelistEnvelope) -> list[Entry]:
 
 
 def _is_made_by(key: PublicKey, entry: Entry) -> bool:
-    """Tell whether a key has made a signature. No signature covers its user's name, whatever that is."""
+    """
+    Tell whether a key has made a signature.
+
+    The user's name is ignored, because no signature covers it.
+    """
     return entry.digest is not None and key.verifies_digest(entry.signature, entry.digest)
 
 
 def _verified(signatures: RequestSignatures) -> str:
-    """Return whose signatures a request has, and under which rules, in words."""
+    """Return the users with verified signatures and the request's rules, in words."""
     names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
-    words = f"Verified signatures that it has: {names or 'none'}"
+    words = f"Existing signatures, verified: {names or 'none'}"
     if (rules := signatures.rules) is None:
         return f"{words}."
     date = f"of {format_unix_time(rules.timestamp) or rules.timestamp}" if rules.timestamp else "without a date"

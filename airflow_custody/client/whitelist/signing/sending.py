@@ -1,4 +1,9 @@
-"""Signing whitelisting requests: read, compare, read again, sign, send, and find out whether it arrived."""
+"""
+Sign whitelisting requests.
+
+Requests are read, reviewed, read again, signed and sent. If a response is lost, the service is searched for the
+signature.
+"""
 
 from __future__ import annotations
 
@@ -41,29 +46,30 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 _POLL_INTERVAL = 1.0
-# Seconds that the listing of what this user may sign may lag behind the others.
+# Seconds by which the listing of requests that this user may sign may lag behind the other listings.
 _LISTING_LAG = 3.0
 _NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
-_MAYBE_SIGNED = "The signature may have been taken"
-_REJECTED = "Rejected requests can no longer be signed. Remove them, and sign the rest."
+_MAYBE_SIGNED = "The signature may have been accepted"
+_REJECTED = "Rejected requests can no longer be signed. Remove their ids, and sign the other requests."
 _NOT_THIS_USERS_TURN = (
-    "It is decided, this user has signed, or it is another group's turn: sign with the connection of a signer whose "
-    "turn it is."
+    "Each request is decided, already signed by this user, or waiting for another group. Sign a waiting request with "
+    "the connection of a user in that group."
 )
-# The service's refusals that may be about what has become of a request since it was read.
+# Statuses of rejections that may be caused by a change of the request after it was read.
 _ABOUT_STATE = (400, 403, 404, 409)
 
 
 class RequestSigner:
     """
-    Signs whitelisting requests: a hundred with one signature, all of these or none.
+    Signs whitelisting requests, in batches of a hundred.
+
+    One signature covers a whole batch. A batch is signed completely or not at all.
 
     :param client: the client of the user who signs.
     :param signer: the user's key.
-    :param log: the log that says what is signed.
-    :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
-        right before. Default 30.
+    :param log: the log for the signed contents.
+    :param lookup_wait: seconds that the service may take to list a new signature or a new request. Default 30.
     """
 
     _review: SigningReview
@@ -90,28 +96,27 @@ class RequestSigner:
         Review all requests, and then sign them in batches.
 
         Nothing is signed before all requests have been reviewed. Then each batch is read again, signed, and sent. The
-        same ids make the same batches in each try.
+        same ids form the same batches in each try.
 
-        A request that is in effect, or that this user has already signed, needs no signature. Its content must still be
-        as expected, and its signatures verified if the client has pinned keys.
+        A request that is in effect, or that this user has already signed, needs no signature. Its content must still
+        match ``expected``, and its signatures must verify if the client has pinned keys.
 
         :param ids: the requests' ids; any number.
         :param expected: the expected content of each request, by id; None: any content is signed.
         :param comment: comment for the requests' history.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
             ``tnParticipantID``. Links are compared by id. An unknown key of a link is named together with the link's
-            key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
-            Default: none.
+            key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word. Default: none.
         :param earlier_try: whether an earlier try may have sent some of these signatures. If so, requests that this
-            user has already signed are accepted without ``expected``, too. Default False.
+            user has already signed are accepted even without ``expected``. Default False.
         :return: the number of requests, including those that needed no signature.
-        :raises CustodyVerificationError: if the client has pinned keys, and the rules of a request are not signed by
-            them, or a signature is invalid.
-        :raises CustodyError: if a request does not match or cannot be read. The error says whether anything was signed.
-            Nothing was sent, unless the service itself refuses. With several batches, it names the failed batch and the
-            number of signed requests.
-        :raises CustodyOutcomeUnknownError: if the response was lost. It is retryable if the signature was not accepted.
-            The same applies to the error of a gateway.
+        :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
+            request, or a signature is invalid.
+        :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
+            Anything was sent only in the last case. The error says whether anything was signed. With several batches,
+            it names the failed batch and the number of signed requests.
+        :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
+            certainly not accepted. The same applies to the error of a gateway.
         """
         wanted = check_request_ids(ids, limit=None)
         with _concluding(_NOTHING_SIGNED):
@@ -154,7 +159,7 @@ class RequestSigner:
     def _warn_of_same_texts(self, reviewed: Iterable[Mapping[str, str]]) -> None:
         for same in same_texts(dict(ChainMap(*map(dict, reviewed)))):
             self._log.warning(
-                "Whitelisting requests %s have the same text: one signature covers all of them, and one may not exist.",
+                "Whitelisting requests %s have the same text, and may be one request. One signature covers them all.",
                 same,
             )
 
@@ -193,7 +198,7 @@ class RequestSigner:
                     operation=APPROVE_WHITELIST_REQUESTS.name,
                 )
         except CustodyError as error:
-            # Only the service's own refusal counts. A gateway may refuse after the service has accepted the signature.
+            # Only a rejection by the service counts. A gateway may reject after the service has accepted the signature.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
                 self._resolve(hashes, error)
@@ -205,19 +210,19 @@ class RequestSigner:
         self._log.info("Signed: %s.", ", ".join(ids))
 
     def _explain(self, refusal: CustodyError) -> None:
-        """Add to a 400 that the key may belong to another user."""
+        """Add a hint to a 400 about a possibly wrong key."""
         if refusal.status == 400:
             user, name = self._client.settings.user_text, sanitize(self._review.key.name, 120)
             whose = f"{user[0].lower()}{user[1:]}"
-            refusal.message = f"the signing key {name!r} may not be that of {whose}: {refusal.message}"
-            refusal.advice = "If it is about the signature, sign with the connection and the key of the same user."
+            refusal.message = f"the signing key {name!r} may not belong to {whose}: {refusal.message}"
+            refusal.advice = "If the reason is the signature, use the connection and the key of the same user."
 
     def _is_settled(self, hashes: Mapping[str, str], refusal: CustodyError) -> bool:
         """
-        Tell whether the requests no longer need the signature that the service has just refused.
+        Tell whether the requests no longer need the rejected signature.
 
-        In the meantime an earlier try's signature may have arrived, or the request may be in effect. Otherwise, the
-        refusal stands, and its advice says what is known.
+        Meanwhile, the signature of an earlier try may have arrived, or the requests may be in effect. Otherwise, the
+        rejection is final, and a failure to read the requests is added to its advice.
         """
         if refusal.status not in _ABOUT_STATE:
             return False
@@ -227,7 +232,7 @@ class RequestSigner:
         for _ in tries_within(wait, maximum=_POLL_INTERVAL):
             try:
                 if not self._read([*hashes], hashes):
-                    self._log.warning("Refused (%s), but no signature is missing.", refusal.message.rstrip("."))
+                    self._log.warning("Rejected (%s), but no signature is missing.", refusal.message.rstrip("."))
                     return True
                 failure = None
             except CustodyError as error:
@@ -236,19 +241,21 @@ class RequestSigner:
                     break
         if failure is not None:
             refusal.retryable = failure.retryable
-            refusal.advice = lines(refusal.advice, f"When they were read again: {failure.message.rstrip('.')}.")
+            reread = f"Reading the requests again failed: {failure.message.rstrip('.')}."
+            refusal.advice = lines(refusal.advice, reread)
         return False
 
-    # --- what is pending ---------------------------------------------------------------------------------------
+    # --- pending requests --------------------------------------------------------------------------------------
 
     def _read(self, ids: list[str], hashes: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
         """
-        Review requests, and return hash and log line of those that still need this user's signature.
+        Review requests, and return the requests that need this user's signature.
 
-        Waits until each request either is pending this user's signature, or needs no signature.
+        This waits until each request is pending this user's signature, or needs no signature.
 
         :param ids: the requests' ids.
         :param hashes: the hashes from an earlier reading, which must not have changed. Default None: the first reading.
+        :return: hash and log entry of each such request, by id.
         """
         found = {}
         for each, row in self._wait_until_pending(ids).items():
@@ -268,9 +275,10 @@ class RequestSigner:
 
     def _wait_until_pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         """
-        Wait until all requests are pending this user's signature or need none; return the pending ones, in order.
+        Wait, and return the requests pending this user's signature, in order.
 
-        New requests may not be listed yet, or not in all listings.
+        Each request must become pending this user's signature, or need no signature. New requests may be missing in
+        some listings at first.
         """
         deadline = time.monotonic() + self._lookup_wait
         listed_since: dict[str, float] = {}
@@ -302,12 +310,12 @@ class RequestSigner:
         if seconds_left <= 0:
             waited = f"not listed within {self._lookup_wait:g} s"
             raise CustodyNotFoundError(
-                f"there is no whitelisting request {name_some(missing)}: {waited}", code="request-rejected"
+                f"there is no whitelisting request {name_some(missing)} ({waited})", code="request-rejected"
             )
         self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(missing), seconds_left)
 
     def _not_pending(self, requests: Iterable[Request]) -> CustodyConflictError:
-        """Return the error for listed requests that are not pending this user's signature."""
+        """Return the error for requests not pending this user's signature."""
         shown, is_any_rejected = [], False
         for each in requests:
             if each.envelope is not None:
@@ -323,9 +331,9 @@ class RequestSigner:
 
     def _why_done(self, request: Request) -> str:
         """
-        Return why a request that is not pending this user's signature needs none; empty if it does.
+        Return why this user need not sign a request, or empty text.
 
-        :param request: the request.
+        :param request: a request that is not pending this user's signature.
         :raises CustodyError: if its content is not as expected, or it does not verify.
         """
         envelope, expected = request.envelope, self._review.expected
@@ -342,17 +350,21 @@ class RequestSigner:
         return ""
 
     def _check_signed(self, envelope: WhitelistEnvelope) -> None:
-        """Review a request that this user has already signed, possibly in another task or by hand."""
+        """
+        Review a request that this user has already signed.
+
+        The user may have signed in another task or by hand.
+        """
         with _concluding(_SIGNED_ALREADY):
             self._review.check(envelope)
 
-    # --- did it arrive? ----------------------------------------------------------------------------------------
+    # --- lost responses ----------------------------------------------------------------------------------------
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Find out whether a signature was accepted whose response was lost or incomplete.
+        Find out whether a signature with a lost response was accepted.
 
-        :raises CustodyError: the same error if it was not, with advice that says what is known.
+        :raises CustodyError: the same error, if acceptance cannot be confirmed. Its advice contains the known facts.
         """
         self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
         for _ in tries_within(self._lookup_wait, maximum=_POLL_INTERVAL):
@@ -365,29 +377,30 @@ class RequestSigner:
                 snapshot = read_snapshot(self._client, ids=hashes, verifier=self._review.verifier)
                 is_safe = all(each.for_approval for each in snapshot)
                 named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
-                words = f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
+                words = f"{_MAYBE_SIGNED}: look at the service. Signature not found: {named}."
             except CustodyError as failure:
-                words = f"{_MAYBE_SIGNED}; it could not be checked: {failure.message}."
+                words = f"{_MAYBE_SIGNED}; checking at the service failed: {failure.message}."
                 if not failure.retryable:
                     break
         if is_safe:
             words = (
-                f"The request had no effect: {self._lookup_wait:g} s later the requests are still pending this user's "
-                "signature. Trying again is safe."
+                f"The signature had no effect: {self._lookup_wait:g} s later, the requests are still pending this "
+                "user's signature. Trying again is safe."
             )
-        # A redirect would come again.
+        # A redirect would be repeated.
         error.retryable = is_safe and error.status not in range(300, 400)
-        # A gateway's page may still be about a role or a version. The message already says that the outcome is unknown.
+        # Keep the advice of a gateway's error, which may be about a role or a version. The advice of an unknown outcome
+        # would only repeat the message.
         error.advice = lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice)
         raise error
 
     def _unsigned(self, hashes: Mapping[str, str]) -> dict[str, str]:
-        """Return the requests that lack this user's signature, with the reason for each."""
+        """Return the requests without this user's signature, each with the reason."""
         listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
         if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
             # The earlier text may also be signed.
             raise CustodyConflictError(
-                f"the text has changed since it was signed, for whitelisting request {name_some(others)}",
+                f"the text of whitelisting request {name_some(others)} has changed since it was signed",
                 code="request-differs",
             )
         lacking = {each: why for each in hashes if (why := self._review.why_unsigned(listed.get(each)))}
@@ -406,7 +419,7 @@ def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest
 
 @contextmanager
 def _concluding(consequence: str) -> Iterator[None]:
-    """Add the consequence for the signatures to the end of an error's message."""
+    """Append the consequence for the signatures to an error's message."""
     try:
         yield
     except CustodyError as error:

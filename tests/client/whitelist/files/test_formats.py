@@ -69,9 +69,9 @@ def with_keys(keys: str) -> str:
         (
             with_keys('"version": 1, "defaults": {"memo": 7, "label": "x", "network": " ", "nwork": 1}'),
             [
-                "defaults: 'nwork' is unknown; do you mean network?",
-                "defaults: label: is of one address only",
-                'defaults: memo: 7 is a number: quote it: "7"',
+                "defaults: 'nwork' is unknown; did you mean network?",
+                "defaults: label: cannot have a default",
+                'defaults: memo: 7 is a number: quote it, as in "7"',
                 "defaults: network: is empty",
             ],
         ),
@@ -81,7 +81,7 @@ def with_keys(keys: str) -> str:
         ),
         (f'{{"version": 1, "addresses": [{GOOD}, {GOOD}]}}', ["row 2: address: the same destination as in row 1"]),
         (with_fields('"memo": "a", "memo": "a"'), ["row 2: memo: is given twice"]),
-        (with_fields('"memo": true'), ['row 2: memo: true is a boolean: quote it: "true"']),
+        (with_fields('"memo": true'), ['row 2: memo: true is a boolean: quote it, as in "true"']),
         (with_fields('"memo": NaN'), ["row 2: memo: NaN is not JSON"]),
         (with_fields('"memo": -Infinity'), ["row 2: memo: -Infinity is not JSON"]),
         (with_fields('"memo": "\\ud800"'), ["row 2: memo: contains a control or invisible character"]),
@@ -142,31 +142,31 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
     [
         *((text, [NO_ADDRESSES]) for text in ("", "\n\n", ",,,\n", COLUMNS, f"{COLUMNS},,,,\n")),
         ("\nlabel;address,blockchain\na;b;c\n", [
-            "line 2: the header has commas and semicolons: separate the columns by one of them, here and in each row",
+            "line 2: the header has commas and semicolons: use only one of these separators in the whole file",
         ]),
         ("label|address\na|b\n", ["line 1: 'label|address' is unknown"]),
         # On some chains, a comment or a note is what others call a memo.
         ("label,Adress,,label,comment,Note\n1,2,3,4,5,6\n", [
-            "line 1: 'adress' is unknown; do you mean address?", "line 1: 'comment' is unknown; known are label",
-            "line 1: 'note' is unknown; do you mean notes?", "line 1: label: is given twice",
+            "line 1: 'adress' is unknown; did you mean address?", "line 1: 'comment' is unknown; known names: label",
+            "line 1: 'note' is unknown; did you mean notes?", "line 1: label: is given twice",
         ]),
         ("label,,address,blockchain,,\na,,b,ETH,,\nc,x,d,ETH,,\ne,,f,ETH,, y\ng,,h,ETH\n", [
-            "line 3: its cell 2 is not empty, and the header has no name for it", "line 4: its cell 6 is not empty",
-            "line 5: has 4 cells, and the header has 6",
+            "line 3: its cell 2 is not empty, but the header has no name for it", "line 4: its cell 6 is not empty",
+            "line 5: has 4 cells, but the header has 6",
         ]),
         # Lists that are joined by what separates the columns elsewhere.
         (COLUMNS.replace(",", ";") + 'a;b;ETH;"1;2";\na;b;ETH;1;2;\n', [
-            "line 2: linked_wallet_ids: '1;2' has ';' in it: in this file, ',' joins ids",
-            "line 3: has 6 cells, and the header has 5",
+            "line 2: linked_wallet_ids: '1;2' has ';' in it: separate ids by ',' in this file",
+            "line 3: has 6 cells, but the header has 5",
         ]),
         (COLUMNS.replace(",", "\t") + "a\tb\tETH\t1,2\t\n", [
-            "line 2: linked_wallet_ids: '1,2' has ',' in it: in this file, ';' joins ids",
+            "line 2: linked_wallet_ids: '1,2' has ',' in it: separate ids by ';' in this file",
         ]),
         ("label,blockchain\na,ETH\n", ["line 2: address: is missing"]),
         # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\na,b,ETH,1,2,\n", [
-            "line 2: has 2 cells, and the header has 5", "line 3: has 6 cells, and the header has 5",
-            "line 5: label: is missing", "line 5: address: is missing", "line 6: has 6 cells, and the header has 5",
+            "line 2: has 2 cells, but the header has 5", "line 3: has 6 cells, but the header has 5",
+            "line 5: label: is missing", "line 5: address: is missing", "line 6: has 6 cells, but the header has 5",
         ]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
             "line 2: label: contains a control or invisible character",
@@ -176,11 +176,11 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
             "line 5: memo: begins or ends with white space",
         ]),
         (f'{COLUMNS}a,b,ETH,"12,15",\n', [
-            "line 2: linked_wallet_ids: '12,15' has ',' in it: in this file, ';' joins ids",
+            "line 2: linked_wallet_ids: '12,15' has ',' in it: separate ids by ';' in this file",
         ]),
         *((f"{COLUMNS}a,b,ETH,1;{word},\nc,d,ETH,,{word}\n", [
             f"line {n}: {name}: {word} is {what}" for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
-        ]) for word, what in (("#N/A", "what a spreadsheet writes"), ("2E+17", "a number in exponent notation"))),
+        ]) for word, what in (("#N/A", "an error value of a spreadsheet"), ("2E+17", "a number in exponent notation"))),
         (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
         (f'{COLUMNS}a,b,ETH,,"x\n\n', ["line 2: the row that begins here is not CSV: "]),
         (f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n', [
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
         place = f"line {bad.split(character.encode())[0].count(10) + 1}, column {line.index(character) + 1}"
         check_faults(bad, format, [f"{place}: U+{ord(character):04X} {what}"])
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"):
-        where = "the file is in UTF-16, like Excel's 'Unicode Text', or in UTF-32: save it as UTF-8"
+        where = "the file is in UTF-16 (Excel's 'Unicode Text') or UTF-32: save it as UTF-8"
         check_faults(good.decode().encode(encoding), format, [where])
     check_faults(b"\xfe\xff" + good.decode().encode("utf-16-be"), format, [where])
     latin = (GOOD_FILES["yaml"] + GOOD_FILES["yaml"].removeprefix(HEAD)).replace("label: a", "label: ü")
@@ -303,33 +303,36 @@ def test_rows_are_read_in_each_form(form: Any) -> None:
     assert read(same).sha256 == found.sha256 != read([ROW]).sha256
 
 
-ONLY = "a row must have text, whole numbers and lists of these only: "
+ONLY = "a row must contain only texts, whole numbers, and lists of texts or whole numbers: "
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
         *(
-            ({name: "ETH"}, f"'{name}' is unknown; do you mean blockchain?")
+            ({name: "ETH"}, f"'{name}' is unknown; did you mean blockchain?")
             for name in ("chain", "coin", "block_chain")
         ),
-        ({"destination_tag": "1"}, "'destination_tag' is unknown; do you mean memo?"),
-        ({1: "ETH"}, "'1' is unknown; known are label, address"),
+        ({"destination_tag": "1"}, "'destination_tag' is unknown; did you mean memo?"),
+        ({1: "ETH"}, "'1' is unknown; known names: label, address"),
         # What may make another destination of it.
-        ({"address": "0xcd", "currency": "BTC", "memmo": "1", "blockchain": "BTC"}, "'memmo' is unknown; do you mean"),
+        ({"address": "0xcd", "currency": "BTC", "memmo": "1", "blockchain": "BTC"}, "'memmo' is unknown; did you mean"),
         ({"memo": None}, "memo: is None: leave it out, or write omit_if_none=('memo',)"),
         ({"memo": "None"}, "memo: is None: leave it out"),
         ({"label": None}, "label: is None"),
         ({"linked_wallet_ids": ["1", None]}, "linked_wallet_ids[1]: has no value"),
         ({"linked_wallet_ids": ["1", "null"]}, "linked_wallet_ids[1]: has no value"),
-        ({"memo": 7.0}, 'memo: 7.0 is a number: quote it: "7.0"'),
+        ({"memo": 7.0}, 'memo: 7.0 is a number: quote it, as in "7.0"'),
         ({"memo": float("nan")}, "memo: NaN is not JSON: leave it out"),
         (
             {"memo": "nan"},
-            "memo: nan is how software writes a missing value: leave it out; if it is meant, write it in",
+            "memo: nan is another program's word for a missing value: leave it out; if the value is correct, write it",
         ),
-        ({"label": " NULL"}, "label: NULL is how software writes a missing value"),
-        ({"memo": "12345.0"}, "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if it"),
+        ({"label": " NULL"}, "label: NULL is another program's word for a missing value"),
+        (
+            {"memo": "12345.0"},
+            "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if the value is correct",
+        ),
         ({"linked_wallet_ids": ["1", "2.0"]}, "linked_wallet_ids[1]: 2.0 is a whole number with a decimal point"),
         ({"linked_wallet_ids": [["nan"]]}, "linked_wallet_ids[0]: must not be a list"),
         ({"memo": {"a": "b"}}, "memo: must not be a mapping"),
@@ -361,7 +364,7 @@ def test_a_none_that_may_be_left_out_is(form: Any, none: Any) -> None:
         ("[]", "there are no rows; an empty list is refused"),
         ([None], "row 1: a row must be a mapping of fields, not an empty value"),
         ([[ROW]], "row 1: a row must be a mapping of fields, not a list"),
-        ([ROW, ROW], "row 2: address: the same destination as in row 1: remove one of them"),
+        ([ROW, ROW], "row 2: address: the same destination as in row 1: remove one of the two"),
         (ROW, "must be a list of rows, not a mapping"),
         (json.dumps(ROW), "must be a list of rows, not a mapping"),
         (None, "must be a list of rows, not None"),

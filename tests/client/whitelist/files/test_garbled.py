@@ -15,13 +15,13 @@ OPTIONAL = ("network", "memo", "address_type", "contract_type", "customer_id", "
 LISTS = ("linked_wallet_ids", "linked_internal_address_ids")
 IDS = ("memo", "customer_id", "exchange_account_id", "visibility_group_id")
 
-MISSING = "is how software writes a missing value: leave it out"
+MISSING = "is another program's word for a missing value: leave it out"
 NULL_WORDS = (
     *("nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "Null", "none", "NONE", "N/A", "n/a", "NA", "n.a."),
     *("<NA>", "NaT", "nil", "<nil>", r"\N", "(null)", "[NULL]", "<null>", "(blank)", "(empty)", "undefined"),
     *("1.#IND", "-1.#QNAN", "inf", "-inf", "Infinity"),
 )
-ERROR = "is what a spreadsheet writes in place of a value"
+ERROR = "is an error value of a spreadsheet"
 ERROR_WORDS = (
     *("#N/A", "#NV", "#REF!", "#VALUE!", "#WERT!", "#NAME?", "#DIV/0!", "#NULL!", "#SPILL!", "#ZAHL!", "#N/A N/A"),
     *("#¡VALOR!", "#¿NOMBRE?", "#ЗНАЧ!", "#ÜBERLAUF!", "######", "#", "Err:502", "#GETTING_DATA", "Loading..."),
@@ -33,16 +33,16 @@ ANYWHERE = [
     *((word, MISSING) for word in NULL_WORDS),
     *((word, ERROR) for word in ERROR_WORDS),
     *((text, EXPONENT) for text in ("1.23457E+11", "2E+17", "1e+16", "1,5E+3")),
-    ('="0013"', "begins with =, which a spreadsheet does not take as part of the value"),
+    ('="0013"', "begins with =, which spreadsheets do not treat as part of the value"),
 ]
 #: What is refused in memos and ids.
 IN_IDS = [
     *((text, POINT) for text in ("12345.0", "12345.", "12345,0", "-7.00")),
     *((text, EXPONENT) for text in ("1e5", "1.5e-07")),
-    *((text, "is a number with separators of thousands") for text in ("12,345", "1.234.567", "12'345", "12 345.0")),
-    ("2026-01-02 00:00:00", "is a date that was something else before"),
-    ("b'0013'", "is how Python shows bytes"),
-    ("'0013", "begins with ', which a spreadsheet does not take as part of the value"),
+    *((text, "is a number with thousands separators") for text in ("12,345", "1.234.567", "12'345", "12 345.0")),
+    ("2026-01-02 00:00:00", "is a date into which software has converted another value"),
+    ("b'0013'", "is Python's text for bytes"),
+    ("'0013", "begins with ', which spreadsheets do not treat as part of the value"),
 ]
 
 
@@ -66,7 +66,7 @@ def check_in_quotes(row: Mapping[str, object]) -> None:
         assert found.request.model_dump(exclude_none=True) == row
 
 
-MEANT = "; if it is meant, write it in quotes in a YAML or JSON file"
+MEANT = "; if the value is correct, write it in quotes in a YAML or JSON file"
 
 
 @pytest.mark.parametrize(("text", "what"), ANYWHERE, ids=[each for each, _ in ANYWHERE])

@@ -62,7 +62,7 @@ addresses:
     assert row.where == "line 2"
 
 
-JOINED = "has a comma, a semicolon, a point or white space in it: it must be one id"
+JOINED = "must be a single id, without a comma, a semicolon, a point or white space"
 MISREAD = {
     **dict.fromkeys(("007", "08", "1e5", "0o17", "1:30", ".inf"), "a number"),
     **dict.fromkeys(("no", "true"), "a boolean"),
@@ -72,13 +72,19 @@ MISREAD = {
 #: What follows the fields of a good row, which is the sixth line of the file, and what is said of it.
 FIELDS_AND_FAULTS = [
     # Types.
-    *((f"memo: {text}", f'memo: YAML reads {text} as {kind}: quote it: "{text}"') for text, kind in MISREAD.items()),
-    ("memo: 7", 'memo: 7 is a number: quote it: "7"'),
-    ("memo: ~", "memo: has no value: leave it out"),
+    *(
+        (f"memo: {text}", f'memo: YAML reads {text} as {kind}: quote it, as in "{text}"')
+        for text, kind in MISREAD.items()
+    ),
+    ("memo: 7", 'memo: 7 is a number: quote it, as in "7"'),
+    ("memo: ~", "memo: has no value: leave the field out"),
     ("memo: [a]", "memo: must not be a list"),
     # Ids.
     *(
-        (f"exchange_account_id: {text}", f'exchange_account_id: YAML reads {text} as a number: quote it: "{text}"')
+        (
+            f"exchange_account_id: {text}",
+            f'exchange_account_id: YAML reads {text} as a number: quote it, as in "{text}"',
+        )
         for text in ("0013", "1_000", "+7", "1.0")
     ),
     *(
@@ -86,12 +92,12 @@ FIELDS_AND_FAULTS = [
         for number in (-5, 2**63)
     ),
     (f"exchange_account_id: {'9' * 5000}", "exchange_account_id: YAML reads 999"),
-    ("customer_id: 12", 'customer_id: 12 is a number: quote it: "12"'),
+    ("customer_id: 12", 'customer_id: 12 is a number: quote it, as in "12"'),
     # Lists.
     ("linked_wallet_ids: {a: b}", "linked_wallet_ids: must not be a mapping"),
     ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave it out if there is no restriction"),
-    ("linked_wallet_ids: [1, 0o17]", 'linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it: "0o17"'),
-    ("linked_wallet_ids: [~]", "linked_wallet_ids[0]: has no value: leave it out"),
+    ("linked_wallet_ids: [1, 0o17]", 'linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it, as in "0o17"'),
+    ("linked_wallet_ids: [~]", "linked_wallet_ids[0]: has no value: leave the field out"),
     ("linked_wallet_ids: ['']", "linked_wallet_ids[0]: is empty"),
     ("linked_wallet_ids: [' 1']", "linked_wallet_ids[0]: begins or ends with white space"),
     ('linked_wallet_ids: ["12,15"]', f"linked_wallet_ids[0]: '12,15' {JOINED}"),
@@ -99,20 +105,20 @@ FIELDS_AND_FAULTS = [
     ("network: ' main'", "network: begins or ends with white space: remove it"),
     ("memo: ''", "memo: is empty"),
     ('memo: "a\\u200b"', "memo: contains a control or invisible character"),
-    ("network: m\u0430in", "network: has U+0430 CYRILLIC SMALL LETTER A in it, which may look like another"),
+    ("network: m\u0430in", "network: contains U+0430 CYRILLIC SMALL LETTER A, which may look like another"),
     ("currency: BTC", "line 3: blockchain is 'ETH' and currency is 'BTC': they name the same thing and must be equal"),
     # Keys.
-    ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; do you mean linked_wallet_ids?"),
-    ("' network': a", "' network' is unknown; do you mean network?"),
+    ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; did you mean linked_wallet_ids?"),
+    ("' network': a", "' network' is unknown; did you mean network?"),
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
-    ("[a]: b", "'[...]' is unknown; known are label, address"),
+    ("[a]: b", "'[...]' is unknown; known names: label, address"),
     # What other values are built from.
-    ("memo: &x a\n  network: *x", "this has an alias, which is not allowed"),
-    ("memo: &x [*x]", "this has an alias, which is not allowed"),
+    ("memo: &x a\n  network: *x", "an alias refers to this value, which is not allowed"),
+    ("memo: &x [*x]", "an alias refers to this value, which is not allowed"),
     ("memo: *x", "line 6, column 9: not YAML: found undefined alias"),
-    ("<<: {memo: a}", "'<<' is unknown; known are label, address"),
+    ("<<: {memo: a}", "'<<' is unknown; known names: label, address"),
     ("memo: !!int '7'", "memo: 7 is a number: quote it"),
-    ("memo: !x 'a'", 'memo: YAML reads a as a special word: quote it: "a"'),
+    ("memo: !x 'a'", 'memo: YAML reads a as a special word: quote it, as in "a"'),
     # Syntax.
     ("memo: 'a", "line 7, column 1: not YAML: while scanning a quoted scalar, found unexpected end of stream"),
     ("memo: a: b", "line 6, column 10: not YAML: mapping values are not allowed in this context"),
@@ -152,8 +158,8 @@ def with_defaults(defaults: str) -> str:
         ),
         (f"{HEAD}{ROW}addresses:\n{ROW}", ["line 6: addresses: is given twice, first in line 2"]),
         (f"{HEAD}- a\n- [b]\n-\n", [f"line {3 + n}: a row must be a mapping of fields, not " for n in range(3)]),
-        (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: this has an alias, which is not allowed"]),
-        (f"{HEAD}- {{&a label: x, *a : y}}\n", ["line 3: this has an alias, which is not allowed"]),
+        (f"{HEAD}- &a {{}}\n- *a\n", ["line 3: an alias refers to this value, which is not allowed"]),
+        (f"{HEAD}- {{&a label: x, *a : y}}\n", ["line 3: an alias refers to this value, which is not allowed"]),
         (
             f"{HEAD}- {{address: b, memo: 1}}\n",
             ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],
@@ -169,13 +175,13 @@ def with_defaults(defaults: str) -> str:
         # A destination stands there once, in any spelling; another memo makes another one.
         (
             f"{HEAD}{ROW}{ROW.replace('0xab', '0xAB')}{ROW}  memo: m\n",
-            ["line 7: address: the same destination as in line 4: remove one of them"],
+            ["line 7: address: the same destination as in line 4: remove one of the two"],
         ),
         (f"{HEAD}{ROW}---\n{ROW}", ["line 6, column 1: not YAML: expected a single document in the stream"]),
         (f"{HEAD}{ROW}  memo: 1\n- label: a\n  x: 'y", ["line 8, column 8: not YAML"]),
         # What is wrong in defaults is said once.
         (with_defaults(""), ["line 1: defaults: must be a mapping of fields, not an empty value"]),
-        (with_defaults("{label: x}"), ["line 1: label: is of one address only: give it in the row"]),
+        (with_defaults("{label: x}"), ["line 1: label: cannot have a default: give it in each row"]),
         (with_defaults("{memo: a, memo: b, foo: 1}"), ["line 1: 'foo' is unknown", "line 1: memo: is given twice"]),
         (with_defaults("{linked_wallet_ids: [1, ' 2']}"), ["line 1: linked_wallet_ids[1]: begins or ends with white"]),
         (f"defaults: {{blockchain: 1}}\n{HEAD}{ONE}}}\n{ONE}}}\n", ["line 1: blockchain: 1 is a number: quote it"]),
@@ -185,7 +191,7 @@ def with_defaults(defaults: str) -> str:
             [f"line {line}: " for line in (1, 2, 6, 11, 13, 14)],
         ),
         # Under an unknown key may be what seems to be missing.
-        ("version: 1\nadresses: [{label: a}]", ["line 2: 'adresses' is unknown; do you mean addresses?"]),
+        ("version: 1\nadresses: [{label: a}]", ["line 2: 'adresses' is unknown; did you mean addresses?"]),
         (f"version: 1\ndefaults: {{chain: ETH}}\naddresses:\n{ONE}}}", ["line 2: 'chain' is unknown"]),
     ],
 )
@@ -221,9 +227,9 @@ FULL_OF_FAULTS: list[tuple[str, str, str]] = [
     ("yaml", HEAD + "- a\n" * MANY, "line 502: a row must be a mapping"),
     ("yaml", f"{HEAD}- {{{', '.join(f'k{each}: 1' for each in range(MANY))}}}\n", "line 3: 'k499' is unknown"),
     ("yaml", f"{HEAD}- {{linked_wallet_ids: [{'~, ' * MANY}1]}}\n", "line 3: linked_wallet_ids[499]: has no value"),
-    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: this has an alias"),
+    ("yaml", f"{HEAD}- &a {{}}\n" + "- *a\n" * MANY, "line 3: an alias refers to this value"),
     ("json", '{"version": 1, "addresses": [' + "1, " * MANY + "1]}", "row 500: a row must be a mapping"),
-    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, and the header has 3"),
+    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, but the header has 3"),
     ("csv", "x," * MANY + "label\n1", "line 1: x: is given twice"),
     ("csv", "label,address,blockchain\n" + "a,b,c\n" * MANY, "line 502: address: the same destination as in line 2"),
     ("csv", "label\n" + "\0\n" * MANY, "line 501, column 1: U+0000 is not text"),
@@ -281,7 +287,9 @@ NULL_WORDS = ("nan", "NaN", "None", "none", "N/A", "NA", "NaT", "nil", "\\N", "u
 @pytest.mark.parametrize("word", NULL_WORDS)
 def test_a_missing_value_that_a_program_wrote_into_yaml(word: str) -> None:
     (found,) = faults_of(f"{HEAD}{ROW}  memo: {word}\n")
-    assert found.startswith(f"line 6: memo: {word} is how software writes a missing value: leave it out, or if it is")
+    assert found.startswith(
+        f"line 6: memo: {word} is another program's word for a missing value: leave it out, or quote it"
+    )
     assert parse(f"{HEAD}{ROW}  memo: {json.dumps(word)}\n").rows[0].request.memo == word
     assert parse(f"{HEAD}{ROW}  memo: not {word}\n").rows[0].request.memo == f"not {word}"
 
@@ -294,7 +302,7 @@ def test_each_address_is_checked() -> None:
     with pytest.raises(WhitelistFileError) as caught:
         parse_whitelist(text.encode(), "yaml")
     memo, address = caught.value.faults
-    assert memo == 'line 3: memo: 7 is a number: quote it: "7"'
+    assert memo == 'line 3: memo: 7 is a number: quote it, as in "7"'
     assert address.startswith("line 3: address: '0x' is not a valid ETH address: ")
     assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent: line 3")
 

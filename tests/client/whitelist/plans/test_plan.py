@@ -49,20 +49,20 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
 # --- limits ------------------------------------------------------------------------------------------------
 
 
-AT_SERVICE = "requests at the service, and max_delete_percent is 30"
-NOT_THERE = "which the file does not have"
+AT_SERVICE = "requests at the service, but max_delete_percent is 30"
+NOT_THERE = "but the file does not have it"
 
 
 @pytest.mark.parametrize(
     ("limits", "creates", "deletes", "unchanged", "fault"),
     [
         ({}, 100, 10, 100, ""),
-        ({}, 101, 0, 0, "it creates 101, and max_creates is 100"),
+        ({}, 101, 0, 0, "it creates 101 requests, but max_creates is 100"),
         ({"max_creates": None}, 10_000, 0, 0, ""),
         ({"max_creates": 1}, 1, 0, 0, ""),
-        ({"max_creates": 0}, 1, 0, 0, "it creates 1, and max_creates is 0"),
-        ({}, 0, 11, 100, "it deletes 11, and max_deletes is 10"),
-        ({"max_deletes": 0}, 0, 1, 0, "it deletes 1, and max_deletes is 0"),
+        ({"max_creates": 0}, 1, 0, 0, "it creates 1 request, but max_creates is 0"),
+        ({}, 0, 11, 100, "it deletes 11 requests, but max_deletes is 10"),
+        ({"max_deletes": 0}, 0, 1, 0, "it deletes 1 request, but max_deletes is 0"),
         ({"max_deletes": None}, 0, 30, 70, ""),
         ({"max_deletes": None}, 0, 31, 69, f"it deletes 31 of the 100 {AT_SERVICE}"),
         ({}, 0, 9, 0, ""),
@@ -70,10 +70,10 @@ NOT_THERE = "which the file does not have"
         ({"max_deletes": None, "max_delete_percent": None}, 0, 100, 0, ""),
         ({"must_keep": ["Treasury", ADDRESS]}, 1, 0, 0, ""),
         ({"must_keep": ADDRESS}, 0, 0, 1, ""),
-        ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep names 'treasury', {NOT_THERE}"),
-        ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep names '{OTHER}', {NOT_THERE}"),
+        ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep requires 'treasury', {NOT_THERE}"),
+        ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep requires '{OTHER}', {NOT_THERE}"),
         # At the service, but not in the file.
-        ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep names 'Treasury', {NOT_THERE}"),
+        ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep requires 'Treasury', {NOT_THERE}"),
     ],
 )
 def test_limits(limits: dict[str, Any], creates: int, deletes: int, unchanged: int, fault: str) -> None:

@@ -108,7 +108,7 @@ def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
         assert row.where == "line 2"
         assert row.request == ask(**asked)
         assert row.fields == ()
-        assert row.note == f"{WHY}. It may be this one: nothing is created"
+        assert row.note == f"{WHY}. This request may be for the row, so nothing is created"
         assert found.has_changes
         assert not found.operations
 
@@ -174,7 +174,7 @@ def test_what_a_legacy_form_does_not_cover_is_not_there(
     (row,) = plan(ask(**asked), envelope, TellingVerifier(legacy=[1])).rows
     assert row.state == state
     assert row.fields == fields
-    assert row.note == "signed in a legacy form, which does not cover contractType"
+    assert row.note == "signed in a legacy form that does not cover contractType"
     assert row.shown == dict.fromkeys(fields, "")
     (row,) = plan(ask(contract_type="ERC20"), envelope, TellingVerifier()).rows
     assert row.state == "unchanged"
@@ -202,7 +202,7 @@ def test_forged_requests_make_no_room_for_deletions() -> None:
     found = plan(ask(), [*true, *forged], verifier, prune=True)
     assert len(found.with_action("delete")) == 9
     assert PlanLimits().faults(found) == (
-        "it deletes 9 of the 9 requests at the service, and max_delete_percent is 30",
+        "it deletes 9 of the 9 requests at the service, but max_delete_percent is 30",
     )
 
 
@@ -228,12 +228,12 @@ def test_a_plan_says_whose_word_it_is() -> None:
     envelopes = [listed(1), listed(2, address=OTHER)]
     rows = [ask(), ask(address=XRP, blockchain="XRP", label="New")]
     pinned = plan(rows, envelopes, TellingVerifier())
-    words = "Signatures: each row that is in effect is verified against 3 pinned keys, of which 2 must have signed the "
-    assert f"\n\n{words}rules.\nPlan hash: " in plan_to_text(pinned)
-    assert f"\n\n{words}rules.\n\n" in plan_to_markdown(pinned)
+    words = "Signatures: each request in effect is verified against 3 pinned keys (2 must have signed the rules)."
+    assert f"\n\n{words}\nPlan hash: " in plan_to_text(pinned)
+    assert f"\n\n{words}\n\n" in plan_to_markdown(pinned)
     assert plan_to_json(pinned)["pinned"] == {"keys": 3, "minimum": 2}
-    hidden = " As there are requests that do not verify, a row to create may be one that the service hides."
-    assert f"{words}rules.{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
+    hidden = " Some requests do not verify, so the service may hide an existing request for a row to create."
+    assert f"{words}{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
     assert hidden not in plan_to_text(plan(ask(), envelopes, TellingVerifier([2])))
     unpinned = plan(rows, envelopes, None)
     for text in (plan_to_text(unpinned), plan_to_markdown(unpinned)):

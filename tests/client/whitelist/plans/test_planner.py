@@ -145,7 +145,7 @@ def test_says_what_the_service_has_instead() -> None:
     (row,) = plan(ask(), listed(network="mainnet", contractType="x")).rows
     assert row.note == "filled in by the service: network, contractType"
     (row,) = plan(ask(), listed(wire=PENDING)).rows
-    assert row.note == "requested already, status PENDING"
+    assert row.note == "already requested, status PENDING"
     (row,) = plan(ask(**CANTON), listed(**{**SHOWN, "address": ALICE.upper()})).rows
     assert row.shown == {"address": ALICE.upper()}
     assert "in another case, so nothing is created" in row.note
@@ -226,7 +226,7 @@ def test_what_differs_in_what_a_request_says_is_replaced(
         assert row.action == "create"
         assert row.fields == fields
         assert row.others == effective
-        assert "until the new request is in effect" in row.note
+        assert "once the new request is in effect" in row.note
         # Nothing is deleted with it.
         assert not found.with_action("delete")
         assert PlanLimits(max_creates=0).faults(found)
@@ -306,15 +306,15 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
         duplicates = {row.request_id: row for row in found.rows if row.state == "duplicate"}
         advice = advice_on_differences(found, replace="replace" in options)
         assert ("Applying this plan deletes the duplicates" in advice) is bool(deleted)
-        assert ("Duplicates are deleted by a plan with prune=True" in advice) is (bool(duplicates) and not deleted)
+        assert ("prune=True deletes all duplicates" in advice) is (bool(duplicates) and not deleted)
         assert ("replace=True (--replace)" in advice) is (found.counts["differs"] > 0 and "replace" not in options)
         assert not deleted_with or (
-            duplicates["10"].others == ("9",) and "9 has what the file" in duplicates["10"].note
+            duplicates["10"].others == ("9",) and "request 9 matches the file" in duplicates["10"].note
         )
         if deleted:
             assert found.plan_hash != plan(ask(), [*there, listed(8)], **options).plan_hash
         elif deleted_with:
-            way = "'prune' or 'replace' deletes it" if "replace" in deleted_with else "'prune' deletes it"
+            way = "to delete it, use 'prune'" + (" or 'replace'" if "replace" in deleted_with else "")
             assert way in duplicates["10"].note
     both = plan([ask(), ask(network="mainnet")], [listed(9, network="mainnet"), listed(10, network="mainnet")], **BOTH)
     assert not both.operations
@@ -347,7 +347,7 @@ def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str
     their = listed(5, address=OTHER, **theirs)
     assert states(plan(ask(**ours), their, only=limit, prune=True)) == [("create", "create", "")]
     assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
-    with pytest.raises(CustodyRequestError, match=r"is only about .* the file has other rows: line 3; nothing"):
+    with pytest.raises(CustodyRequestError, match=r"is limited to .* the file has other rows: line 3; nothing"):
         plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
     # Nobody can tell whose it is.
     assert states(plan([], unreadable(None), only=limit, prune=True)) == [("unreadable", None, "3799")]
@@ -368,7 +368,7 @@ def test_two_teams_files_at_one_service() -> None:
         assert [each.state for each in found.rows] == ["unchanged"]
         assert not found.has_changes
         for text in (plan_to_markdown(found), plan_to_text(found)):
-            assert re.search(f"This plan is only about: `?customer_id {only['customer_id'][0]}", text)
+            assert re.search(f"This plan is limited to: `?customer_id {only['customer_id'][0]}", text)
         assert plan_to_json(found)["only"] == only
     # What the other team has is not created again, nor replaced, and its duplicates are its own.
     found = plan(ask(customer_id="a", address=OTHER), [*there[1:], listed(3, address=OTHER)], only=first, **BOTH)
@@ -379,7 +379,7 @@ def test_two_teams_files_at_one_service() -> None:
     kept = [ask(customer_id="a", label="Treasury", address=each.payload()["address"]) for each in ten[:6]]
     found = plan(kept, [*ten, *many], only=first, prune=True)
     assert PlanLimits().faults(found) == (
-        "it deletes 4 of the 10 requests at the service, and max_delete_percent is 30",
+        "it deletes 4 of the 10 requests at the service, but max_delete_percent is 30",
     )
 
 
@@ -453,7 +453,7 @@ def test_what_cannot_be_read_stops_every_row_that_is_not_found() -> None:
         assert last.action is None
         assert last.request_id == "3799"
         assert last.where == ""
-        assert "request 3799 cannot be read, and may be this one" in rows[0].note
+        assert "request 3799 cannot be read, and may be for this row" in rows[0].note
         assert found.has_changes
         # What is there is there.
         assert plan(ask(), [envelope, listed()]).rows[0].state == "unchanged"
@@ -466,7 +466,7 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert "ignored" in found.rows[1].note
     assert found.ignored == ("3799",)
     for text in (plan_to_markdown(found), plan_to_text(found)):
-        assert re.search("Ignored, although each may be a row's: `?3799", text)
+        assert re.search("Ignored requests, which may be for rows of the file: `?3799", text)
     for wrong in (" ", [None], [True], {"3799": 1}):
         with pytest.raises(CustodyRequestError, match=r"ignore\[0\] "):
             plan(ask(), broken, ignore=wrong)
@@ -513,7 +513,7 @@ def test_a_name_that_nobody_knows_may_be_any(
     found = plan(ask(**asked), there, **BOTH)
     assert states(found) == [("differs", None, "3711")]
     assert found.rows[0].shown[field] == name
-    assert "may be this one under another name" in found.rows[0].note
+    assert "this request may be for the row, under another name" in found.rows[0].note
     # It is no other row's, and is not deleted, if the row has a request.
     both = plan(ask(**asked), [there, store(5, ask(**asked))], **BOTH)
     assert states(both) == [("unchanged", None, "5"), ("undeclared", None, "3711")]
@@ -555,13 +555,15 @@ def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
         assert states(found) == [("differs", None, "3711")]
         assert found.operations == ()
         advice = advice_on_differences(found, replace=replace)
-        assert "name the network that you mean" in advice
+        assert "add the missing network" in advice
         assert "'ignore' (--ignore)" in advice
         for word in ("delete", "replace"):
             assert word not in advice
     # Another row that differs has its own advice.
     both = plan([ask(**asked), ask(address=OTHER)], [listed(**shown), listed(5, address=OTHER, **OLD)])
-    assert "Nothing is done about rows that differ (1).\nChange the file" in advice_on_differences(both, replace=False)
+    assert "Rows that differ (1) are left as they are at the service.\nChange the file" in advice_on_differences(
+        both, replace=False
+    )
 
 
 # --- deleting ----------------------------------------------------------------------------------------------
@@ -619,7 +621,7 @@ def test_unknown_keys_and_words_are_accepted_by_name() -> None:
     assert row.state == "differs"
     assert row.fields == ("tag", "envelope.action")
     assert row.shown == {"tag": "99", "envelope.action": "ARCHIVE"}
-    assert "tag not requested: 'accept_fields' accepts" in row.note
+    assert "not requested: tag; if the service fills them in, add them to 'accept_fields'" in row.note
     assert "'envelope.action' in 'accept_fields' accepts it" in row.note
     (row,) = plan(ask(), envelope, accept_fields="tag").rows
     assert row.fields == ("envelope.action",)

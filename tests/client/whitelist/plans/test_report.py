@@ -218,7 +218,7 @@ def test_reads_well() -> None:
         "| State | Destination | Label | Details |\n|---|---|---|---|\n| **undeclared: delete** | "
     )
     assert (
-        f"; line 3 |\n\nPlan hash: `{found.plan_hash}`\n\nNothing is done about these rows:\n\n"
+        f"; line 3 |\n\nPlan hash: `{found.plan_hash}`\n\nRows that this plan does not change:\n\n"
         "| State | Destination | Label | Details |\n|---|---|---|---|\n| **differs** | "
     ) in report.replace("| line 3", "| ; line 3")
     states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
@@ -246,7 +246,6 @@ def test_reads_well() -> None:
 
 
 REPLACE = replace(CREATE, state="replace")
-ALL_THE_SAME = "from the service all the same."
 
 
 @pytest.mark.parametrize(
@@ -255,24 +254,24 @@ ALL_THE_SAME = "from the service all the same."
         ([CREATE] * 1234 + [DELETE] * 2, "Create 1,234, delete 2.", "2 to delete, 1,234 to create"),
         ([REPLACE, CREATE, DELETE], "Create 1, replace 1, delete 1.", "1 to delete, 1 to create, 1 to replace"),
         ([CREATE, PlanRow("unverified")], "Create 1, delete 0. 1 row is not verified.", "1 to create, 1 unverified"),
-        ([], "There is nothing to do.", "nothing to delete or create"),
-        ([PlanRow("pending")], "There is nothing to do.", "nothing to delete or create; 1 pending"),
+        ([], "No changes.", "nothing to create or delete"),
+        ([PlanRow("pending")], "No changes.", "nothing to create or delete; 1 pending"),
         (
             [PlanRow("differs")] * 2,
-            f"Create 0, delete 0; 2 rows differ {ALL_THE_SAME}",
-            "nothing to delete or create; 2 d",
+            "Create 0, delete 0; 2 rows still differ from the service.",
+            "nothing to create or delete; 2 d",
         ),
         (
             [replace(CREATE, action=None)],
-            f"Create 0, delete 0; 1 row differs {ALL_THE_SAME}",
-            "nothing to delete or cr",
+            "Create 0, delete 0; 1 row still differs from the service.",
+            "nothing to create or del",
         ),
     ],
 )
 def test_says_what_applying_does(rows: list[PlanRow], sentence: str, plain: str) -> None:
     report = plan_to_markdown(plan(*rows))
     assert f"\n**{sentence}**\n" in report
-    asked = "" if sentence.startswith("There") else f": c{sentence[1:]}"
+    asked = "" if sentence.startswith("No") else f": c{sentence[1:]}"
     assert subject_of(report) == f"Apply the whitelist plan{asked.replace('.', '?', 1) or '?'}"
     assert plan_to_text(plan(*rows)).startswith(f"Plan: {plain}")
 
@@ -370,7 +369,7 @@ def test_a_plan_of_which_not_all_operations_can_be_shown_cannot_be_approved(rows
     report, fault = approval_report(found)
     number = len(found.operations)
     noun = "operation" if number == 1 else "operations"
-    assert fault.startswith(f"it has {number} {noun}, too many to show for approval (about {fit} of them fit): change ")
+    assert fault.startswith(f"it has {number} {noun}, too many for one approval (about {fit} fit); change ")
     assert f"\n**This plan cannot be approved: {fault}.**\n" in report
     assert_harmless(report, 0)
     assert found.plan_hash not in report
@@ -402,7 +401,7 @@ def test_who_reads_the_hash_has_read_all_operations(
     tables_shown = tables(parse(shown)) if not fault else []
     assert sum(len(table) - 1 for table in tables_shown) == (0 if fault else len(operations))
     assert fault == "" or rest == ""
-    assert "(cut: it has" not in (shown if not fault else "").partition("| State")[2]
+    assert "(cut from" not in (shown if not fault else "").partition("| State")[2]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
@@ -421,8 +420,8 @@ def test_what_is_cut_says_so() -> None:
     row = replace(CREATE, state="differs", action=None, request=request)
     report = plan_to_markdown(plan(row))
     (cells,) = assert_harmless(report, 1)
-    assert cells[1].replace(" ", "") == f"ETH{'a' * 512}memo:{'1' * 512}(cut:ithas513characters)"
-    assert cells[2].replace(" ", "") == f"{'l' * 120}(cut:ithas200characters)"
+    assert cells[1].replace(" ", "") == f"ETH{'a' * 512}memo:{'1' * 512}(cutfrom513characters)"
+    assert cells[2].replace(" ", "") == f"{'l' * 120}(cutfrom200characters)"
     # A browser breaks lines between code spans only, and a table is as wide as its longest one.
     assert max(map(len, report[report.index("| State") :].split("`")[1::2])) == 44
     text = plan_to_text(plan(row))

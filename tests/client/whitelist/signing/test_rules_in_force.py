@@ -67,14 +67,14 @@ def test_they_are_got_once_for_all_that_is_approved(service: Service, caplog: py
     assert service.ann.approve(*numbers) == 2
     assert service.asked == 1
     bob = re.escape(service.bob.person.external_id)
-    assert len(re.findall(rf"Verified signatures that it has: {bob}; rules [0-9a-f]{{12}}, of 20", caplog.text)) == 2
+    assert len(re.findall(rf"Existing signatures, verified: {bob}; rules [0-9a-f]{{12}}, of 20", caplog.text)) == 2
     # Also for what nobody has signed.
     service.ann.create("c")
     service.sandbox.control.clear_request_log()
     caplog.clear()
     assert service.ann.approve(list(service.ann.expected)[-1]) == 1
     assert service.asked == 1
-    assert re.search(r"Verified signatures that it has: none; rules [0-9a-f]{12}, of 20", caplog.text)
+    assert re.search(r"Existing signatures, verified: none; rules [0-9a-f]{12}, of 20", caplog.text)
 
 
 def test_requests_that_show_their_rules_need_no_others(service: Service) -> None:

@@ -177,7 +177,7 @@ def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver:
     # A key that the service does not know is refused by it, and named.
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
     approver.signer = PemSigner(lambda: pem, name="custody_bob_key")
-    first = "the signing key 'custody_bob_key' may not be that of the user of connection 'custody_ann': .*not verify"
+    first = "the signing key 'custody_bob_key' may not belong to the user of connection 'custody_ann': .*not verify"
     with CustodyClient(sandbox.url, approver.person.token, source="connection 'custody_ann'") as client:
         approver.client = client
         with pytest.raises(CustodyRequestError, match=f"^sign whitelisting requests failed: {first}") as caught:
@@ -220,7 +220,7 @@ def test_a_later_try_goes_on_where_a_batch_failed(approver: SignedInApprover, wo
             approver.approve()
         assert caught.value.retryable
         assert "batch 2 of 3: 2 requests" in str(caught.value)
-        assert "2 of 6 requests are signed already. A later try leaves these as they are" in str(caught.value)
+        assert "Already signed: 2 of 6 requests. A later try continues with the remaining requests" in str(caught.value)
         assert approver.signed == numbers[:2]
         assert approver.approve(*reversed(numbers), earlier_try=True) == 6
     assert approver.signed == numbers
@@ -240,13 +240,14 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     approver.signer = ChangingSigner(approver, lambda: control.change_whitelist_request(numbers[3], label="Other"))
     with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
         approver.approve()
-    assert "2 of 4 requests are signed already" in str(one.value)
+    assert "Already signed: 2 of 4 requests" in str(one.value)
     approver.signer = signer
     with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
         approver.approve(earlier_try=True)
     control.set_whitelist_status(numbers[3], "rejected")
     with pytest.raises(
-        CustodyConflictError, match=r"(?s)nothing of this batch was signed.*Remove them, and sign the rest"
+        CustodyConflictError,
+        match=r"(?s)nothing of this batch was signed.*Remove their ids, and sign the other requests",
     ):
         approver.approve(earlier_try=True, expected=None)
     # What was signed before is reviewed before it counts.

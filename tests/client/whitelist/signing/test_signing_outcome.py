@@ -96,7 +96,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     # The service does not say what became of it.
     approver.sandbox.control.add_fault(**APPROVE, **fault)
     approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
-    with pytest.raises(CustodyError, match="may have been taken") as two:
+    with pytest.raises(CustodyError, match="may have been accepted") as two:
         approver.approve(number)
     assert type(two.value) is type(one.value)
     assert "Trying again is safe" not in str(two.value)
@@ -105,7 +105,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     approver.sandbox.control.clear_faults()
     approver.sandbox.control.add_fault(**APPROVE, **fault)
     approver.sandbox.control.add_fault("status", **LISTING, skip=6, times=None, status=404)
-    with pytest.raises(CustodyError, match=r"may have been taken.*could not be checked") as three:
+    with pytest.raises(CustodyError, match=r"may have been accepted.*checking at the service failed") as three:
         approver.approve(number)
     assert not three.value.retryable
 
@@ -184,7 +184,7 @@ def test_an_earlier_signature_of_something_else_does_not_settle_a_refusal(approv
         show_signed(approver, number, signing(approver, [current_hash(approver, number)]))
 
     approver.signer, signer = ChangingSigner(approver, change_and_sign), approver.signer
-    with pytest.raises(CustodyConflictError, match=r"When they were read again: .*label") as caught:
+    with pytest.raises(CustodyConflictError, match=r"Reading the requests again failed: .*label") as caught:
         approver.approve(earlier_try=True)
     assert not caught.value.retryable
     # What cannot be read then is left to a retry, which reads first.
@@ -244,10 +244,10 @@ def too_many(approver: SignedInApprover, number: str) -> None:
 @pytest.mark.parametrize(
     ("arrange", "why"),
     [
-        (gone, "look in the service"),
-        (keyless_and_unknown, "does not say under which external id"),
-        (other_hash, r"\(this user's signature covers another hash"),
-        (forged, "does not verify the signature that has this"),
+        (gone, "look at the service"),
+        (keyless_and_unknown, "does not return this user's external id"),
+        (other_hash, r"\(this user's signature does not cover its current hash"),
+        (forged, "in this user's name does not verify"),
         (too_many, "more than 200 signatures"),
     ],
 )
@@ -279,7 +279,7 @@ def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: Sign
     approver.sandbox.control.add_fault("drop", **APPROVE)
     approver.signer = ChangingSigner(approver, show_the_older_one)
     approver.lookup_wait = 5
-    match = f"the text has changed since it was signed, for whitelisting request {number}"
+    match = f"the text of whitelisting request {number} has changed since it was signed"
     with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
         approver.approve(number, **({} if compared else {"expected": None}))
     assert not caught.value.retryable
@@ -320,7 +320,7 @@ def test_a_request_that_is_never_listed_is_refused_when_it_has_had_time(
     approver.lookup_wait = 60
     number = approver.create()
     skipped = waits.skipped
-    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999: not listed within 60 s; nothing"):
+    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999 \(not listed within 60 s\); nothing"):
         approver.approve(number, "9999", expected=None, earlier_try=earlier_try)
     assert 60 <= waits.skipped - skipped < 90
     assert approver.sent == 0
@@ -391,7 +391,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
     approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
     assert approver.approve() == 1
     assert "only be recognized by the signer's public key" in caplog.text
-    with pytest.raises(CustodyConflictError, match="does not say under which external id this user signs") as caught:
+    with pytest.raises(CustodyConflictError, match="does not return this user's external id") as caught:
         approver.approve(earlier_try=True, expected=None)
     assert not caught.value.retryable
     assert approver.sent == 1
@@ -404,7 +404,7 @@ NOT_ITS_KEY = "does not verify"
 NOBODYS = "not pending this user's signature"
 SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"hashes": ["1" * 64, HASH]}, None, None),
-    ({"hashes": ["0" * 64]}, "covers another hash", "covers another hash"),
+    ({"hashes": ["0" * 64]}, "does not cover its current hash", "does not cover its current hash"),
     # What covers another list than it says.
     ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
     ({"hashes": ["0" * 64, HASH], "claims": [HASH, "0" * 64]}, NOT_ITS_KEY, None),
@@ -414,7 +414,7 @@ SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"user": "bob@example.test"}, None, NOBODYS),
     ({"user": ""}, None, NOBODYS),
     ({"user": "101"}, None, NOBODYS),
-    ({"user": "bob@example.test", "hashes": ["1" * 64]}, "covers another hash", NOBODYS),
+    ({"user": "bob@example.test", "hashes": ["1" * 64]}, "does not cover its current hash", NOBODYS),
     ({"user": "somebody@example.test", "key": "another's"}, NOBODYS, NOBODYS),
     # Entries that are nobody's.
     ({"entry": {}}, NOBODYS, NOBODYS),
@@ -464,7 +464,7 @@ def test_one_that_counts_beside_others_that_do_not(approver: SignedInApprover) -
     # What it covers is not what is shown now.
     approver.signer = signer
     approver.sandbox.control.change_whitelist_request(number, label="Other")
-    with pytest.raises(CustodyConflictError, match="covers another hash"):
+    with pytest.raises(CustodyConflictError, match="does not cover its current hash"):
         approver.approve(earlier_try=True, expected=None)
     assert approver.sent == 0
 
@@ -505,7 +505,7 @@ def change(approver: SignedInApprover, number: str) -> None:
 
 
 NEEDED: list[tuple[Callable[[SignedInApprover, str], object], str]] = [
-    (set_status("rejected"), "(?s)not pending this user's signature.*Remove them, and sign the rest"),
+    (set_status("rejected"), "(?s)not pending this user's signature.*Remove their ids, and sign the other requests"),
     (set_status("frozen"), "not pending this user's signature"),
     (change, r"label \(.*\);.* nothing was signed"),
 ]

@@ -79,7 +79,7 @@ def approvers(sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[Appr
 
 
 def described(text: str) -> list[str]:
-    return re.findall(r"Verified signatures that it has: .*", text)
+    return re.findall(r"Existing signatures, verified: .*", text)
 
 
 def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,14 +87,12 @@ def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, ca
     numbers = [approvers.ann.create("a"), approvers.ann.create("b")]
     assert approvers.bob.approve() == 2
     rules = r"rules [0-9a-f]{12}, of 20\d\d-\d\d-\d\dT\S*Z\."
-    none_yet = f"Verified signatures that it has: none; {rules}"
+    none_yet = f"Existing signatures, verified: none; {rules}"
     assert [bool(re.fullmatch(none_yet, each)) for each in described(caplog.text)] == [True, True]
     caplog.clear()
     assert approvers.ann.approve() == 2
     bob = re.escape(approvers.bob.person.external_id)
-    assert all(
-        re.fullmatch(f"Verified signatures that it has: {bob}; {rules}", each) for each in described(caplog.text)
-    )
+    assert all(re.fullmatch(f"Existing signatures, verified: {bob}; {rules}", each) for each in described(caplog.text))
     assert len(described(caplog.text)) == 2
     assert approvers.ann.signed == approvers.bob.signed == numbers
     assert "only what the service says" not in caplog.text
@@ -129,10 +127,10 @@ def test_another_users_key_is_refused_before_anything_is_signed(approvers: Appro
     number = ann.create()
     pem = bob.person.pem if owner == "bob" else pem_of(new_key())
     ann.signer = PemSigner(lambda: pem, name="custody_ann_key")
-    whose = f"but that of {bob.person.external_id}" if owner == "bob" else "nor of any other user"
+    whose = bob.person.external_id if owner == "bob" else "no user"
     text = (
-        f"sign whitelisting requests failed: the signing key 'custody_ann_key' is not that of the user "
-        f"{ann.person.external_id}, {whose} by the rules of whitelisting request {number}; nothing was signed"
+        f"sign whitelisting requests failed: according to the rules of whitelisting request {number}, the signing key "
+        f"'custody_ann_key' belongs to {whose}, not to {ann.person.external_id}; nothing was signed"
     )
     with pytest.raises(CustodyConfigurationError, match=f"^{text}") as caught:
         ann.approve()
@@ -177,7 +175,7 @@ def test_what_the_old_key_has_signed_is_in_effect_or_is_not_signed_any_more(appr
         person.name, ROLES, user_id=person.id, groups=["approvers"], public_key=public_pem_of(person.key)
     )
     assert person.pem == pem_of(old)
-    with pytest.raises(CustodyConfigurationError, match="is not that of the user"):
+    with pytest.raises(CustodyConfigurationError, match=r"the signing key .* belongs to .*, not to "):
         ann.approve(untouched)
     person.pem = pem_of(person.key)
     assert ann.approve(untouched) == bob.approve(untouched) == 1
@@ -211,7 +209,9 @@ def test_a_lost_response_is_not_cleared_up_by_what_does_not_verify(approvers: Ap
 
     approvers.ann.signer = ChangingSigner(approvers.ann, lie)
     approvers.sandbox.control.add_fault("drop", **APPROVE, work=True)
-    with pytest.raises(CustodyOutcomeUnknownError, match=r"could not be checked: .*is not verified") as caught:
+    with pytest.raises(
+        CustodyOutcomeUnknownError, match=r"checking at the service failed: .*is not verified"
+    ) as caught:
         approvers.ann.approve()
     assert not caught.value.retryable
 
