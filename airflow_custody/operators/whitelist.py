@@ -42,9 +42,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
     idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
     earlier versions have no store). If a response is lost, truncated, a 5xx or a gateway's, or an earlier try left no
-    result, the operator searches the service for the request before it sends again. That look-up is undocumented.
+    result, the operator searches the service for the request before it sends again. That lookup is undocumented.
     Finding nothing counts only if the service lists other requests of the same user. If the service does not offer the
-    look-up, or the result is unclear, the task fails without retries and says how to continue. Killing the task does
+    lookup, or the result is unclear, the task fails without retries and says how to continue. Killing the task does
     not withdraw the request.
 
     :param label: label of the address. (templated)
@@ -214,12 +214,12 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``. If the request does not exist, the task succeeds, because a retry
-    after a lost response must succeed; log and returned value tell. A response that does not confirm the deletion, such
-    as a gateway's 404, is a success only if the service itself says that there is no request with this id. The
-    operation is undocumented.
+    after a lost response must succeed; the log and the returned value report it. A response that does not confirm the
+    deletion, such as a gateway's 404, is a success only if the service itself reports that the request does not exist.
+    The operation is undocumented.
 
     :param request_id: the request's id. (templated)
-    :param comment: why; not empty. (templated)
+    :param comment: why the request is deleted; not empty. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
     :raises AirflowFailException: if the id or the comment is missing or malformed (nothing is sent), or the deletion

@@ -1,4 +1,4 @@
-"""The operators that plan and apply a whitelist file."""
+"""The operators that plan and apply a whitelist."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         plan_hash: str,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
-        comment: str = "not what the whitelist file says: {{ dag.dag_id }}, {{ run_id }}",
+        comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
         **kwargs: Any,
     ) -> None:
         # The next run must find the requests that this run creates.

@@ -32,7 +32,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     is signed from XCom alone.
 
     If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
-    signatures over the current hashes before it says that a retry is safe. Signatures are recognized by the signer's
+    signatures over the current hashes before it reports that a retry is safe. Signatures are recognized by the signer's
     public key if it has one, or else by the user's external id. If the service refuses, the operator reads the requests
     again, because an earlier try's signature may have arrived in the meantime.
 
@@ -65,7 +65,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
         Default: none. (templated)
     :param comment: comment for the requests' history. (templated)
-    :param lookup_wait: seconds that the service may take to show a signature, or to list a new request. Default 30.
+    :param lookup_wait: seconds that the service may take to return a signature, or to list a new request. Default 30.
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list, for example because nothing
         was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -114,7 +114,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
-        # This None is written in the DAG file: a None from the run is refused before.
+        # A None here is written in the DAG file, because a None from the run was refused earlier.
         expected = None
         if self.expected is not None:
             expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
@@ -141,7 +141,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     continues with the others. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
-    :param comment: why; not empty. (templated)
+    :param comment: why the requests are rejected; not empty. (templated)
     :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``: the words are not published. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
