@@ -1,4 +1,4 @@
-"""The base of all operators and sensors: connection, retry policy and checks of parameters."""
+"""The base of all operators and sensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOOKUP_WAIT = 30.0
 
 class RendersNoData(BaseOperator):
     """
-    A task that renders templates of the DAG file, but not upstream values.
+    A task that renders templates of the DAG file, not upstream values.
 
     Airflow renders the rows of ``expand_kwargs(upstream.output)``, although they are data (apache/airflow#38745). This
     class leaves them unchanged, like the values of ``expand(label=upstream.output)``. Values written in the DAG file
@@ -75,11 +75,11 @@ class RendersNoData(BaseOperator):
         self._is_rendered = parent is self
 
     def _mapped_task(self) -> Any:
-        """Return the mapped task that this task is an instance of; None if it is not mapped."""
+        """Return this instance's mapped task; None if it is not mapped."""
         return None if self._mapped_arguments is None else self.dag.get_task(self.task_id)
 
     def _data(self, context: Context) -> list[Any]:
-        """Return this mapped task's arguments from upstream tasks; empty if it is not mapped."""
+        """Return the arguments from upstream tasks; empty for an unmapped task."""
         if self._mapped_arguments is None:
             return []
         task, arguments = self._mapped_task(), self._mapped_arguments
@@ -93,12 +93,12 @@ class RendersNoData(BaseOperator):
 
 
 def _is_written(values: object) -> bool:
-    """Tell whether a mapped task's input is written in the DAG file, and not the output of a task."""
+    """Tell whether a mapped task's input is written in the DAG file."""
     return isinstance(values, (Mapping, Sequence))
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a value, and all values in it if it is a collection."""
+    """Yield a value, and the values in a collection."""
     yield value
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -203,9 +203,9 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return NOT_GIVEN for a None written in the DAG file, and any other value unchanged.
+        Return NOT_GIVEN for a None written in the DAG file.
 
-        Use this for a parameter for which None has a meaning. In a mapped task, only a None in ``partial()`` counts,
+        Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task, only a None in ``partial()`` counts,
         because a None in a row may be a missing value.
         """
         if value is not None:
@@ -222,7 +222,11 @@ class CustodyTask(RendersNoData):
             setattr(self, field, None)
 
     def prepare_template(self) -> None:
-        """Leave out optional fields, also in Airflow's UI. Airflow calls this after parsing the DAG file."""
+        """
+        Leave out optional fields, also in Airflow's UI.
+
+        Airflow calls this after parsing the DAG file.
+        """
         super().prepare_template()
         self._leave_out()
 
@@ -237,12 +241,12 @@ class CustodyTask(RendersNoData):
         return {name for name, parameter in _parameters(cls).items() if parameter.default is NOT_GIVEN}
 
     def linked_request_ids(self) -> Sequence[str]:
-        """Return the ids of the whitelisting requests for the task's link; empty if none are known."""
+        """Return the ids of the known whitelisting requests for the task's link."""
         return self._linked_ids
 
     def _check_given(self) -> None:
         """
-        Check the settings, and that each given field has a value in the run.
+        Check the settings, and the given fields' values in the run.
 
         Call this first.
 

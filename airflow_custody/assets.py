@@ -91,7 +91,7 @@ def normalize_uri(uri: SplitResult) -> SplitResult:
 
 
 def is_plain_conn_id(custody_conn_id: object) -> bool:
-    """Tell whether the id of a connection is known before a task runs."""
+    """Tell whether a connection's id is known before a task runs."""
     is_text = isinstance(custody_conn_id, str) and bool(custody_conn_id.strip())
     return is_text and "{{" not in str(custody_conn_id) and "{%" not in str(custody_conn_id)
 
@@ -188,7 +188,7 @@ class UnhandledEvents:
 
     @property
     def place(self) -> dict[str, Any]:
-        """The position after all events iterated over so far, as ``extra`` of the task's own event."""
+        """The position after the returned events, as ``extra`` of the task's event."""
         if self._until is None:
             return {}
         first = self._until - _EVENT_OVERLAP
@@ -247,7 +247,11 @@ def _listed(value: object) -> list[Any]:
 
 
 def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime | None, portion: int) -> Iterator[Any]:
-    """Yield the events from a time on, the oldest first. Some events are repeated."""
+    """
+    Yield the events from a time on, the oldest first.
+
+    Some events are repeated.
+    """
     events = inlet_events[asset]
     if not hasattr(events, "after"):
         # Airflow before 3.1: a sequence that fetches only the requested items.

@@ -1,4 +1,8 @@
-"""The provider metadata. Each Airflow process loads this module, so it imports nothing."""
+"""
+The provider metadata.
+
+Each Airflow process loads this module, so it imports nothing.
+"""
 
 from __future__ import annotations
 

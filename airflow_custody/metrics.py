@@ -266,12 +266,16 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
 
 
 def _tag_value(value: str) -> str:
-    """Return a tag's value, truncated, and only with characters that every backend accepts."""
+    """Return a tag's value with length and characters that backends accept."""
     return _NOT_ALLOWED.sub("_", value)[:_MAX_VALUE] or "none"
 
 
 def _failed(exception: Exception) -> None:
-    """Log that metrics cannot be sent. Only the first time is a warning."""
+    """
+    Log that metrics cannot be sent.
+
+    Only the first time is a warning.
+    """
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True
     log.log(level, "Metrics cannot be sent: %s: %s", type(exception).__name__, exception)

@@ -124,7 +124,7 @@ def use_default_retry_policy(operator: BaseOperator) -> None:
 
 
 def map_place(context: Any) -> str:
-    """Return the beginning of a message about a mapped task instance; empty for any other."""
+    """Return the start of messages about a mapped instance; else empty."""
     index = getattr(context.get("ti"), "map_index", None)
     return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
 

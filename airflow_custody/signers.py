@@ -1,4 +1,4 @@
-"""Signers whose keys are in an Airflow connection, and so in any secrets backend."""
+"""Signers whose keys are in an Airflow connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_TEXT = "the connection's Password is not text: put it in quotation marks in
 
 
 def _mask_key(pem: str) -> None:
-    """Mask a key in logs: its lines, the same text in lines of PEM's usual length, and in one piece."""
+    """Mask a key in logs, also with other or no line ends."""
     for block in _MARKERS.split(pem):
         lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
         key = "".join(lines)
@@ -37,10 +37,11 @@ def _mask_key(pem: str) -> None:
 
 class ConnectionSigner(PemSigner):
     """
-    A signer with a P-256 key in an Airflow connection of any type.
+    A signer with a P-256 key in an Airflow connection.
 
-    The connection's extra ``private_key`` is the key in PEM format. If the key is encrypted, the connection's Password
-    is the password of the key. Both are masked in logs. The connection is read when the task runs.
+    The connection can have any type. Its extra ``private_key`` is the key in PEM format. If the key is encrypted, the
+    connection's Password is the password of the key. Both are masked in logs. The connection is read when the task
+    runs.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -66,11 +67,11 @@ class ConnectionSigner(PemSigner):
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
     """
-    A signer with a P-256 key in an HSM, configured in an Airflow connection.
+    A signer with an HSM's P-256 key, configured in an Airflow connection.
 
-    The connection, of any type, has the token's PIN as its Password, and these extras: ``pkcs11_module``, the absolute
-    path of the HSM's PKCS#11 library on the worker; ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and
-    of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter ones.
+    The connection can have any type. Its Password is the token's PIN. Its extras are ``pkcs11_module``, the absolute
+    path of the HSM's PKCS#11 library on the worker, and ``pkcs11_token`` and ``pkcs11_key``, the labels of the token
+    and of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter ones.
     The worker loads the library and passes the PIN to it, so users who can change the connection can run their own
     library. The connection is read when the task runs.
 

@@ -23,7 +23,11 @@ class CustodyOperator(CustodyTask):
     """The base of the operators."""
 
     def execute(self, context: Context) -> Any:
-        """Do the operator's work. If a retry cannot help, the task fails at once."""
+        """
+        Do the operator's work.
+
+        If a retry cannot help, the task fails at once.
+        """
         with failing_task(self, context):
             self._check_given()
             with CustodyHook(self.custody_conn_id) as hook:
@@ -45,19 +49,23 @@ class WhitelistEventTask(CustodyOperator):
         self.multiple_outputs = True
 
     def _push(self, context: Context, result: dict[str, Any]) -> None:
-        """Push the task's result to XCom, for a task that is about to fail or be skipped."""
+        """Push the result of a task that will fail or be skipped."""
         for key, value in {**result, "return_value": result}.items():
             context["ti"].xcom_push(key=key, value=value)
 
     def _emit(self, context: Context, event: str, facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-        """Emit an event of the connection's whitelist. Airflow stores it together with the task's success."""
+        """
+        Emit an event of the connection's whitelist.
+
+        Airflow stores it together with the task's success.
+        """
         if WHITELIST_EVENTS:
             extra = {"event": event, **facts, **counts}
             context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
 
 
 class CustodyCreateOperator(CustodyOperator):
-    """The base of the operators that create an object at most once per task instance."""
+    """The base of operators that create at most one object per instance."""
 
     def execute(self, context: Context) -> Any:
         """Record that this try has begun, then create the object."""

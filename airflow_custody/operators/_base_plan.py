@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class WhitelistFileTask(WhitelistEventTask):
-    """The base of planning and applying. Both must have the same whitelist and settings."""
+    """
+    The base of planning and applying.
+
+    Both must have the same whitelist and settings.
+    """
 
     template_fields: Sequence[str] = (
         "path",
@@ -131,7 +135,11 @@ class WhitelistFileTask(WhitelistEventTask):
 
 
 def check_hash(value: object) -> str:
-    """Return a plan's hash. Anything else, such as a truncated hash, is an error."""
+    """
+    Return a plan's hash.
+
+    Anything else, such as a truncated hash, is an error.
+    """
     from airflow_custody.client.arguments import check_text, describe
     from airflow_custody.client.errors import CustodyRequestError
 

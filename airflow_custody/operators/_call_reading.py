@@ -100,7 +100,11 @@ class CallReading:
             self.log.info("Reading starts now. Earlier calls are not read.")
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook]:
-        """Return the webhooks. If they cannot be listed and are not required, return none."""
+        """
+        Return the webhooks.
+
+        If they cannot be listed and are not required, return none.
+        """
         try:
             return list(client.list_webhooks())
         except CustodyError as error:
@@ -147,7 +151,7 @@ class CallReading:
 
 class _CallPlace:
     """
-    The position in the journal up to which an asset's events hold the calls.
+    The position in the journal up to which events hold the calls.
 
     :param context: the task's context.
     :param asset: the asset, an inlet and outlet of the task.
@@ -184,7 +188,7 @@ class _CallPlace:
         self.gap = "" if cursor is None else self._compare_reader(stored_with, asset)
 
     def _load(self, *, has_event: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        """Return the cursor in the state store, and the facts stored with it."""
+        """Return the stored cursor, and the facts stored with it."""
         if self._store is None:
             return None, {}
         try:
@@ -202,7 +206,7 @@ class _CallPlace:
 
     def _compare_reader(self, stored_with: Mapping[str, Any], asset: Asset) -> str:
         """
-        Log the differences between this task and the task that stored the cursor.
+        Log the differences from the task that stored the cursor.
 
         :return: why calls may be lost; empty: no calls are lost.
         """
@@ -255,7 +259,7 @@ class _CallPlace:
         return True
 
     def event_extra(self, data: Mapping[str, Any], cursor: CallCursor) -> dict[str, Any]:
-        """Return the extra of an event: its data, and the cursor for the next run."""
+        """Return an event's extra: its data and the next run's cursor."""
         return cursor.to_stored(**data, filters=self._facts["filters"], task=self._facts["task"])
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_path(path: Any) -> str:
-    """Return the text of a path or URL, which may be an ``ObjectStoragePath``."""
+    """Return a path, URL or ``ObjectStoragePath`` as text."""
     from airflow_custody.client.arguments import check_text
 
     if not isinstance(path, str):
@@ -84,7 +84,11 @@ def path_to_write(task: CustodyOperator, path: str, context: Context) -> Path:
 
 
 def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Path]:
-    """Return the folder of the DAG file, and its bundle (on Airflow 2, the DAGs folder)."""
+    """
+    Return the folder of the DAG file, and the folder of its bundle.
+
+    On Airflow 2, the DAGs folder counts as the bundle.
+    """
     dag_file = task.dag.fileloc if task.has_dag() else None  # type: ignore[no-untyped-call]
     folder = Path(dag_file).parent if dag_file else Path.cwd()
     bundle: Any = getattr(context["ti"], "bundle_instance", None)
@@ -96,7 +100,7 @@ def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Pat
 
 
 def _passes(root: Path, path: Path) -> bool:
-    """Tell whether a path, or any of its parent folders, lies in a folder."""
+    """Tell whether a path or any parent of it lies in a folder."""
     return any(_is_in(root, each) for each in (path, *path.parents))
 
 

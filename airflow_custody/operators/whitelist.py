@@ -258,13 +258,13 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
 
 class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     """
-    Verify the whitelist by signatures, with the connection's pinned keys, and write the evidence to a new file.
+    Verify the whitelist's signatures, and write the evidence to a file.
 
-    Does the same as ``custody whitelist verify --evidence``. Every request that is not pending or rejected must be
-    signed according to the rules, each signature of a pending request must be valid, and each id must be listed. All
-    other requests are unverified. The log names them, and the task fails after the evidence is written. If there are no
-    requests, the task succeeds, and all counts are 0. Without pinned keys, the task fails and sends nothing. Needs the
-    role ``TPUser``. The listing is undocumented.
+    Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. Every request that is
+    not pending or rejected must be signed according to the rules, each signature of a pending request must be valid,
+    and each id must be listed. All other requests are unverified. The log names them, and the task fails after the
+    evidence is written. If there are no requests, the task succeeds, and all counts are 0. Without pinned keys, the
+    task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
     completely, no file is written. A file appears only when it is complete, and never replaces an existing one. So each
@@ -332,7 +332,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and its URL; one of them is empty."""
+        """Return the new file's local path and URL; one is empty."""
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:

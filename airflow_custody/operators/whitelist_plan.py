@@ -29,10 +29,10 @@ _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
     """
-    Compare a whitelist file with the service, and plan the differences. Changes nothing.
+    Compare a whitelist file with the service, and plan the differences.
 
-    Reads the file and everything that the service lists, and checks each payload against its hash. Each row of the
-    file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
+    Changes nothing. Reads the file and all requests at the service, and checks each payload against its hash. Each row
+    of the file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
     ``replace`` (it differs, and a new request is created), ``pending`` (requested and pending approval; never requested
     again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect, for the same destination as an
     ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected``, ``unreadable`` (its
@@ -177,7 +177,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return result
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """Log warnings about a plan that may be applied, and return the advice."""
+        """Log warnings about an applicable plan, and return the advice."""
         from airflow_custody.client.text import count, lines
         from airflow_custody.client.verification.trust import what_to_do
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
@@ -341,7 +341,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         return result
 
     def on_kill(self) -> None:
-        """Stop sending rows that have not left yet. The record of sent rows is kept."""
+        """
+        Stop sending rows that have not left yet.
+
+        The record of sent rows is kept.
+        """
         if self._apply is not None:
             self._apply.stop()
 

@@ -1,4 +1,4 @@
-"""The base of all sensors, which behave the same in a worker and in the triggerer."""
+"""The base of all sensors, with the same behaviour in every mode."""
 
 from __future__ import annotations
 
@@ -85,7 +85,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Poll once, or repeatedly while the result is in doubt. A transient error counts as "not yet"."""
+        """
+        Poll once, or repeatedly while the result is in doubt.
+
+        A transient error counts as "not yet".
+        """
         from airflow_custody.client.errors import CustodyError
 
         polls = self._polls
@@ -162,7 +166,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Resume after a deferral. Airflow's own timeout of a deferral counts as the sensor's timeout."""
+        """
+        Resume after a deferral.
+
+        Airflow's own timeout of a deferral counts as the sensor's timeout.
+        """
         with self._ending_task(context):
             # Another process made the first poll.
             self._polls.is_first = False

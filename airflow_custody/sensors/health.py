@@ -144,7 +144,7 @@ class CustodyHealthSensor(CustodySensor):
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is known when the DAG file is parsed, unlike an upstream task's output."""
+    """Tell whether a value is known at parse time."""
     return (
         value is None
         or isinstance(value, (str, int))

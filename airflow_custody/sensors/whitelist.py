@@ -137,7 +137,11 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return self._wait.poll(self.hook.get_conn())
 
     def _result(self, result: dict[str, Any]) -> Any:
-        """Return the trigger's result, or poll once more to compare the content with ``expected``."""
+        """
+        Return the trigger's result.
+
+        With ``expected``, poll once more to compare the content.
+        """
         if self.expected is None:
             return result
         from airflow_custody.client.errors import CustodyError

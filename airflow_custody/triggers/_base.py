@@ -48,7 +48,7 @@ _pools: dict[str, ThreadPoolExecutor] = {}
 
 async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     """
-    Return the result of an awaitable, or cancel it after a time limit.
+    Return an awaitable's result, or cancel it after a time limit.
 
     Before Python 3.12, ``asyncio.wait_for`` swallows a cancellation that arrives together with the result. Airflow
     cancels a trigger only once, so the trigger would run forever.
@@ -76,7 +76,7 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
 
 async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments: Any) -> T:
     """
-    Run a function in a thread of a connection's pool, and return its result.
+    Return the result of a function, run in a connection's thread pool.
 
     This is like ``asyncio.to_thread``, but a function that hangs blocks neither the event loop's threads nor those of
     another connection. When it counts as stuck, the connection gets a new pool.
@@ -93,7 +93,7 @@ async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments
 
 class _Connection:
     """
-    A client that all polls of one Airflow connection share, so that they sign in once.
+    A client that all polls of one Airflow connection share.
 
     :param custody_conn_id: id of the connection.
     """
@@ -108,7 +108,11 @@ class _Connection:
     @classmethod
     @contextmanager
     def shared(cls, custody_conn_id: str) -> Iterator[_Connection]:
-        """Share the connection while the block runs. The last block to end closes it."""
+        """
+        Share the connection while the block runs.
+
+        The last block to end closes it.
+        """
         connection = cls._open.setdefault(custody_conn_id, cls(custody_conn_id))
         connection._users += 1
         try:
@@ -120,7 +124,11 @@ class _Connection:
                 connection._hook.close()
 
     def client(self) -> CustodyClient:
-        """Return the client. Each call reads the Airflow connection, in one thread at a time."""
+        """
+        Return the client.
+
+        Each call reads the Airflow connection, in one thread at a time.
+        """
         with self._lock:
             return self._hook.get_conn()
 
@@ -142,7 +150,11 @@ async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
 
 
 def serialized(trigger: BaseTrigger) -> tuple[str, dict[str, Any]]:
-    """Return the class path and the arguments of a trigger. Its fields have the parameters' names."""
+    """
+    Return a trigger's class path and arguments.
+
+    The trigger's fields have the parameters' names.
+    """
     made = type(trigger)
     arguments = {name: getattr(trigger, name) for name in inspect.signature(made).parameters}
     return f"{made.__module__}.{made.__qualname__}", arguments
@@ -173,7 +185,11 @@ class Wait(Protocol[T_co]):
     """A trigger's wait, updated after each poll."""
 
     def update(self, found: Any, /) -> T_co:
-        """Return the state after a poll. Called in the polling thread; raises a :class:`CustodyError` on failure."""
+        """
+        Return the state after a poll.
+
+        Called in the polling thread. Raises a :class:`CustodyError` on failure.
+        """
 
 
 @dataclass(eq=False)
@@ -296,7 +312,11 @@ def _retry_after(error: CustodyError) -> float:
 
 
 def check_timing(custody_conn_id: object, poke_interval: object, deadline: object) -> None:
-    """Check the arguments of all triggers. Call this when the wait begins, so that errors become events."""
+    """
+    Check the arguments of all triggers.
+
+    Call this when the wait begins, so that errors become events.
+    """
     check_text("custody_conn_id", custody_conn_id)
     check_seconds("poke_interval", poke_interval)
     if deadline is not None:

@@ -83,8 +83,9 @@ class CursorStore:
 
     async def save_async(self, cursor: CallCursor) -> bool:
         """
-        Store a cursor, in a triggerer, and return whether this reader wrote the replaced one.
+        Store a cursor, and return whether this reader wrote the replaced one.
 
+        Called in a triggerer.
         The stored value is read first: a triggerer that is about to end can no longer read but still write, and its
         last events are not stored.
         """
@@ -154,8 +155,9 @@ class JournalProducer(SharedStreamProducer):
 
     async def open_stream(self) -> AsyncIterator[tuple[SharedReading, SharedReading]]:
         """
-        Yield the reading of each poll, as both the event and its payload for :meth:`advance`.
+        Yield the reading of each poll, as event and as payload.
 
+        The payload comes back in :meth:`advance`.
         A failure is logged, and polling continues, even after a permanent failure: otherwise Airflow would restart the
         trigger every second.
         """
@@ -185,7 +187,11 @@ class JournalProducer(SharedStreamProducer):
             self._closed.set()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Save the cursors of the watchers whose events are in Airflow's database. Raises nothing."""
+        """
+        Save the cursors of the watchers whose events are in Airflow's database.
+
+        Raises nothing.
+        """
         savers: dict[CallWatcher, Callable[[], Awaitable[None]]] = {}
         for item in batch:
             reading: SharedReading = item.broker_payload
@@ -219,7 +225,11 @@ class JournalProducer(SharedStreamProducer):
 def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
-    """Return the new calls of each watcher, and the failures. Called in a thread."""
+    """
+    Return the new calls of each watcher, and the failures.
+
+    Called in a thread.
+    """
     client = connection.client()
     new_calls, errors = _read_calls(client, wanted)
     types: dict[str, str] = {}
@@ -241,7 +251,11 @@ def _read_all(
 def _read_calls(
     client: CustodyClient, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, NewCalls], list[CustodyError]]:
-    """Return the new calls of each watcher. Watchers with the same cursor and start share one read."""
+    """
+    Return the new calls of each watcher.
+
+    Watchers with the same cursor and start share one read.
+    """
     groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
     for watcher, cursor in wanted.items():
         groups[cursor, watcher.start].append(watcher)
@@ -319,7 +333,11 @@ class CallWatcher:
             await self._save(found.portions[0][1])
 
     def handed_over(self, reading: SharedReading) -> None:
-        """Move the cursor past a reading whose events were fired. It is saved once Airflow has stored them."""
+        """
+        Move the cursor past a reading whose events were fired.
+
+        It is saved once Airflow has stored them.
+        """
         if self._wanted is None:
             return
         if self._next is not None:
@@ -333,7 +351,11 @@ class CallWatcher:
             reading.savers[self] = lambda: self._save(cursor)
 
     def close(self) -> None:
-        """Release the cursor. An unsaved cursor is discarded, because Airflow may have dropped its events."""
+        """
+        Release the cursor.
+
+        An unsaved cursor is discarded, because Airflow may have dropped its events.
+        """
         if self._wanted is not None:
             self._wanted.pop(self, None)
             self._wanted = None
@@ -341,7 +363,7 @@ class CallWatcher:
             del self._running[repr(self.store)]
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
-        """Return, for each poll, the payloads of the events to fire, and the cursor after them."""
+        """Return events to fire and the cursor after them, for each poll."""
         parts = self._split(self.call_filter.select(new.calls, types))
         if new.gap and not parts:
             # A gap needs an event even without calls.
@@ -410,7 +432,11 @@ class CallWatcher:
         return False
 
     async def _save(self, cursor: CallCursor) -> None:
-        """Save a cursor. A failure is logged; the next cursor replaces this one."""
+        """
+        Save a cursor.
+
+        A failure is logged, and the next cursor replaces this one.
+        """
         if self._wanted is None:
             return
         try:
@@ -426,7 +452,7 @@ class CallWatcher:
             )
 
     def _complain(self, *texts: str) -> None:
-        """Log an error, and the advice in further lines, unless it was the last one logged."""
+        """Log an error and its advice, unless they were just logged."""
         text = lines(f"Connection {self.custody_conn_id!r}, webhook calls: {texts[0]}", *texts[1:])
         if text != self._complaint:
             self._complaint = text

@@ -56,7 +56,7 @@ FireOn = Literal["healthy", "unhealthy", "change"]
 
 class CustodyHealthTrigger(BaseEventTrigger):
     """
-    A trigger that waits until the service is healthy, or watches its health.
+    A trigger that waits for a healthy service or watches its health.
 
     For a deferred task (``fire_on=None``), it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
     ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. Errors are always events, never
@@ -129,7 +129,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
         return serialized(self)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Subscribe to the shared poll, and fire when the wait ends or the state changes."""
+        """Subscribe to the shared poll, and fire its events."""
         from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
 
         try:
@@ -181,12 +181,20 @@ class CustodyHealthTrigger(BaseEventTrigger):
             await asyncio.sleep(float(self.poke_interval))
 
     def _state_key(self) -> str:
-        """Return the key of this watcher's state. Other watchers of the same asset have other keys."""
+        """
+        Return the key of this watcher's state.
+
+        Other watchers of the same asset have other keys.
+        """
         arguments = json.dumps(self.serialize()[1], sort_keys=True, default=str)
         return f"{_STATE_KEY}_{hashlib.sha256(arguments.encode()).hexdigest()[:16]}"
 
     async def _load_state(self) -> str:
-        """Return the stored state. Without one, return ``healthy``, so that the first failure fires."""
+        """
+        Return the stored state.
+
+        Without one, return ``healthy``, so that the first failure fires.
+        """
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 state = await ask_store(store, "get", self._state_key(), "healthy")
@@ -215,7 +223,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
 def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:
     """
-    Fetch a tenant's health listing, and return a cached function that judges the listing.
+    Fetch a tenant's health listing, and return a cached judge of it.
 
     Judging runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
     """

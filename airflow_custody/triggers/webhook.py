@@ -99,7 +99,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         return serialized(self)
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return the key of the shared poll; None: a shared poll is not possible."""
+        """Return the key of the shared poll; None: no shared poll."""
         if getattr(self, "task_instance", None) is not None:
             return None
         try:
@@ -110,7 +110,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """Return the shared poll, which saves cursors once their events are in Airflow's database."""
+        """Return the shared poll."""
         from airflow_custody.triggers._calls import JournalProducer
 
         return JournalProducer(kwargs["custody_conn_id"], float(kwargs["poke_interval"]))
@@ -130,7 +130,11 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             watcher.close()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Refuse to run without a shared stream, because Airflow would not acknowledge stored events."""
+        """
+        Refuse to run without a shared stream.
+
+        Airflow would not acknowledge the stored events.
+        """
         is_task = getattr(self, "task_instance", None) is not None
         why = "a task cannot use this trigger" if is_task else "this version of Airflow does not acknowledge events"
         refusal = CustodyConfigurationError(

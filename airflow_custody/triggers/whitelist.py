@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class CustodyWhitelistRequestTrigger(BaseTrigger):
     """
-    A trigger that waits until one or more whitelisting requests are in effect.
+    A trigger that waits until whitelisting requests are in effect.
 
     The trigger fires once: ``{"status": "effective", "result": ..., "message": ...}``, ``{"status": "timeout",
     "message": ...}`` or ``{"status": "error", "error": ...}``. A request that was rejected or is gone is an error. It

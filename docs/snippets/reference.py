@@ -181,7 +181,7 @@ received = Asset(
 
 
 def count_calls(inlet_events, handled):
-    """Count calls in a task with both assets as inlets, and ``handled`` as outlet."""
+    """Count calls. The task's inlets are both assets, its outlet is ``handled``."""
     events = UnhandledEvents(inlet_events, webhook_calls_asset("custody_default"), handled)
     with CustodyHook("custody_default") as hook:
         return sum(len(calls_of(event, hook.get_conn())) for event in events)
@@ -194,7 +194,11 @@ def print_changes(inlet_events):
 
 
 def find_gap(inlet_events):
-    """Return the last event with a gap, in a task with the asset as inlet."""
+    """
+    Return the last event with a gap.
+
+    The asset is the task's inlet.
+    """
     return last_event(inlet_events, webhook_calls_asset("custody_default"), ["gap"])
 
 

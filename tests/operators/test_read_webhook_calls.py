@@ -100,7 +100,7 @@ def test_webhooks_that_are_disabled_or_cool_down_are_reported(
     Reader(webhook_types=[TYPE, "no.such"]).run()
     log = task_log.text
     assert "no webhook has the type no.such." in log
-    assert f"Webhook {disabled} ({TYPE}) is disabled: it is not known whether" in log
+    assert f"Webhook {disabled} ({TYPE}) is disabled: the service may no longer record its calls." in log
     assert f"Webhook {cooling} ({TYPE}) is enabled until {later}" in log
     assert works not in log
     assert f"with the type {TYPE}" not in log
