@@ -205,8 +205,8 @@ class CustodyTask(RendersNoData):
         """
         Return NOT_GIVEN for a None written in the DAG file.
 
-        Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task, only a None in ``partial()`` counts,
-        because a None in a row may be a missing value.
+        Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task,
+        only a None in ``partial()`` counts, because a None in a row may be a missing value.
         """
         if value is not None:
             return value

@@ -71,9 +71,9 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
 
     The connection can have any type. Its Password is the token's PIN. Its extras are ``pkcs11_module``, the absolute
     path of the HSM's PKCS#11 library on the worker, and ``pkcs11_token`` and ``pkcs11_key``, the labels of the token
-    and of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter ones.
-    The worker loads the library and passes the PIN to it, so users who can change the connection can run their own
-    library. The connection is read when the task runs.
+    and of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter
+    ones. The worker loads the library and passes the PIN to it, so users who can change the connection can run their
+    own library. The connection is read when the task runs.
 
     In all other respects, this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the package's
     extra ``pkcs11``.

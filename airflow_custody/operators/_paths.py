@@ -85,7 +85,7 @@ def path_to_write(task: CustodyOperator, path: str, context: Context) -> Path:
 
 def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Path]:
     """
-    Return the folder of the DAG file, and the folder of its bundle.
+    Return the folders of the DAG file and of its bundle.
 
     On Airflow 2, the DAGs folder counts as the bundle.
     """
@@ -100,7 +100,7 @@ def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Pat
 
 
 def _passes(root: Path, path: Path) -> bool:
-    """Tell whether a path or any parent of it lies in a folder."""
+    """Tell whether a path or any parent lies in a folder."""
     return any(_is_in(root, each) for each in (path, *path.parents))
 
 

@@ -38,7 +38,7 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
 
     Needs the role ``Admin``. Setting the current status again is safe, so the call is repeated if its response is lost.
     If the response does not confirm the change, the listing of webhooks must report the new status. If the service does
-    not offer the listing, the log says so. Can be used as setup and teardown.
+    not offer the listing, the log reports it. Can be used as setup and teardown.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)

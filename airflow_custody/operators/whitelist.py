@@ -44,8 +44,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     earlier versions have no store). If a response is lost, truncated, a 5xx or a gateway's, or an earlier try left no
     result, the operator searches the service for the request before it sends again. That lookup is undocumented.
     Finding nothing counts only if the service lists other requests of the same user. If the service does not offer the
-    lookup, or the result is unclear, the task fails without retries and says how to continue. Killing the task does
-    not withdraw the request.
+    lookup, or the result is unclear, the task fails without retries, and the error describes how to continue. Killing
+    the task does not withdraw the request.
 
     :param label: label of the address. (templated)
     :param address: the destination address, used exactly as given. (templated)

@@ -53,7 +53,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param rows: the whitelist itself, instead of ``path``: a list of dictionaries with the same keys as the rows of a
         file, from an upstream task (``rows=upstream.output``) or a template; or the list as JSON text. (templated)
     :param prune: whether to delete duplicates, and requests that are not in the file. Of several requests in effect for
-        a row's destination, the one that equals the row is kept, or else the one with the lowest id. Default False.
+        a row's destination, the request that equals the row is kept, or else the request with the lowest id. Default
+        False.
     :param replace: whether a row gets a new request if the one in effect differs in label, links, kinds or exchange
         account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
         deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
@@ -70,9 +71,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
         nothing. Default False.
     :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does a plan
-        whose operations are too many, or too long, to be shown completely to the approver: the error says how to split
-        it. Default 100. None: no limit. Then a report that would be too long shows no operations and no hash, so that
-        the plan cannot be approved.
+        whose operations are too many, or too long, for a complete report to the approver: the error describes how to
+        split it. Default 100. None: no limit. A report that would be too long then has no operations and no hash, so
+        that the plan cannot be approved.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
         from ten requests up. Default 30; None: no limit.
@@ -93,7 +94,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``. The report is Markdown for the approver,
-        and shows every operation completely. The XCom is pushed even if the task is skipped, or fails because of
+        and contains every operation in full. The XCom is pushed even if the task is skipped, or fails because of
         changes or a limit, and each of the three values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
@@ -375,7 +376,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         return result
 
 
-# --- in words ----------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------
 
 
 def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
@@ -383,7 +384,7 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     Return the error for a plan over its limits.
 
     :param faults: the limits that it exceeds.
-    :param not_shown: why its report does not show its operations; empty if it does.
+    :param not_shown: why its report does not contain its operations; empty if it does.
     """
     from airflow_custody.client.errors import CustodyRequestError
 

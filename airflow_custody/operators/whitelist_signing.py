@@ -46,9 +46,10 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     with the others.
 
     A request that is already in effect, or that this user has already signed, is not signed again if its payload
-    matches ``expected``, and its signatures are verified if keys are pinned; the log says so. With ``expected=None``,
-    this applies only in a later try, and only to requests that this user has signed. A rejected request fails the task.
-    Signing takes three calls for each batch, plus one, plus up to four if a request needs no signature.
+    matches ``expected``, and its signatures are verified if keys are pinned; the log reports it. With
+    ``expected=None``, this applies only in a later try, and only to requests that this user has signed. A rejected
+    request fails the task. Signing takes three calls for each batch, plus one, plus up to four if a request needs no
+    signature.
 
     Needs the role ``WhitelistedAddressApprover``. The service must have the signer's public key registered for the
     connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
@@ -71,7 +72,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of requests, including those that needed no signature.
     :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
-        was accepted; the error says whether anything was signed.
+        was accepted; the error reports whether anything was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -136,7 +137,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
 
     Needs the role ``WhitelistedAddressApprover``. The service rejects a batch whole or not at all. If the service or a
     gateway refuses, for example because an earlier try has already rejected the requests, each request is read by its
-    id. The task then succeeds only if the status of each request is that of a rejected one; the log says so. If a batch
+    id. The task then succeeds only if each request has the status of a rejected request; the log reports it. If a batch
     fails after others were rejected, the error names the batch and the number of rejected requests, and a later try
     continues with the others. The operation is undocumented.
 

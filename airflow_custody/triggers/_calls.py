@@ -120,7 +120,7 @@ class SharedReading:
 
     :param number: number of the poll, from 1 on.
     :param journal: the shared poll.
-    :param found: the results for the watchers that had joined when the poll began, without failed reads.
+    :param found: the results for the watchers that waited for calls when the poll began, without failed reads.
     :param savers: for each watcher that has fired all its events, the function that saves its cursor.
     """
 

@@ -30,8 +30,8 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     """
     A trigger for asset watchers that fires for new webhook calls.
 
-    Use it with an ``AssetWatcher`` on Airflow 3.3 or later. It reads the service's journal of calls, ``GET
-    /webhooks/calls``, so it needs no open port. Each event holds at most 100 calls and 64 KiB:
+    Use it with an ``AssetWatcher`` on Airflow 3.3 or later. It reads the service's journal, ``GET /webhooks/calls``, so
+    it needs no open port. Each event holds at most 100 calls and 64 KiB:
     ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. If a single call is larger, the event
     has its id in ``call_ids`` instead. ``late_ids`` names calls that were created before a call of an earlier event.
     ``gap`` describes the calls that may be lost; an event with a gap may have no calls.
