@@ -109,7 +109,7 @@ def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypat
     "arguments", [{}, {"secret_conn_id": "hook", "store_secret": print}], ids=["no place", "two places"]
 )
 def test_the_secret_comes_from_exactly_one_place(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="kept somewhere"):
+    with pytest.raises(ValueError, match="stored in one place"):
         CustodyCreateWebhookOperator(task_id="create", webhook_type=TYPE, url=URL, **arguments)
 
 

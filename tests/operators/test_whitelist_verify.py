@@ -247,7 +247,7 @@ def test_nothing_is_replaced(sandbox: Sandbox, path: Path, existing: str) -> Non
         path.symlink_to("elsewhere.json")
     else:
         path.mkdir()
-    with failing_at_once(r"it exists already, and is never replaced\. Give each try a path of its own, .*try_number"):
+    with failing_at_once(r"it exists already, and is never replaced\. Give each try its own path, .*try_number"):
         verify(path=str(path))
     assert os.listdir(path.parent) == [path.name]
     assert existing != "file" or path.read_text() == "mine"
