@@ -1,4 +1,4 @@
-"""The base of all operators and sensors: the connection, the retry policy, and the checks of what was given."""
+"""The base of all operators and sensors."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class _NotGiven(Enum):
         return self.name
 
 
-#: Default of a templated parameter that may be left out. None would not tell that from an upstream task's None.
+#: Default of an optional templated parameter. The default None could not be told from an upstream task's None.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 
-#: The parameter of a field with another name. Each Airflow operator already has a property "label".
+#: Parameters whose field has another name. Each Airflow operator already has a property "label".
 PARAMETER_OF = {"address_label": "label"}
 
 
 class RendersNoData(BaseOperator):
     """
-    A task that renders the templates of the DAG file, and no value that comes from an upstream task.
+    A task that renders templates of the DAG file, not upstream values.
 
-    Airflow renders the rows of ``expand_kwargs(upstream.output)``, although they are data (apache/airflow#38745). Here
-    they stay as they are, like the values of ``expand(label=upstream.output)``. What the DAG file itself says is
-    rendered: in ``partial()``, in ``expand(label=[...])`` and in ``expand_kwargs([...])``.
+    Airflow renders the rows of ``expand_kwargs(upstream.output)``, although they are data (apache/airflow#38745). This
+    class leaves them unchanged, like the values of ``expand(label=upstream.output)``. Values written in the DAG file
+    are rendered: in ``partial()``, ``expand(label=[...])`` and ``expand_kwargs([...])``.
 
-    A subclass must not build text from a parameter in its constructor: Airflow would render the new text.
+    A subclass must not build text from a parameter in its constructor, because Airflow would render the new text.
     """
 
-    #: The arguments of a task that Airflow constructs in the run, from ``partial()`` and the row; None for any other.
+    #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row. Else None.
     _mapped_arguments: Mapping[str, Any] | None = None
-    #: Whether the fields have the run's values.
+    #: Whether the fields have been rendered.
     _is_rendered = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -65,19 +65,19 @@ class RendersNoData(BaseOperator):
         seen_oids: set[int],
     ) -> None:
         if self._is_rendered:
-            # The dag.test() of Airflow 2 renders a task again after a deferral, and so the values that it rendered.
+            # After a deferral, dag.test() of Airflow 2 would render the rendered values again.
             return
-        # Airflow does not render objects with these ids.
+        # Airflow skips objects with these ids.
         seen_oids.update(id(part) for part in _parts(self._data(context)))
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         self._is_rendered = parent is self
 
     def _mapped_task(self) -> Any:
-        """Return the mapped task that this one is a row of; None if it is not mapped."""
+        """Return this instance's mapped task; None if it is not mapped."""
         return None if self._mapped_arguments is None else self.dag.get_task(self.task_id)
 
     def _data(self, context: Context) -> list[Any]:
-        """Return the arguments that this mapped task has from upstream tasks; empty if it is not mapped."""
+        """Return the arguments from upstream tasks; empty for an unmapped task."""
         if self._mapped_arguments is None:
             return []
         task, arguments = self._mapped_task(), self._mapped_arguments
@@ -86,17 +86,17 @@ class RendersNoData(BaseOperator):
             return [arguments[name] for name, values in source.items() if not _is_written(values)]
         if _is_written(source) and _is_written(source[context["ti"].map_index]):
             return []
-        # A row may replace what partial() says.
+        # A row may override arguments of partial().
         return [value for name, value in arguments.items() if value is not task.partial_kwargs.get(name, NOT_GIVEN)]
 
 
 def _is_written(values: object) -> bool:
-    """Tell whether what a task is mapped over is written in the DAG file, and not the output of a task."""
+    """Tell whether a mapped task's input is written in the DAG file."""
     return isinstance(values, (Mapping, Sequence))
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a value, and what is in it if it is a collection."""
+    """Yield a value, and the values in a collection."""
     yield value
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -109,19 +109,19 @@ class CustodyTask(RendersNoData):
     """
     The base of the operators and sensors.
 
-    A constructor assigns each parameter to its field, and raises nothing: it calls :meth:`_refuse`. A templated
-    parameter that may be left out has the default :data:`NOT_GIVEN`; its field is None in the run. Any other None is
-    refused, whether it comes from a mapped task's row, a template, an upstream task or the DAG file itself, and so is
-    the text ``None`` or ``null``, as a template renders it.
+    A constructor assigns each parameter to its field. For a wrong value, it calls :meth:`_refuse` instead of raising an
+    error. An optional templated parameter has the default :data:`NOT_GIVEN`, and its field is None in the run. Any
+    other None is refused, whether it comes from a mapped task's row, a template, an upstream task or the DAG file. The
+    texts ``None`` and ``null``, which a template may render, are refused too.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param omit_if_none: names of optional parameters that are left out when the run has None for them, instead of
+    :param omit_if_none: names of optional parameters that are left out if their value in the run is None, instead of
         being refused. Default: none of them.
     """
 
-    #: The fields that are None because they were not given.
+    #: The fields whose parameters were not given.
     _left_out: frozenset[str] = frozenset()
-    #: The first wrong setting of a mapped task; empty if none is wrong.
+    #: The error about the first wrong setting of a mapped task; empty if there is none.
     _refused = ""
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
@@ -141,9 +141,9 @@ class CustodyTask(RendersNoData):
         **kwargs: Any,
     ) -> None:
         if self._mapped_arguments is not None:
-            # Airflow would fail the task before the visible part of its log begins.
+            # Refuse unknown parameters here, because Airflow's own error is not visible in the task's log.
             for name in sorted(kwargs.keys() - _parameters(type(self)).keys()):
-                self._refuse(f"there is no parameter {name!r}")
+                self._refuse(f"unknown parameter {name!r}")
                 del kwargs[name]
         super().__init__(**kwargs)
         use_default_retry_policy(self)
@@ -153,16 +153,17 @@ class CustodyTask(RendersNoData):
         for name in self.omit_if_none:
             if name not in optional:
                 allowed = ", ".join(sorted(optional)) or "none"
-                self._refuse(f"omit_if_none names {name!r}, which cannot be left out; these can: {allowed}")
+                self._refuse(f"omit_if_none contains {name!r}, which cannot be left out. Allowed names: {allowed}")
 
     def _refuse(self, message: str) -> None:
         """
-        Refuse a wrong setting when the DAG file is parsed, or when a mapped task is executed.
+        Report a wrong setting.
 
-        Airflow constructs a mapped task in the run, before the visible part of its log begins.
+        At parse time, this raises an error. Airflow constructs a mapped task in the run, before the visible part of its
+        log begins, so a mapped task raises the error when it is executed.
 
-        :param message: the fault.
-        :raises ValueError: when the DAG file is parsed.
+        :param message: the error message.
+        :raises ValueError: at parse time.
         """
         if self._mapped_arguments is None:
             raise ValueError(message)
@@ -170,10 +171,10 @@ class CustodyTask(RendersNoData):
         vars(self)["_refused"] = self._refused or message
 
     def _refuse_operators(self, name: str, value: object) -> None:
-        """Refuse an operator where its output belongs, also in a list."""
+        """Refuse an operator given instead of its output, also in a list."""
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(each, "task_id") and hasattr(type(each), "output"):
-                self._refuse(f"{name}: the task {each.task_id!r} is not its output: write .output after it")
+                self._refuse(f"{name}: the task {each.task_id!r} was given instead of its output: append .output")
 
     def _check_flags(self, **flags: object) -> None:
         """Check settings that must be True or False."""
@@ -190,7 +191,7 @@ class CustodyTask(RendersNoData):
         :param numbers: the settings' values, by name.
         :param low: the lowest allowed number. Default 0.
         :param high: the highest allowed number. Default 1e9, which is 30 years in seconds.
-        :param whole: whether it must be a whole number. Default False.
+        :param whole: whether the numbers must be whole numbers. Default False.
         """
         for name, value in numbers.items():
             is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
@@ -200,10 +201,10 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return NOT_GIVEN for a None that the DAG file says, and any other value as it is.
+        Return NOT_GIVEN for a None written in the DAG file.
 
-        It is for a parameter whose None has a meaning. In a mapped task, only ``partial()`` can say it: the None of a
-        row may be the lack of a value.
+        Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task,
+        only a None in ``partial()`` counts, because a None in a row may be a missing value.
         """
         if value is not None:
             return value
@@ -219,12 +220,16 @@ class CustodyTask(RendersNoData):
             setattr(self, field, None)
 
     def prepare_template(self) -> None:
-        """Leave out, in Airflow's UI too, what was not given; Airflow calls this when it has parsed the DAG file."""
+        """
+        Leave out optional fields, also in Airflow's UI.
+
+        Airflow calls this after parsing the DAG file.
+        """
         super().prepare_template()
         self._leave_out()
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow does not prepare a task that it constructs for a row.
+        # Airflow does not call prepare_template() for a mapped task.
         self._leave_out()
         super()._do_render_template_fields(*args, **kwargs)
 
@@ -234,16 +239,16 @@ class CustodyTask(RendersNoData):
         return {name for name, parameter in _parameters(cls).items() if parameter.default is NOT_GIVEN}
 
     def linked_request_ids(self) -> Sequence[str]:
-        """Return the ids of the whitelisting requests that the task's link leads to; empty if none is known."""
+        """Return the ids of the known whitelisting requests for the task's link."""
         return self._linked_ids
 
     def _check_given(self) -> None:
         """
-        Check that the settings are right, and that the run has a value for each field that was given.
+        Check the settings, and the given fields' values in the run.
 
-        Call it before anything else happens.
+        Call this first.
 
-        :raises CustodyRequestError: if it has none for one of them, or a setting is wrong; it names the parameter.
+        :raises CustodyRequestError: if a value is missing, or a setting is wrong. The error names the parameter.
         """
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing was sent")
@@ -253,7 +258,7 @@ class CustodyTask(RendersNoData):
             if value is None and field in self._left_out:
                 continue
             if name in self.omit_if_none and is_missing(value):
-                # In a DAG that renders to text, a template turns None into the text "None".
+                # A template may have turned None into the text "None".
                 setattr(self, field, None)
                 continue
             is_optional = is_missing(value) and name in self._optional_parameters()
@@ -264,7 +269,7 @@ class CustodyTask(RendersNoData):
 
 @cache
 def _parameters(operator: type) -> Mapping[str, inspect.Parameter]:
-    """Return all parameters of an operator, also those that its bases accept, by name."""
+    """Return all parameters of an operator and its bases, by name."""
     found: dict[str, inspect.Parameter] = {}
     for each in reversed(operator.__mro__):
         if "__init__" in vars(each):
@@ -274,23 +279,23 @@ def _parameters(operator: type) -> Mapping[str, inspect.Parameter]:
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:
     """
-    Return the ids of whitelisting requests, any number of them.
+    Return any number of ids of whitelisting requests.
 
     :param name: the parameter's name.
-    :param value: its value: one id or several.
-    :param skip_if_empty: whether the task is skipped if there are none.
-    :param merge: whether an id that is repeated is taken once. Default False: it is refused.
-    :raises AirflowSkipException: if there are none, and ``skip_if_empty``.
-    :raises CustodyRequestError: if there are none, or one cannot be an id.
+    :param value: the parameter's value: one id or several.
+    :param skip_if_empty: whether the task is skipped if there are no ids.
+    :param merge: whether repeated ids are merged. Default False: they are refused.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
+    :raises CustodyRequestError: if there are no ids, or an id is malformed.
     """
     ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
     if not ids and skip_if_empty:
         raise AirflowSkipException(f"Nothing to do: {name} is an empty list, and skip_if_empty is set.")
     if not ids:
         raise CustodyRequestError(
-            f"{name} is an empty list: there are no ids; nothing was sent",
+            f"{name} is an empty list; nothing was sent",
             setting=name,
-            advice="To skip the task then, set skip_if_empty=True.",
+            advice="To skip the task in this case, set skip_if_empty=True.",
             code="parameter-wrong",
         )
     return ids

@@ -19,81 +19,91 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset", "whitelist_asset"]
 
-#: Numbers of an asset's last events to fetch, one try after the other, to find a task's last one.
+#: Numbers of an asset's last events to fetch, in this order, until an event of a task is found.
 _EVENTS = (1, 25, 500)
-#: Maximum delay of an event behind one with a later time: the time is that of its creation, not of the commit.
+#: Maximum delay with which an event appears after a later one: its time is that of creation, not of the commit.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
 def webhook_calls_asset(custody_conn_id: str = "custody_default") -> Asset:
     """
-    Return the asset whose events are a service's webhook calls.
+    Return the asset for a service's webhook calls.
 
-    It is the default of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`; a DAG that is
-    scheduled on it runs when that operator has found new calls.
+    It is the default asset of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`. A DAG with
+    this asset as its schedule runs when that operator has found new calls.
 
-    :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
+    :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
+        before any task runs.
     :return: the asset ``custody://<connection id>/webhook-calls``.
-    :raises ValueError: if the id is a template, or no text.
+    :raises ValueError: if the id is a template, empty, or not text.
     """
     return _asset(custody_conn_id, "webhook-calls")
 
 
 def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     """
-    Return the asset whose events say that a service's whitelist was changed, or proved.
+    Return the asset for changes and verifications of a service's whitelist.
 
-    :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator` emits one if it succeeds and
-    has created or deleted something, :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator`
-    if it succeeds, and pinned keys prove that every row of the file is in effect, and
-    :class:`~airflow_custody.operators.whitelist.CustodyVerifyWhitelistOperator` if it has verified a request, and
-    nothing is unverified. A task that is skipped emits none; one that is cleared repeats its event. The event's
-    ``extra`` is ``{"event", "plan_hash", ...}``: ``event`` is ``applied`` or ``verified``, and the rest are the counts
-    of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the evidence in
-    place of ``plan_hash``. Airflow 2 gets no events.
+    These operators emit an event if their task succeeds:
 
-    :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
+    - :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator`, if it has created or deleted
+      requests: ``applied``.
+    - :class:`~airflow_custody.operators.whitelist_plan_completion.CustodyCompleteWhitelistPlanOperator`, if it has
+      deleted requests: ``applied``.
+    - :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator`, if pinned keys prove that every
+      row of the file is in effect: ``verified``.
+    - :class:`~airflow_custody.operators.whitelist.CustodyVerifyWhitelistOperator`, if it has verified at least one
+      request, and no request is unverified: ``verified``.
+
+    The event's ``extra`` is ``{"event", "plan_hash", ...}``: ``applied`` or ``verified``, the plan's hash, and the
+    counts of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
+    evidence instead of ``plan_hash``. A skipped task emits no event. A cleared task emits its event again. Airflow 2
+    has no such events.
+
+    :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
+        before any task runs.
     :return: the asset ``custody://<connection id>/whitelist``.
-    :raises ValueError: if the id is a template, or no text.
+    :raises ValueError: if the id is a template, empty, or not text.
     """
     return _asset(custody_conn_id, "whitelist")
 
 
-#: The outlet of the tasks that emit events of a whitelist: an outlet that is an asset has an event at each success.
-#: None on Airflow 2: where no scheduler knows the DAG (``dag.test``), a task that has emitted one cannot end.
+#: The outlet of the tasks that emit events of a whitelist. An alias, because an asset as outlet gets an event at each
+#: success. None on Airflow 2: there, a task that has emitted an event cannot end in ``dag.test``.
 WHITELIST_EVENTS = None if airflow_version.startswith("2.") else AssetAlias("custody whitelists")
 
 
 def _asset(custody_conn_id: str, name: str) -> Asset:
     if not is_plain_conn_id(custody_conn_id):
-        raise ValueError("custody_conn_id must be the id of a connection, as text that is no template")
+        raise ValueError("custody_conn_id must be the id of a connection, and not a template")
     return Asset(uri=f"custody://{quote(custody_conn_id, safe='')}/{name}")
 
 
 def normalize_uri(uri: SplitResult) -> SplitResult:
     """
-    Return the URI of an asset with the scheme ``custody``. Airflow calls it for each.
+    Check and return the URI of an asset with the scheme ``custody``.
+
+    Airflow calls this for each asset. A path below a whitelist or webhook calls is allowed, for a task's own asset.
 
     :param uri: the URI.
-    :raises ValueError: if it is neither a whitelist nor webhook calls, nor below them, where a task's own asset may be:
-        a DAG that is scheduled on it would never run.
+    :raises ValueError: if the URI is not for a whitelist or webhook calls. A DAG scheduled on it would never run.
     """
     if not uri.netloc or uri.path.split("/")[1:2] not in (["webhook-calls"], ["whitelist"]):
-        raise ValueError("an asset of custody is custody://<connection id>/whitelist or .../webhook-calls")
+        raise ValueError("a custody asset must be custody://<connection id>/whitelist or .../webhook-calls")
     return uri
 
 
 def is_plain_conn_id(custody_conn_id: object) -> bool:
-    """Tell whether the id of a connection is known before a task runs."""
+    """Tell whether a connection's id is known before a task runs."""
     is_text = isinstance(custody_conn_id, str) and bool(custody_conn_id.strip())
     return is_text and "{{" not in str(custody_conn_id) and "{%" not in str(custody_conn_id)
 
 
 def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> list[Any]:
     """
-    Return the last events of an inlet, the newest first, on every version of Airflow.
+    Return the last events of an inlet, the newest first.
 
-    ``inlet_events[asset]`` alone fetches all events that the asset ever had on Airflow 3, even for the last one.
+    This works on every version of Airflow. On Airflow 3, ``inlet_events[asset][-1]`` fetches all events of the asset.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -107,14 +117,16 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
 
 def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[str]) -> Any:
     """
-    Return a task's last event of an inlet; None: there is none.
+    Return the last event of an inlet that a task emitted.
 
-    Only an event whose extra has the keys counts. Events emitted by hand, or by a watcher, come from no task.
+    Only an event whose ``extra`` has the given keys counts. Events that were emitted by hand or by a watcher are
+    ignored.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
-    :param keys: the keys.
-    :raises CustodyConfigurationError: if it is buried under many other events.
+    :param keys: the keys that the event's ``extra`` must have.
+    :return: the event; None if there is none.
+    :raises CustodyConfigurationError: if there is no such event among the last 500, but there are older events.
     """
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
@@ -125,30 +137,30 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
         if len(events) < limit:
             return None
     raise CustodyConfigurationError(
-        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} tells how far a task has come; nothing was "
-        "sent",
+        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} has a task's position; nothing was sent",
         setting="asset",
-        advice="Something else emits events of this asset. Give this task an asset of its own.",
+        advice="The asset has events from another source. Give this task its own asset.",
         code="parameter-wrong",
     )
 
 
 class UnhandledEvents:
     """
-    The events of an inlet that a task has not handled yet, the oldest first: iterate over it.
+    The events of an inlet that a task has not handled yet.
 
-    A DAG that is scheduled on an asset may get several events in one run, and none of those that came while it was
-    paused. So it keeps its place in an event of an asset of its own, which Airflow stores together with the task's
-    success: an outlet and inlet of the task, of no other task, with :attr:`place` as extra. Each event is handled at
-    least once, also one that appears within a minute after a later one, or has the same time.
+    Iterate over this object to get the events, the oldest first. A DAG with an asset as its schedule may get several
+    events in one run, and misses all events from while it was paused. Therefore the task records its position in an
+    event of its own asset, ``handled``, which Airflow stores together with the task's success. This asset must be an
+    outlet and inlet of the task, and of no other task; emit its event with :attr:`place` as ``extra``.
 
-    Events are fetched in portions, so it does not matter how many there are.
+    Each event is handled at least once, even if it appears up to a minute after a later event, or has the same time.
+    Events are fetched in portions, so there may be any number of them.
 
     :param inlet_events: ``inlet_events`` of the task's context.
-    :param asset: the asset whose events to handle.
-    :param handled: the task's own asset. Without an event of it, all events that ``asset`` ever had are to be handled.
+    :param asset: the asset with the events to handle.
+    :param handled: the task's own asset. If it has no event yet, all events of ``asset`` are returned.
     :param portion: number of events to fetch at once. Default 100.
-    :raises CustodyConfigurationError: if the place is buried under other events of ``handled``.
+    :raises CustodyConfigurationError: if the position is not among the last 500 events of ``handled``.
     """
 
     def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
@@ -156,7 +168,7 @@ class UnhandledEvents:
         self._asset = asset
         self._portion = portion
         self._until: datetime | None = None
-        # When the last events were emitted that were handled, by their ids.
+        # Times of the last handled events, by id.
         self._recent: dict[int, datetime] = {}
         last = last_event(inlet_events, handled, ("until", "recent"))
         if last is not None:
@@ -175,7 +187,7 @@ class UnhandledEvents:
 
     @property
     def place(self) -> dict[str, Any]:
-        """The task's place, as the extra of its own event: after all events that were iterated over."""
+        """The position after the returned events, as ``extra`` of the task's event."""
         if self._until is None:
             return {}
         first = self._until - _EVENT_OVERLAP
@@ -185,15 +197,16 @@ class UnhandledEvents:
 
 def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     """
-    Return the webhook calls of an asset event, as :meth:`WebhookCall.to_json` does.
+    Return the webhook calls of an asset event.
 
-    An event holds the calls, or only their ids.
+    If the event has only the ids of its calls, the calls are read from the service.
 
     :param event: an event of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator` or of a
-        watcher. An event emitted by hand may have no calls.
-    :param client: reads the calls of which the event has only the ids.
-    :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
-    :raises CustodyError: if they cannot be read.
+        watcher. An event that was emitted by hand may have no calls.
+    :param client: the client to read the calls with.
+    :return: the calls, in the form of :meth:`WebhookCall.to_json`. A call that the service no longer lists has only an
+        ``id``.
+    :raises CustodyError: if the calls cannot be read.
     """
     extra = event.extra if isinstance(event.extra, Mapping) else {}
     payload = extra.get("payload")
@@ -207,11 +220,12 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
 
 def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str, dict[str, Any]]:
     """
-    Return the calls with these ids that the service still lists.
+    Return the calls with the given ids that the service still lists.
 
-    :param client: reads the calls.
+    :param client: the client to read the calls with.
     :param wanted: the ids.
-    :param since: time stamp of the oldest of these calls, so that no older calls are read; all are read without it.
+    :param since: timestamp of the oldest of these calls, so that no older calls are read. If it is not a timestamp, all
+        calls are read.
     """
     from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
 
@@ -231,7 +245,11 @@ def _listed(value: object) -> list[Any]:
 
 
 def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime | None, portion: int) -> Iterator[Any]:
-    """Yield the events from a time on, the oldest first, some of them more than once."""
+    """
+    Yield the events from a time on, the oldest first.
+
+    Some events are repeated.
+    """
     events = inlet_events[asset]
     if not hasattr(events, "after"):
         # Airflow before 3.1: a sequence that fetches only the requested items.
@@ -247,6 +265,6 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
         yield from page
         if len(page) < size:
             return
-        # From there on again, which includes the time itself; more, if all of them have one time.
+        # Continue at the last time, including it. If all events have the same time, fetch a larger page.
         size = portion if start is None or page[-1].timestamp > start else 2 * size
         start = page[-1].timestamp

@@ -1,4 +1,8 @@
-"""The provider metadata. Loaded whenever Airflow is, so it imports nothing."""
+"""
+The provider metadata.
+
+Each Airflow process loads this module, so it imports nothing.
+"""
 
 from __future__ import annotations
 
@@ -69,24 +73,24 @@ def get_provider_info() -> dict[str, Any]:
         "asset-uris": [{"schemes": ["custody"], "handler": "airflow_custody.assets.normalize_uri"}],
         # For `airflow providers links`. Airflow 2 has no page, so no operator has the link there.
         "extra-links": ["airflow_custody.plugin.links.CustodyRequestLink"],
-        # Airflow takes commands from version 3.2 on; before that there is the console script.
+        # From version 3.2 on, Airflow adds these commands to its own. The console script works everywhere.
         "cli": ["airflow_custody.cli.main.get_airflow_commands"],
         "config": {
             "custody": {
-                "description": "The page Custody in Airflow's navigation.",
+                "description": "The Custody page in Airflow's UI.",
                 "options": {
                     "page": {
-                        "description": "Whether there is the page. If not, the API server reads no service for it, and "
-                        "tasks have no links to it.",
+                        "description": "Whether to add the Custody page. Without the page, the API server reads no "
+                        "service, and tasks have no links to the page.",
                         "version_added": "1.0.0",
                         "type": "boolean",
                         "example": None,
                         "default": "True",
                     },
                     "page_connections": {
-                        "description": "Connections that the page shows as well, by their ids, comma-separated. It "
-                        "finds those in the database and in environment variables itself; those in a secrets backend "
-                        "cannot be listed.",
+                        "description": "Ids of further connections for the page, comma-separated. The page finds all "
+                        "connections in the database and in environment variables. It cannot list connections in a "
+                        "secrets backend, so name these here.",
                         "version_added": "1.0.0",
                         "type": "string",
                         "example": "custody_prod, custody_test",
@@ -110,14 +114,14 @@ def get_provider_info() -> dict[str, Any]:
                     "placeholders": {
                         "host": "https://custody.example.com",
                         "login": "only to sign in with a password",
-                        "port": "such as 443; Airflow 3.3 cannot test without it",
+                        "port": "such as 443; required for Test Connection on Airflow 3.3",
                     },
                 },
-                # The form saves every field, an unset one as null; the client's settings have the defaults.
+                # The form saves unset fields as null. The defaults are in the client's settings.
                 "conn-fields": {
                     "auth": {
                         "label": "Authentication method",
-                        "description": "Automatic: decided by the fields that are filled in.",
+                        "description": "Automatic: derived from the other fields that are filled in.",
                         "schema": {
                             "type": ["string", "null"],
                             "enum": [None, "bearer", "password", "api_key"],

@@ -1,26 +1,27 @@
 """
 The metrics of this package, sent through Airflow's own metrics.
 
-They go where Airflow's ``[metrics]`` section says: StatsD, Datadog or OpenTelemetry; without any of these nothing is
-done. All names have Airflow's prefix. There is nothing to set, unless you keep a list of metrics: then add
-``custody`` to ``metrics_allow_list``.
+The metrics go to the backend in Airflow's ``[metrics]`` section: StatsD, Datadog or OpenTelemetry. Without a backend,
+nothing is measured. All names have Airflow's prefix. No setup is needed, except that ``metrics_allow_list``, if you use
+it, must contain ``custody``.
 
-Where tags are kept, a metric has one name and tags. StatsD without tags (``statsd_influxdb_enabled`` is off, the
-default) would drop them, and the gauges of two connections would overwrite each other: there, and only there, the
-values follow the name, in the order of the tags: ``airflow.custody.health.healthy.custody_default.all``.
-What is not a letter, a digit, ``_``, ``-`` or ``.`` becomes ``_``; a point in such a value becomes ``__``, and more
-than 60 characters are cut off. So ``prod/eu`` and ``prod_eu`` share their metrics: choose other ids. Tags and names
-hold no secret, no address, no label and no URL.
+With a backend that supports tags, each metric has one name, and tags. Plain StatsD (``statsd_influxdb_enabled`` is off,
+the default) drops tags, so two connections would overwrite each other's gauges. Therefore, only for plain StatsD, the
+values of the tags follow the name, in the order of the tags: ``airflow.custody.health.healthy.custody_default.all``.
+In the values, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``. In a name, ``.``
+in a value is replaced by ``__``. Values are truncated to 60 characters. For example, the connections ``prod/eu`` and
+``prod_eu`` would share their metrics, so choose distinct ids. Names and tags never contain secrets, addresses, labels
+or URLs.
 
-A gauge keeps its last value until a task measures again: alert on its age, too; where your backend knows none, as
-plain StatsD, alert on the calls. Tasks that judge differently (``healthy_statuses``, ``require_fresh``,
-``effective_statuses``) overwrite each other's gauges. On Airflow 2.11, OpenTelemetry exports only the first set of
-tags of each gauge in a process: use StatsD there.
+A gauge keeps its last value until a task measures again, so alert on its age as well. If your backend does not report
+the age of a gauge, as with plain StatsD, alert on the number of calls. Tasks with different criteria
+(``healthy_statuses``, ``require_fresh``, ``effective_statuses``) overwrite each other's gauges. On Airflow 2.11,
+OpenTelemetry only exports the first set of tags of each gauge in a process: use StatsD instead.
 
-A failing backend never fails a task: one warning in the log says so. One that hangs delays a task as it does for
-Airflow's own metrics: StatsD's UDP not at all, unless its host's name is slow to be resolved; OpenTelemetry on
-Airflow 3.3 by 10 seconds at the end of the process (``OTEL_EXPORTER_OTLP_TIMEOUT``); a StatsD client of your own
-(``statsd_custom_client_path``) by as long as it waits.
+A failing backend never fails a task; the log has a single warning. A backend that hangs delays a task as it delays
+Airflow's own metrics. StatsD over UDP does not delay it, unless resolving the host's name is slow. OpenTelemetry on
+Airflow 3.3 takes up to 10 seconds at the end of the process (``OTEL_EXPORTER_OTLP_TIMEOUT``). A StatsD client of your
+own (``statsd_custom_client_path``) takes as long as it waits.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 # Three values and a name stay below the 250 characters that Airflow allows.
 _MAX_VALUE = 60
-# What Airflow allows in a name for StatsD; it drops a metric that has anything else in it.
+# Airflow drops a StatsD metric if its name has any of these characters.
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_.-]")
 
 _has_warned = False
@@ -60,8 +61,8 @@ class Metric:
     :param name: its name, without Airflow's prefix.
     :param kind: its kind.
     :param unit: unit of its values.
-    :param tags: its tags, in the order in which their values follow the name where there are no tags.
-    :param description: its meaning, and when it is not sent.
+    :param tags: its tags, in the order in which their values follow the name if the backend has no tags.
+    :param description: its meaning, and the cases in which it is not sent.
     """
 
     name: str
@@ -76,24 +77,25 @@ _CALLS = Metric(
     "counter",
     "calls",
     ("conn_id", "operation", "status"),
-    "Calls of the service, each retry included, and those that ended with the task. ``status`` is the HTTP status, or "
-    "``none``: no response, or not all of it.",
+    "Calls to the service, including each retry, and calls that were interrupted because the task ended. ``status`` is "
+    "the HTTP status, or ``none`` if the response is missing or incomplete.",
 )
 _HEALTHY = Metric(
     "custody.health.healthy",
     "gauge",
     "1 or 0",
     ("conn_id", "tenant_id"),
-    "1: the health listing was read, and all of it is healthy. 0: it is not, or is empty, or could not be read, for "
-    "whatever reason. Sent each time a task reads it; ``tenant_id`` is ``all`` if no task names one.",
+    "1: all checks in the health listing are healthy. 0: a check is not healthy, or the listing is empty, or it could "
+    "not be read for any reason. Sent each time a task reads the listing. ``tenant_id`` is ``all`` if the task has no "
+    "``tenant_id``.",
 )
 _CREATES = Metric(
     "custody.creates",
     "counter",
     "creates",
     ("conn_id", "kind", "outcome"),
-    "Creates that were ``sent``, whatever came of them; whose response was lost and that were ``found`` again; of "
-    "which it is ``unknown`` whether they exist: a person must look. ``kind`` is ``whitelisting_request`` or "
+    "Creates by ``outcome``. ``sent``: sent, with any outcome. ``found``: the response was lost, but the object was "
+    "found. ``unknown``: the outcome is unknown, and a user must decide. ``kind`` is ``whitelisting_request`` or "
     "``webhook``.",
 )
 _PENDING_AGE = Metric(
@@ -101,18 +103,18 @@ _PENDING_AGE = Metric(
     "gauge",
     "seconds",
     ("conn_id",),
-    "Age of the oldest whitelisting request that is pending approval, of all at the service, when a whitelist file is "
-    "planned; 0 if there are none. Not sent if one of them does not say when it was created.",
+    "Age of the oldest pending whitelisting request at the service, measured when a whitelist is planned; 0 if no "
+    "request is pending. Not sent if a pending request has no creation date.",
 )
 _CALLS_READ = Metric(
     "custody.webhook_calls.read",
     "counter",
     "calls",
     ("conn_id",),
-    "Webhook calls that were read to be handed on. Each task and each watcher counts its own.",
+    "New webhook calls for a task or a watcher. Calls that several tasks or watchers read are counted for each.",
 )
 
-#: All of them.
+#: All metrics.
 METRICS = (_CALLS, _HEALTHY, _CREATES, _PENDING_AGE, _CALLS_READ)
 
 
@@ -121,7 +123,7 @@ METRICS = (_CALLS, _HEALTHY, _CREATES, _PENDING_AGE, _CALLS_READ)
 
 def call_observer(custody_conn_id: str) -> Callable[[Observation], None] | None:
     """
-    Return an observer that counts the exchanges of a client.
+    Return an observer that counts the calls of a client.
 
     :param custody_conn_id: id of the client's connection.
     :return: an observer for :meth:`CustodyClient.observe`; None: metrics are off.
@@ -139,13 +141,14 @@ def health_listed(
     custody_conn_id: str, criteria: HealthCriteria, *, is_measured: bool = True
 ) -> Iterator[list[HealthCheck]]:
     """
-    Measure the health listing that the block reads: all checks in it, whichever of them a task is about.
+    Measure the health listing that the block reads.
 
-    If the block raises, the service is not known to be healthy, and counts as not healthy.
+    All checks in the listing count, regardless of the task's filters. If the block raises an error, the service counts
+    as not healthy.
 
     :param custody_conn_id: id of the connection.
-    :param criteria: the task's; its status words, and whether results must be fresh, say what is healthy.
-    :param is_measured: whether anything is sent. Default True.
+    :param criteria: the task's criteria, of which only the healthy status words and the freshness are used.
+    :param is_measured: whether the metric is sent. Default True.
     :return: a list, to which the block adds the checks.
     """
     checks: list[HealthCheck] = []
@@ -170,9 +173,9 @@ def create_counted(custody_conn_id: str, kind: str, outcome: CreateOutcome, coun
     Count creates.
 
     :param custody_conn_id: id of the connection.
-    :param kind: the kind of thing that is created: ``whitelisting request``.
-    :param outcome: ``sent``: a create has left, whatever came of it; ``found``: one whose response was lost was found
-        again; ``unknown``: a person must find out.
+    :param kind: the kind of the created object, such as ``whitelisting request``.
+    :param outcome: ``sent``: a create was sent, with any outcome; ``found``: its response was lost, but the object was
+        found; ``unknown``: its outcome is unknown.
     :param count: number of creates.
     """
     _emit(_CREATES, count, custody_conn_id, kind, outcome)
@@ -180,11 +183,13 @@ def create_counted(custody_conn_id: str, kind: str, outcome: CreateOutcome, coun
 
 def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime | None]]) -> None:
     """
-    Measure the whitelisting requests that are pending approval, where all that the service lists were read.
+    Measure the age of the oldest pending whitelisting request.
+
+    Call this only if all requests of the service were read.
 
     :param custody_conn_id: id of the connection.
-    :param created: returns when each of them was created, None for one that does not say: then the age of the oldest is
-        not known, and not sent. Called if metrics are on.
+    :param created: returns the creation times of all pending requests, called only if metrics are on. If a creation
+        time is None, the oldest age is unknown, and nothing is sent.
     """
 
     def oldest_age() -> float | None:
@@ -201,7 +206,7 @@ def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime
 
 def calls_read(custody_conn_id: str, count: int) -> None:
     """
-    Count webhook calls that were read of the service's journal, to be handed on.
+    Count new webhook calls that were read from the service's journal.
 
     :param custody_conn_id: id of the connection.
     :param count: number of new calls that match the filter.
@@ -211,19 +216,19 @@ def calls_read(custody_conn_id: str, count: int) -> None:
 
 # --- sending -------------------------------------------------------------------------------------------------
 
-#: A value, or a function that returns it; None: it is not known, and not sent.
+#: A value, or a function that returns the value; None: the value is unknown, and is not sent.
 Value = float | Callable[[], float | None]
 
 
 @cache
 def _keeps_tags() -> bool | None:
-    """Return whether tags reach their destination, as Airflow's configuration says; None: nothing is sent."""
+    """Return whether the configured metrics backend keeps tags; None: metrics are off."""
     try:
 
         def is_on(option: str, default: bool = False) -> bool:
             return bool(conf.getboolean("metrics", option, fallback=default))
 
-        # In Airflow's own order.
+        # Airflow checks the options in the same order.
         if is_on("statsd_datadog_enabled"):
             return is_on("statsd_datadog_metrics_tags", True)
         if is_on("statsd_on"):
@@ -236,11 +241,11 @@ def _keeps_tags() -> bool | None:
 
 def _emit(metric: Metric, value: Value, *values: str) -> None:
     """
-    Send a value of a metric; a counter's 0 is not sent.
+    Send a value of a metric. A counter's 0 is not sent.
 
     :param metric: the metric.
-    :param value: the value; called, if it is to be, only where metrics are on.
-    :param values: the values of its tags, in their order.
+    :param value: the value. A function is called only if metrics are on.
+    :param values: the values of the metric's tags, in the same order.
     """
     if (keeps_tags := _keeps_tags()) is None:
         return
@@ -251,7 +256,7 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
         texts = [_tag_value(each) for each in values]
         name, tags = metric.name, dict(zip(metric.tags, texts, strict=True))
         if not keeps_tags:
-            # A point would begin another level. Airflow does the same.
+            # A dot would begin another level. Airflow also writes "__" instead.
             name, tags = ".".join([name, *(each.replace(".", "__")[:_MAX_VALUE] for each in texts)]), {}
         if metric.kind == "gauge" and number is not None:
             Stats.gauge(name, max(0, number), tags=tags)
@@ -262,12 +267,16 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
 
 
 def _tag_value(value: str) -> str:
-    """Return a tag's value in the characters that every backend takes, and not too long."""
+    """Return a tag's value with length and characters that backends accept."""
     return _NOT_ALLOWED.sub("_", value)[:_MAX_VALUE] or "none"
 
 
 def _failed(exception: Exception) -> None:
-    """Log that metrics cannot be sent, as a warning only the first time."""
+    """
+    Log that metrics cannot be sent.
+
+    Only the first time is a warning.
+    """
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True
     log.log(level, "Metrics cannot be sent: %s: %s", type(exception).__name__, exception)

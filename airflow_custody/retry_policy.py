@@ -1,4 +1,4 @@
-"""The rule for retrying failures, and for failing a task."""
+"""Decides which failures are retried, and fails tasks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["CustodyRetryPolicy"]
 
 class CustodyFailException(AirflowFailException):
     """
-    Raised when a task fails in a way that a retry would not help.
+    Raised when a task fails and a retry cannot help.
 
-    Its text is the whole message, line by line, as Airflow logs it at the end of the task's log.
+    Its text is the whole message, with the advice in further lines. Airflow logs it at the end of the task's log.
 
     :param error: the failure.
-    :param place: beginning of its text. Default: none.
+    :param place: beginning of the text. Default: none.
     """
 
     def __init__(self, error: CustodyError, place: str = "") -> None:
@@ -48,18 +48,18 @@ class CustodyFailException(AirflowFailException):
 
 class CustodyRetryPolicy(RetryPolicy):
     """
-    A retry policy that decides by what went wrong at the custody service (Airflow 3.3).
+    A retry policy that depends on the type of failure (Airflow 3.3).
 
-    A wrong setting, token, role or request fails at once: a retry would not help. When the service says how
-    long to wait (429 and 503 with ``Retry-After``), the next try comes then. Everything else is left to the task's
-    own ``retries`` and ``retry_delay``. A policy cannot give a task more tries than its ``retries``.
+    A wrong setting, token, role or request fails the task at once, because a retry cannot help. If the service requests
+    a delay (429 or 503 with ``Retry-After``), the next try follows after that delay. All other failures are left to the
+    task's ``retries`` and ``retry_delay``. A task never has more tries than its ``retries`` allow.
 
-    All operators and sensors use it unless they are given another policy; ``retry_policy=None`` does not switch
-    it off, because that is what Airflow gives to a mapped task without one.
+    This is the default policy of all operators and sensors. ``retry_policy=None`` does not disable it, because Airflow
+    passes None to a mapped task without a policy. To replace it, give another policy.
 
-    :param min_delay: minimum time to the next try where the service asks for one. Default 1 second.
-    :param max_delay: maximum time to the next try where the service asks for one. Default 1 hour.
-    :raises ValueError: if the minimum is negative or more than the maximum.
+    :param min_delay: minimum time to the next try if the service requests a delay. Default 1 second.
+    :param max_delay: maximum time to the next try if the service requests a delay. Default 1 hour.
+    :raises ValueError: if ``min_delay`` is negative or greater than ``max_delay``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class CustodyRetryPolicy(RetryPolicy):
         max_delay: timedelta = timedelta(hours=1),
     ) -> None:
         if not timedelta(0) <= min_delay <= max_delay:
-            raise ValueError(f"min_delay ({min_delay}) must not be negative, nor more than max_delay ({max_delay})")
+            raise ValueError(f"min_delay ({min_delay}) must be from 0 to max_delay ({max_delay})")
         self.min_delay = min_delay
         self.max_delay = max_delay
 
@@ -81,18 +81,18 @@ class CustodyRetryPolicy(RetryPolicy):
         context: Context | None = None,
     ) -> RetryDecision:
         """
-        Decide what happens after a failure.
+        Decide whether and when to retry after a failure.
 
         :param exception: the failure; only a :class:`CustodyError` is considered.
         :param try_number: the try that failed; not used.
         :param max_tries: the task's maximum number of tries; not used.
         :param context: the task's context; not used.
-        :return: to fail, to try again after a certain time, or Airflow's default.
+        :return: to fail, to retry after a delay, or to use Airflow's default.
         """
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
         if not exception.retryable:
-            reason = f"a retry would not help: {exception.reason}"[:450]
+            reason = f"a retry cannot help: {exception.reason}"[:450]
             return RetryDecision.fail(f"{reason} {label(exception.code)}")
         if exception.retry_after is not None and exception.status in (429, 503):
             # Compared as numbers: the requested delay may exceed the maximum of a timedelta.
@@ -100,7 +100,7 @@ class CustodyRetryPolicy(RetryPolicy):
             seconds = min(max(exception.retry_after, bounds[0]), bounds[1])
             return RetryDecision.retry(
                 timedelta(seconds=seconds),
-                f"status {exception.status}, the service asks to wait {min(exception.retry_after, 1e9):g} s",
+                f"status {exception.status}: the service requests a delay of {min(exception.retry_after, 1e9):g} s",
             )
         return RetryDecision.default()
 
@@ -110,18 +110,19 @@ _DEFAULT_POLICY = None if RetryPolicy is object else CustodyRetryPolicy()
 
 def use_default_retry_policy(operator: BaseOperator) -> None:
     """
-    Give an operator the retry policy for failures of the service, unless it was given one.
+    Give an operator the default retry policy, unless it has a policy.
 
-    Call it after ``super().__init__()``: a mapped task is given ``retry_policy=None`` when its author gave none.
+    Call this after ``super().__init__()``, because Airflow passes ``retry_policy=None`` to a mapped task without a
+    policy. Airflow before 3.3 has no retry policies: nothing happens.
 
-    :param operator: the operator; on Airflow before 3.3 nothing happens.
+    :param operator: the operator.
     """
     if _DEFAULT_POLICY is not None and operator.retry_policy is None:
         operator.retry_policy = _DEFAULT_POLICY
 
 
 def map_place(context: Any) -> str:
-    """Return the beginning of a message about a mapped task instance; empty for any other."""
+    """Return the start of messages about a mapped instance; else empty."""
     index = getattr(context.get("ti"), "map_index", None)
     return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
 
@@ -129,11 +130,11 @@ def map_place(context: Any) -> str:
 @contextmanager
 def failing_task(operator: Any, context: Any) -> Iterator[None]:
     """
-    Fail a task without retries where a retry would not help. Airflow logs the exception, which has no chain.
+    Fail a task without retries if a retry cannot help.
 
-    That is what :class:`CustodyRetryPolicy` decides too; as an exception it holds on every version of Airflow. A
-    policy that the user gave decides for itself, so it gets to see the error; but not about sending again what may
-    exist already.
+    :class:`CustodyRetryPolicy` decides the same, but only this exception works on every version of Airflow. A policy
+    that the user gave gets the original error and decides itself, except if the outcome is unknown: a request that may
+    exist must not be sent again. The raised exception has no chain.
 
     :param operator: the operator that is being executed.
     :param context: its context.
@@ -144,7 +145,7 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
-    # Compare types, because Airflow copies operators and what they hold.
+    # Compare types, because Airflow copies operators together with their policies.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     policy_decides = users_policy and not isinstance(error, CustodyOutcomeUnknownError)

@@ -1,4 +1,4 @@
-"""Signers whose keys Airflow keeps: in a connection, and so in any secrets backend."""
+"""Signers whose keys are in an Airflow connection."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from airflow_custody.hooks._lookup import find_connection, mask, read_extras, re
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-# In a PEM text: its markers, other parts that are not the key (headers, line ends written as two characters), the key.
+# Parts of a PEM text: header and footer; other text (attributes, escaped line ends); base64 text of the key.
 _MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
 _NOT_KEY = re.compile(r"[\w-]+:\s*[^\s\\]+|\\[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
-# In characters. A key's last line may be this short; the words BEGIN and PRIVATE of a broken marker are shorter.
+# Number of characters. A key's last line may be this short. BEGIN and PRIVATE in a broken header are shorter.
 _MIN_MASKED = 8
-_ADVICE = "Make a connection with this id, or correct the signer's id."
-_NOT_TEXT = "the connection's Password is not text: put it in quotation marks where it is defined"
+_ADVICE = "Create a connection with this id, or correct the signer's id."
+_NOT_TEXT = "the connection's Password is not text: put it in quotation marks in its definition"
 
 
 def _mask_key(pem: str) -> None:
-    """Mask a key in logs: by its own lines, by lines of PEM's usual length, and without line ends."""
+    """Mask a key in logs, also with other or no line ends."""
     for block in _MARKERS.split(pem):
         lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
         key = "".join(lines)
@@ -37,10 +37,11 @@ def _mask_key(pem: str) -> None:
 
 class ConnectionSigner(PemSigner):
     """
-    A signer with a P-256 key in PEM that is kept in an Airflow connection of any type.
+    A signer with a P-256 key in an Airflow connection.
 
-    The key is in the connection's extra ``private_key``, and the password it is encrypted with, if it is, in the
-    connection's Password. Both are masked in logs. The connection is read when the task runs.
+    The connection can have any type. Its extra ``private_key`` is the key in PEM format. If the key is encrypted, the
+    connection's Password is the password of the key. Both are masked in logs. The connection is read when the task
+    runs.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -66,13 +67,16 @@ class ConnectionSigner(PemSigner):
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
     """
-    A signer with a P-256 key in an HSM that is set up in an Airflow connection of any type.
+    A signer with an HSM's P-256 key, configured in an Airflow connection.
 
-    The connection's Password is the token's PIN, which is masked in logs; Airflow masks nothing that is shorter than
-    five characters. Its extras are ``pkcs11_module``, the absolute path of the HSM's PKCS#11 library on the worker,
-    ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and the key pair. The worker loads that library and
-    gives it the PIN, so anyone who may change the connection chooses the library. The connection is read when the task
-    runs. Otherwise this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
+    The connection can have any type. Its Password is the token's PIN. Its extras are ``pkcs11_module``, the absolute
+    path of the HSM's PKCS#11 library on the worker, and ``pkcs11_token`` and ``pkcs11_key``, the labels of the token
+    and of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter
+    ones. The worker loads the library and passes the PIN to it, so users who can change the connection can run their
+    own library. The connection is read when the task runs.
+
+    In all other respects, this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the package's
+    extra ``pkcs11``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -104,14 +108,14 @@ def _extras(connection: Connection) -> dict[str, Any]:
     """
     Return a connection's extras.
 
-    :raises CustodyConfigurationError: if they are not a JSON object, or have a name twice.
+    :raises CustodyConfigurationError: if the extras are not a JSON object, or a name is repeated.
     """
     extras = read_extras(connection)
     if extras is None:
         raise CustodyConfigurationError(
             f"the signing key {connection.conn_id!r} cannot be used: the connection's Extra is not a JSON object, or "
-            "has a name twice",
+            "repeats a name",
             setting="signer",
-            advice="Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
+            advice="Correct the Extra of the Airflow connection. JSON requires double quotation marks.",
         )
     return extras

@@ -116,7 +116,7 @@ def test_events_that_somebody_else_emits_are_not_taken_for_the_place(with_access
     assert len(list(UnhandledEvents(inlets, asset, handled))) == 1
     for number in range(500):
         inlets.add(handled, 9 + number, None, None)
-    with pytest.raises(CustodyConfigurationError, match="Give this task an asset of its own"):
+    with pytest.raises(CustodyConfigurationError, match="Give this task its own asset"):
         UnhandledEvents(inlets, asset, handled)
 
 

@@ -203,7 +203,7 @@ def test_in_a_run_one_parameter_without_a_value_is_left_out(sandbox: Sandbox) ->
 def test_a_secret_that_is_left_out_is_not_lost(sandbox: Sandbox) -> None:
     entry = entry_of(CustodyCreateWebhookOperator)
     operator = entry.make(secret_conn_id="{{ params.x }}", omit_if_none="secret_conn_id")
-    with failing_at_once("has to be kept somewhere"):
+    with failing_at_once("must be stored in one place"):
         render_and_execute(operator, native_dag(), x=None)
     assert sandbox.control.request_log() == []
 
@@ -287,7 +287,7 @@ def test_an_operator_in_place_of_its_output_is_refused(entry: Entry, in_a_list: 
         other = CREATE.make()
         for name in entry.templated:
             entry.make(**{name: [other.output] if in_a_list else other.output})
-            with pytest.raises(ValueError, match=rf"^{name}: the task '{other.task_id}' .* write \.output after it"):
+            with pytest.raises(ValueError, match=rf"^{name}: the task '{other.task_id}' .* append \.output"):
                 entry.make(**{name: [other] if in_a_list else other})
 
 

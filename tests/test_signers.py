@@ -53,7 +53,7 @@ def test_an_unusable_connection_says_what_is_wrong(
     with pytest.raises(CustodyConfigurationError, match=why):
         signer("signer").check()
     monkeypatch.delenv("AIRFLOW_CONN_SIGNER")
-    with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\nMake a connection with this id"):
+    with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\nCreate a connection with this id"):
         signer("signer").check()
 
 

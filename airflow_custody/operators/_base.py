@@ -1,4 +1,4 @@
-"""The base of all operators: it ends the task after a failure, and closes the hook."""
+"""The base of all operators: it handles failures and closes the hook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ class CustodyOperator(CustodyTask):
     """The base of the operators."""
 
     def execute(self, context: Context) -> Any:
-        """Do the operator's work. If a retry cannot help, the task fails at once."""
+        """
+        Do the operator's work.
+
+        If a retry cannot help, the task fails at once.
+        """
         with failing_task(self, context):
             self._check_given()
             with CustodyHook(self.custody_conn_id) as hook:
@@ -37,7 +41,7 @@ class CustodyOperator(CustodyTask):
 
 
 class WhitelistEventTask(CustodyOperator):
-    """The base of the operators that plan, apply or verify a whitelist: their XCom, and the events of its asset."""
+    """The base of the operators that emit events of a whitelist."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -47,22 +51,26 @@ class WhitelistEventTask(CustodyOperator):
         self.multiple_outputs = True
 
     def _push(self, context: Context, result: dict[str, Any]) -> None:
-        """Push the task's result to XCom, for a task that is about to fail or be skipped."""
+        """Push the result of a task that will fail or be skipped."""
         for key, value in {**result, "return_value": result}.items():
             context["ti"].xcom_push(key=key, value=value)
 
     def _emit(self, context: Context, event: str, facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-        """Emit an event of the connection's whitelist, which Airflow stores together with the task's success."""
+        """
+        Emit an event of the connection's whitelist.
+
+        Airflow stores it together with the task's success.
+        """
         if WHITELIST_EVENTS:
             extra = {"event": event, **facts, **counts}
             context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
 
 
 class CustodyCreateOperator(CustodyOperator):
-    """The base of the operators that create an object at most once per task instance."""
+    """The base of operators that create at most one object per instance."""
 
     def execute(self, context: Context) -> Any:
-        """Create the object, and leave a record for later tries before anything can fail."""
+        """Record that this try has begun, then create the object."""
         from airflow_custody.idempotency.store import Store
 
         Store(context).begin()
@@ -77,13 +85,15 @@ class CustodyCreateOperator(CustodyOperator):
 
 def delete_if_exists(what: str, delete: Callable[[], None], log: Any) -> bool:
     """
-    Delete an object. If it does not exist, that is a success, because a retry after a lost response must succeed.
+    Delete an object, or do nothing if it does not exist.
 
-    :param what: its name, for the log.
-    :param delete: deletes it; raises :class:`CustodyNotFoundError` only if the service itself says that it does not
-        exist.
+    A missing object is a success, because a retry after a lost response must succeed.
+
+    :param what: the object's name, for the log.
+    :param delete: deletes the object; raises :class:`CustodyNotFoundError` only if the service itself reports that the
+        object does not exist.
     :param log: the task's log.
-    :return: whether it was deleted; False if it did not exist.
+    :return: whether the object was deleted; False if it did not exist.
     """
     try:
         delete()

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class WhitelistFileTask(WhitelistEventTask):
-    """The base of planning and applying: file or rows, and the settings of a plan, which must be the same for both."""
+    """
+    The base of planning and applying.
+
+    Both must have the same whitelist and settings.
+    """
 
     template_fields: Sequence[str] = (
         "path",
@@ -59,9 +63,9 @@ class WhitelistFileTask(WhitelistEventTask):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self._check_flags(prune=prune, check_address=check_address)
         if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
-            self._refuse("give either path or rows: the whitelist is a file, or a list of rows")
+            self._refuse("give either path or rows: the whitelist is either a file or a list of rows")
         if self.omit_if_none and rows is NOT_GIVEN:
-            self._refuse("omit_if_none is about rows: in a file, leave out a field that has no value")
+            self._refuse("omit_if_none applies only to rows: in a file, leave out fields without a value")
         self.path = path
         self.rows = rows
         self.prune = prune
@@ -75,7 +79,7 @@ class WhitelistFileTask(WhitelistEventTask):
 
     @classmethod
     def _optional_parameters(cls) -> set[str]:
-        """Return the names that ``omit_if_none`` may have: also those of a row's optional fields."""
+        """Return the names that ``omit_if_none`` may contain, including a row's optional fields."""
         of_a_row = CustodyCreateWhitelistRequestOperator._optional_parameters()
         return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
 
@@ -105,7 +109,7 @@ class WhitelistFileTask(WhitelistEventTask):
             local, url = split_location(name)
             if not url:
                 return read_whitelist_file(path_to_read(self, local, context), check_addresses=self.check_address)
-            # Before it is read: a format that is not known is refused.
+            # Refuse an unknown format before reading the file.
             format = format_of(url)
             data = read_object(url, MAX_FILE_BYTES + 1)
         except StorageError as error:
@@ -113,7 +117,7 @@ class WhitelistFileTask(WhitelistEventTask):
         return parse_whitelist(data, format, name=url, check_addresses=self.check_address)
 
     def _settings(self) -> PlanSettings:
-        """Return the settings of the plan, checked."""
+        """Check and return the settings of the plan."""
         from airflow_custody.client.whitelist.plans import plan, planner
 
         return planner.PlanSettings(
@@ -125,12 +129,16 @@ class WhitelistFileTask(WhitelistEventTask):
         )
 
     def _words(self) -> StatusWords:
-        """Return the status words, checked."""
+        """Check and return the status words."""
         return StatusWords.read(self.effective_statuses, self.rejected_statuses)
 
 
 def check_hash(value: object) -> str:
-    """Return a plan's hash; raise if it is anything else, a part of one above all."""
+    """
+    Return a plan's hash.
+
+    Anything else, such as a truncated hash, is an error.
+    """
     if isinstance(value, Mapping):
         raise CustodyRequestError(
             "plan_hash must be the hash alone; nothing was sent",

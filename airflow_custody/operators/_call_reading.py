@@ -1,4 +1,8 @@
-"""One run of the operator that reads webhook calls. It imports the client, so the operator imports it when it runs."""
+"""
+One run of the operator that reads webhook calls.
+
+This module imports the client, so the operator imports it only when the task runs.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ if TYPE_CHECKING:
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-# Without a state store an event is the only place for a cursor. Airflow's clean-up deletes old events, and the newest
-# call that an old one knows may no longer be listed.
+# Without a state store, the cursor is kept in an event. Emit a new event before Airflow's clean-up deletes the old one,
+# or the service no longer lists the newest call that the old cursor covers.
 _MAX_EVENT_AGE = timedelta(days=1)
-#: Maximum number of webhooks that are not enabled in the log.
+#: Maximum number of disabled or cooling webhooks in the log.
 _MAX_REPORTED = 20
 
 
@@ -41,7 +45,7 @@ class CallReading:
     :param custody_conn_id: id of the Airflow connection.
     :param asset: the asset whose events hold the calls.
     :param start: start of the first run.
-    :param filters: the filters by their names, as they were given; None: no filter.
+    :param filters: the values of the filters, as given, by name; None: no filter.
     :param with_payload: whether the event holds the calls' payloads.
     :param max_calls: maximum number of calls.
     :param on_gap: behaviour if calls may be lost.
@@ -58,7 +62,7 @@ class CallReading:
     log: Any
 
     def run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        """Read the calls and emit the event; returns the operator's result."""
+        """Read the calls, emit the event, and return the operator's result."""
         start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
         filters = self._check_filters()
         _refuse_mapped_task(context)
@@ -75,7 +79,7 @@ class CallReading:
         has_news = bool(selected or gap or is_first)
         if not has_news and not place.needs_event_after(new):
             raise AirflowSkipException("No new webhook calls.")
-        # If the event is deleted or buried one day, its calls are read again, and none is lost.
+        # If the event can no longer be found, its calls are read again, so none is lost.
         first_cursor = new.cursor if is_first else BEGINNING
         place.keep(place.cursor or first_cursor)
         data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
@@ -91,19 +95,23 @@ class CallReading:
             self.log.warning("Webhook calls may be lost: %s.", gap)
         self.log.info("%s.", count(number, "new webhook call") if number else "No new webhook calls")
         if has_more:
-            self.log.info("There are more: the next run goes on.")
+            self.log.info("There are more calls. The next run reads them.")
         if is_first:
-            self.log.info("From now on, calls are read; those from before are not.")
+            self.log.info("Reading starts now. Earlier calls are not read.")
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook]:
-        """Return the webhooks; none if they are neither listed nor required."""
+        """
+        Return the webhooks.
+
+        If they cannot be listed and are not required, return none.
+        """
         try:
             return list(client.list_webhooks())
         except CustodyError as error:
             if required:
                 raise
             if not error.not_offered:
-                self.log.warning("Which webhooks are enabled is not known: %s", error.reason)
+                self.log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
             return []
 
     def _report(self, webhooks: Sequence[WireWebhook]) -> None:
@@ -115,13 +123,13 @@ class CallReading:
             known = {ascii_lower(str(each.get(key))) for each in webhooks}
             for value in as_list(self.filters[name] or ()):
                 if ascii_lower(str(value)) not in known:
-                    self.log.warning("%s: there is no webhook with the %s %s now.", name, key, sanitize(value, 60))
+                    self.log.warning("%s: no webhook has the %s %s.", name, key, sanitize(value, 60))
 
     def _report_disabled(self, webhook: WireWebhook) -> None:
         """Log a webhook that is not enabled or cools down."""
         until = webhook.get("timeoutUntil")
         self.log.warning(
-            "Webhook %s (%s) is %s%s: it is not known whether the service still writes down its calls.",
+            "Webhook %s (%s) is %s%s: the service may no longer record its calls.",
             sanitize(webhook["id"], 60),
             sanitize(webhook.get("type") or "no type", 60),
             sanitize(webhook.get("status") or "without a status", 60),
@@ -143,15 +151,15 @@ class CallReading:
 
 class _CallPlace:
     """
-    The place in the journal up to which an asset's events tell of its calls.
+    The position in the journal up to which events hold the calls.
 
     :param context: the task's context.
     :param asset: the asset, an inlet and outlet of the task.
-    :param filters: which calls the task selects, as plain JSON.
+    :param filters: the task's filters, as plain JSON.
     :param log: the task's log.
-    :ivar cursor: the cursor; None: this is the first time.
-    :ivar gap: in words, why calls may be lost by going on from here; empty: none are.
-    :raises CustodyError: if the cursor cannot be read: going on from now would lose calls.
+    :ivar cursor: the cursor; None: this is the first run.
+    :ivar gap: why calls may be lost if reading continues at the cursor; empty: no calls are lost.
+    :raises CustodyError: if the cursor cannot be read: to continue from now on would lose calls.
     """
 
     def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
@@ -167,7 +175,7 @@ class _CallPlace:
         cursor, stored_with = self._load(has_event=event is not None)
         if cursor is None and buried is not None:
             raise buried
-        # A cursor that was stored after the last event names that event.
+        # A stored cursor that does not name the last event is older than that event.
         if event is not None and (stored_with.get("event"), stored_with.get("filters")) != (event.id, filters):
             cursor, stored_with = CallCursor.from_stored(event.extra)
         self._facts: dict[str, Any] = {
@@ -180,7 +188,7 @@ class _CallPlace:
         self.gap = "" if cursor is None else self._compare_reader(stored_with, asset)
 
     def _load(self, *, has_event: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        """Return the cursor in the state store, and what was stored with it."""
+        """Return the stored cursor, and the facts stored with it."""
         if self._store is None:
             return None, {}
         try:
@@ -188,47 +196,46 @@ class _CallPlace:
         except Exception as error:
             if not has_event:
                 raise CustodyError(
-                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so where to go on "
-                    "is not known; nothing was sent",
+                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so the place to "
+                    "continue is unknown; nothing was sent",
                     code="record-unreadable",
                     retryable=not isinstance(error, CustodyError),
                 ) from error
-            self._log.warning("The asset's state store cannot be read (%r): its last event will do.", error)
+            self._log.warning("The asset's state store cannot be read (%r). Continuing from the last event.", error)
         return None, {}
 
     def _compare_reader(self, stored_with: Mapping[str, Any], asset: Asset) -> str:
         """
-        Log how this task differs from the one that stored the cursor.
+        Log the differences from the task that stored the cursor.
 
-        :return: in words, why calls may be lost; empty: none are.
+        :return: why calls may be lost; empty: no calls are lost.
         """
         task, has_same_filters = stored_with.get("task"), stored_with.get("filters") == self._facts["filters"]
         if task == self._facts["task"]:
             if not has_same_filters:
-                self._log.warning(
-                    "The filters were changed. Calls that the old ones left out before are not read again."
-                )
+                self._log.warning("The filters have changed. Calls that the old filters left out are not read again.")
             return ""
         self._log.warning(
             "%s",
             lines(
-                f"The last event of the asset {asset.uri!r} was emitted by task {task}, and this task goes on from "
-                "there.",
-                "If both run, each reads only what the other has not: give one of them an asset of its own "
-                "(asset=...).",
+                f"The last event of the asset {asset.uri!r} was emitted by task {task}, and this task continues "
+                "from there.",
+                "If both tasks run, each reads only the calls that the other has not read. Give one of them its own "
+                "asset (asset=...).",
             ),
         )
         if has_same_filters:
             return ""
         return (
-            f"task {task} reads calls for the same asset with other filters, and what those left out is not read again"
+            f"task {task} reads calls for the same asset with other filters, and the calls that it left out are not "
+            "read again"
         )
 
     def needs_event_after(self, new: NewCalls) -> bool:
         """
-        Tell whether an event without news is needed to store the cursor.
+        Tell whether an event without calls is needed to keep the cursor.
 
-        The state store keeps the cursor if there is one.
+        If there is a state store, it keeps the cursor, and no event is needed.
         """
         if new.cursor == self.cursor:
             return False
@@ -238,21 +245,21 @@ class _CallPlace:
         """
         Keep a cursor in the asset's state store (Airflow 3.3).
 
-        Only for a cursor that knows no call whose event is not stored yet.
+        Pass only a cursor whose calls are all in stored events: a later cursor would lose the others.
 
-        :return: whether it is kept; if not, the next reading begins at the last event's cursor.
+        :return: whether the cursor was kept; if not, the next run begins at the last event's cursor.
         """
         if self._store is None:
             return False
         try:
             self._store.set(OPERATOR_CURSOR_KEY, cursor.to_stored(**self._facts))
         except Exception as error:
-            self._log.warning("The asset's state store keeps nothing (%s).", type(error).__name__)
+            self._log.warning("The cursor cannot be kept in the asset's state store (%s).", type(error).__name__)
             return False
         return True
 
     def event_extra(self, data: Mapping[str, Any], cursor: CallCursor) -> dict[str, Any]:
-        """Return the extra of an event: its data, and what the next reading needs."""
+        """Return an event's extra: its data and the next run's cursor."""
         return cursor.to_stored(**data, filters=self._facts["filters"], task=self._facts["task"])
 
 
@@ -261,7 +268,7 @@ def _refuse_mapped_task(context: Context) -> None:
         raise CustodyConfigurationError(
             "the task is mapped, and all its instances would share one cursor; nothing was sent",
             setting="asset",
-            advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
+            advice="Instead, create the tasks in a loop in the DAG file, each with its own asset.",
             code="parameter-wrong",
         )
 
@@ -271,7 +278,7 @@ def _calls_missing(gap: str) -> CustodyError:
         f"webhook calls may be lost: {gap}",
         operation="read webhook calls",
         code="calls-missing",
-        advice="Find out what is missing. Then run the task once with on_gap='continue'.",
+        advice="Find out which calls are missing. Then run the task once with on_gap='continue'.",
     )
 
 

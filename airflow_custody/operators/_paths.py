@@ -1,4 +1,4 @@
-"""The files that operators read and write: which place a path means, seen from a DAG."""
+"""Resolve and check the paths of files that operators read and write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_path(path: Any) -> str:
-    """Return a path or a URL, given as text or as an ``ObjectStoragePath``."""
+    """Return a path, URL or ``ObjectStoragePath`` as text."""
     if not isinstance(path, str):
         from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -29,28 +29,27 @@ def check_path(path: Any) -> str:
 
 def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
     """
-    Return the file on this machine that a path means.
+    Return the full path of a local file to read.
 
-    A relative path begins in the folder of the DAG's file. A path that leads into a DAG bundle, or on Airflow 2
-    into the DAGs folder, must not leave it through a link: the bundle is what was reviewed.
+    A relative path starts at the folder of the DAG file. A path into the DAG bundle (on Airflow 2, the DAGs folder)
+    must not leave it through a link, because only the content of the bundle was reviewed.
 
-    :raises CustodyRequestError: if it leads out of the bundle, or begins in an archive.
+    :raises CustodyRequestError: if the path leads out of the bundle, or is relative to an archive.
     """
     folder, root = _folder_and_root(task, context)
     is_relative = not Path(path).is_absolute()
     archive = next((each for each in (folder, *folder.parents) if each.is_file()), None)
     if is_relative and archive is not None:
         raise CustodyRequestError(
-            f"the path {sanitize(path, 200)!r} is relative, and the DAG's file is in an archive, "
+            f"the path {sanitize(path, 200)!r} is relative, and the DAG file is in the archive "
             f"{sanitize(archive, 300)}; nothing was read",
-            advice="Keep the whitelist file outside the archive, and give its absolute path, or the URL of an "
-            "object storage.",
+            advice="Keep the whitelist file outside the archive, and give its absolute path or an object storage URL.",
             code="file-wrong",
         )
     given = Path(os.path.normpath(folder / path))
     if (is_relative or _passes(root, given)) and not _is_in(root, given):
         raise CustodyRequestError(
-            f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
+            f"the path {sanitize(path, 200)!r} leads out of the DAG bundle, to {sanitize(given.resolve(), 300)}; "
             "nothing was read",
             advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
             code="file-wrong",
@@ -60,43 +59,47 @@ def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
 
 def path_to_write(task: CustodyOperator, path: str, context: Context) -> Path:
     """
-    Return the file on this machine that is to be written.
+    Return the full path of a local file to write.
 
     The path must be absolute, and must not pass through the DAG's bundle: Airflow replaces and removes the folders of
     a bundle, and a link in it could lead anywhere.
 
-    :raises CustodyRequestError: if it is another path.
+    :raises CustodyRequestError: if the path is relative, or passes through the bundle.
     """
     _, root = _folder_and_root(task, context)
     given = Path(os.path.normpath(path))
     if given.is_absolute() and not _passes(root, given):
         return given
-    why = "leads into the DAG's bundle" if given.is_absolute() else "is relative"
+    why = "leads into the DAG bundle" if given.is_absolute() else "is relative"
     raise CustodyRequestError(
         f"the path {sanitize(path, 200)!r} {why}; nothing was written",
         setting="path",
-        advice="Give an absolute path outside the folder of the DAGs, or the URL of an object storage.",
+        advice="Give an absolute path outside the DAGs folder, or an object storage URL.",
         code="file-wrong",
     )
 
 
 def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Path]:
-    """Return the folder of the DAG's file, and the bundle, or on Airflow 2 the DAGs folder, that it is in."""
+    """
+    Return the folders of the DAG file and of its bundle.
+
+    On Airflow 2, the DAGs folder counts as the bundle.
+    """
     dag_file = task.dag.fileloc if task.has_dag() else None  # type: ignore[no-untyped-call]
     folder = Path(dag_file).parent if dag_file else Path.cwd()
     bundle: Any = getattr(context["ti"], "bundle_instance", None)
     if bundle is not None:
         return folder, Path(bundle.path)
     root = Path(conf.get("core", "dags_folder"))
-    # A test's DAG, or one in a script, is in neither.
+    # The DAG of a test or script may be outside the DAGs folder.
     return folder, root if _is_in(root, folder) else folder
 
 
 def _passes(root: Path, path: Path) -> bool:
-    """Tell whether a path, however it is spelled, or some folder on its way lies in a folder."""
+    """Tell whether a path or any parent lies in a folder."""
     return any(_is_in(root, each) for each in (path, *path.parents))
 
 
 def _is_in(root: Path, path: Path) -> bool:
-    """Tell whether a path lies in a folder, after all links."""
+    """Tell whether a path, with all links followed, lies in a folder."""
     return path.resolve().is_relative_to(root.resolve())

@@ -18,49 +18,52 @@ if TYPE_CHECKING:
 
 class CustodyReadWebhookCallsOperator(CustodyOperator):
     """
-    Read the webhook calls that are new since the last run, and emit one asset event that holds them.
+    Read new webhook calls, and emit one asset event with them.
 
-    The service writes each call down before it posts it. This task reads that journal: it needs no open port and no
-    webhook receiver, and also finds what was written while Airflow was down. Needs the role ``Admin`` or
-    ``AdminReadOnly``. The operation is undocumented.
+    The service records each call before it posts the call to the webhook. This task reads that journal, so it needs
+    neither an open port nor a webhook receiver, and it also finds calls from while Airflow was down. Needs the role
+    ``Admin`` or ``AdminReadOnly``. The operation is undocumented.
 
-    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``; above 64
-    KiB it has ``call_ids`` instead of ``calls``, and ``since``, when the oldest of them was created. A consumer gets
-    the calls of either from :func:`airflow_custody.assets.calls_of`. The next run goes on from the ``cursor`` of the
-    asset's last event that a task has emitted, whoever else emits events of the asset. Airflow stores the event
-    together with the task's success. So a task that is killed before emits nothing, and its next try reads the same
-    calls: each call is emitted at least once, and its id tells repetitions apart. A call that appears more than five
-    minutes behind one that was created later is not found; ``late_ids`` are those that came a little late.
+    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``. Above 64
+    KiB, the extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was
+    created. :func:`airflow_custody.assets.calls_of` returns the calls in both cases.
 
-    Where nothing is new, the task is skipped, and so is what depends on it in its DAG; there is no event. An event
-    without calls (``count`` 0) is emitted by the first run with ``start="now"``, to store the place; after a gap;
-    and, where there is no asset state store (Airflow before 3.3), if only calls were read that the filters leave out,
-    and they are more than ``max_calls``, or the last event is a day old.
+    Each call is emitted at least once: recognize repeated calls by their ids. Airflow stores the event together with
+    the task's success. A task that is killed earlier emits nothing, and its next try reads the same calls. The next run
+    continues at the ``cursor`` of the asset's last event from a task; events from other sources are ignored. A call is
+    missed only if the service begins to list it after this task has read a call that was created more than five minutes
+    later. ``late_ids`` names the calls that were listed late, but were not missed.
 
-    **One asset has one cursor.** Two tasks with the same asset share it, also tasks of two DAGs: what one of them has
-    read, the other does not read again, and the log warns of that. If their filters differ, that is a gap. Give each
-    its own asset, then. To begin anew, take a new asset, too. One instance of the task runs at a time; it cannot be
-    mapped. Airflow's clean-up (``airflow db clean``) may delete its last event when it is switched off for long: then
-    it goes on from the asset's state store, and the last event's calls come again. Airflow before 3.3 has none, and it
-    begins as if for the first time.
+    If there are no new calls, the task is skipped, and so are its downstream tasks; no event is emitted. An event
+    without calls (``count`` 0) is emitted in three cases: by the first run with ``start="now"``, to store the cursor;
+    after a gap; and, without an asset state store (Airflow before 3.3), if the filters leave out all new calls, and
+    there are more than ``max_calls`` or the last event is a day old.
 
-    :param asset: the asset whose events hold the calls, an inlet and outlet of the task. None (default):
-        ``webhook_calls_asset(custody_conn_id)``, so it must be given where ``custody_conn_id`` is a template.
-    :param start: start of the first run: ``now`` (default) or ``beginning``, with the oldest call that the service
-        still lists. It is ignored once the asset has a cursor, whichever task that is of. (templated)
-    :param webhook_ids: only calls to these webhooks; default: to all, and so for those below. (templated)
-    :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. A call does not say
-        its type: the listing of webhooks does. (templated)
-    :param event_ids: only calls of these events. (templated)
-    :param statuses: only calls whose delivery has one of these statuses when they are read. (templated)
-    :param with_payload: whether the event holds what the calls tell. Default True.
-    :param max_calls: maximum number of calls per reading; the next run goes on. Default 10000.
+    **One asset has one cursor.** Two tasks with the same asset share the cursor, even in two DAGs: each reads only the
+    calls that the other has not read, and the log warns about it. If their filters differ, this is a gap. Give each
+    task its own asset, and use a new asset to start over. Only one instance of the task runs at a time, and the task
+    cannot be mapped. While the DAG is paused for a long time, Airflow's clean-up (``airflow db clean``) may delete the
+    last event. Then the task continues from the asset's state store, and emits the calls of the last event again.
+    Airflow before 3.3 has no such store: the task starts as in its first run.
+
+    :param asset: the asset whose events hold the calls: an inlet and outlet of the task. None (default):
+        ``webhook_calls_asset(custody_conn_id)``. Required if ``custody_conn_id`` is a template.
+    :param start: start of the first run: ``now`` (default), or ``beginning`` for the oldest call that the service still
+        lists. Ignored if the asset already has a cursor, even another task's. (templated)
+    :param webhook_ids: ids of the webhooks whose calls are read. Default: all webhooks. (templated)
+    :param webhook_types: types of the webhooks whose calls are read, such as ``requestStatus.updated``. The types come
+        from the listing of webhooks, because calls have no type. Default: all types. (templated)
+    :param event_ids: ids of the events whose calls are read. Default: all events. (templated)
+    :param statuses: delivery statuses, at the time of reading, of the calls that are read. Default: all statuses.
+        (templated)
+    :param with_payload: whether the event includes the calls' payloads. Default True.
+    :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
     :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
-        clock was set back, or the asset's cursor is another task's with other filters: ``fail`` (default), or
-        ``continue``: log a warning, and say so in the event. (templated)
+        clock was set back, or the asset's cursor is another task's with other filters. ``fail`` (default): the task
+        fails. ``continue``: it logs a warning, and the event describes the gap. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"count": ...}``: how many calls the event holds.
-    :raises AirflowSkipException: if nothing is new.
+    :return: ``{"count": ...}``: the number of calls in the event.
+    :raises AirflowSkipException: if there are no new calls.
     :raises AirflowFailException: if an argument is wrong, or calls may be lost and ``on_gap`` is ``fail``.
     """
 
@@ -100,7 +103,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.inlets = _with(self.asset, self.inlets)
         self.outlets = _with(self.asset, self.outlets)
         if self.max_active_tis_per_dag is None:
-            # Two at the same time would read the same calls.
+            # Two instances at the same time would read the same calls.
             self.max_active_tis_per_dag = 1
         self.start = start
         self.webhook_ids = webhook_ids
@@ -129,7 +132,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
 
 def _with(asset: Asset, given: Any) -> list[Any]:
-    """Return the given inlets or outlets, with the asset."""
+    """Return the given inlets or outlets, and the asset."""
     if not isinstance(given, (list, tuple)):
         given = [given] if given else []
     return list(given) if asset in given else [*given, asset]

@@ -63,22 +63,22 @@ class WebhookCreation:
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:
-            # Raised out here, and without its text: the secret may be in both.
+            # Raise it outside the except block, and without the text: chain and text may contain the secret.
             raise CustodyError(
-                f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
-                advice="The next try says how to go on.",
+                f"store_secret failed ({failure}), so the secret of the new webhook {webhook_id} is lost",
+                advice="The next try reports how to continue.",
                 code="webhook-secret-lost",
                 retryable=True,
             )
         return webhook_id
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        # Not by the URL, which the service may write in its own way.
+        # Do not search by URL, because the service may normalize it.
         candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
         inconclusive = "" if thorough else None
         has_none = thorough and not candidates
         if has_none and not any(self.client.list_webhooks()):
-            inconclusive = "it lists no webhook at all, so it may hide them"
+            inconclusive = "it lists no webhooks at all, so it may hide them"
         return dict.fromkeys(keys, Found(candidates, inconclusive))
 
     def get(self, key: str, identifier: str) -> Candidate | None:
@@ -86,17 +86,17 @@ class WebhookCreation:
         return None if found is None else self._candidate(found, secret_known=True)
 
     def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False) -> Candidate:
-        url, shown = self.url, webhook.get("url")
+        url, listed = self.url, webhook.get("url")
         differs = [] if webhook.get("type") == self.webhook_type else ["type"]
         is_secret_lost = self.secret is None and not secret_known
         unclear = ""
-        if shown != url and _normalize_url(shown) != _normalize_url(url):
+        if listed != url and _normalize_url(listed) != _normalize_url(url):
             differs.append("url")
-        elif shown != url:
+        elif listed != url:
             unclear = "its URL is spelled differently"
         elif is_secret_lost and not differs:
-            # A webhook of another try has shown its secret to nobody.
-            unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
+            # The service returned the secret of an earlier try's webhook only once, to that try.
+            unclear = "its secret is lost: delete the webhook, set the variable to 'none', and clear this task"
         created_at = parse_timestamp(webhook.get("createdAt"))
         return Candidate(webhook["id"], tuple(differs), unclear, created_at)
 

@@ -17,31 +17,32 @@ if TYPE_CHECKING:
 
 class CustodyHealthCheckOperator(CustodyOperator):
     """
-    Check that the custody service is healthy, and fail if it is not.
+    Check that the custody service is healthy, and fail otherwise.
 
-    The service is healthy if at least one health check is left after filtering, and each of them has a status that
-    counts as healthy, a report that says the same (where it has one), and a result that is still valid. Whatever
-    is missing or unknown is not healthy. The health listing exists from version 3.14 of the service on, and needs the
-    role ``TPUser``.
+    The service is healthy if at least one health check matches the filters, and every matching check has a healthy
+    status, a report that agrees with the status (if there is a report), and a result that is still valid. Missing or
+    unknown data is not healthy. Needs version 3.14 of the service or later, and the role ``TPUser``.
 
-    An unhealthy service is left to the task's retries. A wrong token, a missing role or a wrong setting fails at once.
-    So does a name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two listings,
-    ten seconds apart, whatever ``fail_when_unhealthy`` says: the error names those that exist.
+    If the service is unhealthy, Airflow's retries apply. A wrong token, a missing role or a wrong setting fails the
+    task at once. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
+    listings, ten seconds apart, also fails the task, even with ``fail_when_unhealthy=False``; the error lists the
+    existing names.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: only the checks of this tenant; default: of all. (templated)
-    :param groups: only checks of these groups, by exact name; default: of all. (templated)
-    :param components: only checks of these components, by exact name; default: of all. (templated)
-    :param checks: only checks of these names; default: all. (templated)
-    :param require_results: keys, for example currency codes, that some check must report and that must be healthy
-        wherever they are reported. (templated)
-    :param healthy_statuses: status words that count as healthy, compared without case; the only one ever observed
-        is ``success``, the default. (templated)
+    :param tenant_id: id of the tenant whose checks are judged. Default: all tenants. (templated)
+    :param groups: exact names of the groups whose checks are judged. Default: all groups. (templated)
+    :param components: exact names of the components whose checks are judged. Default: all components. (templated)
+    :param checks: names of the checks that are judged. Default: all checks. (templated)
+    :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
+        reports it must report it as healthy. Default: none. (templated)
+    :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``,
+        the only healthy word observed so far. (templated)
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
-    :param fail_when_unhealthy: whether to fail if it is unhealthy; False: return the verdict either way. Default True.
-    :return: plain JSON, small whatever is listed: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks),
-        ``groups`` (both numbers for each), ``problems`` (the first 20, with their reasons),
-        ``oldest_result_age_seconds``, ``fetched_at``.
+    :param fail_when_unhealthy: whether the task fails if the service is unhealthy. False: it returns the verdict in
+        both cases. Default True.
+    :return: a short verdict as plain JSON: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks), ``groups``
+        (both numbers for each group), ``problems`` (the first 20, with their reasons), ``oldest_result_age_seconds``,
+        ``fetched_at``.
     :raises CustodyUnhealthyError: if the service is not healthy.
     :raises CustodyRequestError: if a name does not exist.
     """
@@ -56,7 +57,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         "healthy_statuses",
     )
     ui_color = "#dcecf5"
-    #: Seconds between two listings, if the first lacks a name: a service that is just starting may not list everything.
+    #: Seconds until the second listing if a name is missing: a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
     def __init__(

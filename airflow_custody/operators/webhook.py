@@ -1,4 +1,4 @@
-"""The operators for webhook configurations."""
+"""The operators for webhooks."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ __all__ = [
     "CustodySetWebhookStatusOperator",
 ]
 
-_WHERE_TO_KEEP_IT = "either secret_conn_id or store_secret must be given: the secret has to be kept somewhere"
+_WHERE_TO_KEEP_IT = "give either secret_conn_id or store_secret: the secret must be stored in one place"
 
 
 class CustodySetWebhookStatusOperator(CustodyOperator):
     """
     Enable or disable a webhook configuration.
 
-    Needs the role ``Admin``. Setting the status that the webhook already has is allowed, so the call is repeated when
-    its response is lost. A response that does not confirm it is no success unless the listing shows the
-    new status; where the service offers no listing, the log says so. Can be used as setup and teardown.
+    Needs the role ``Admin``. Setting the current status again is safe, so the call is repeated if its response is lost.
+    If the response does not confirm the change, the listing of webhooks must report the new status. If the service does
+    not offer the listing, the log reports it. Can be used as setup and teardown.
 
-    :param webhook_id: the configuration's UUID. (templated)
+    :param webhook_id: UUID of the webhook configuration. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"webhook_id": ..., "status": ...}``, as it is now.
-    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), or there is no such webhook,
-        or the change cannot be confirmed.
+    :return: ``{"webhook_id": ..., "status": ...}``, with the new status.
+    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), the webhook does not exist, or
+        the change cannot be confirmed.
     :raises CustodyResponseError: if the webhook still has its old status afterwards; Airflow's retries apply.
     """
 
@@ -71,15 +71,15 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     """
     Delete a webhook configuration.
 
-    Needs the role ``Admin``. It succeeds if the webhook does not exist, because a repeat after a lost response must
-    succeed; the log and the returned value say so. A response that does not confirm it, a gateway's 404
-    above all, is no success unless the listing does not have the webhook.
+    Needs the role ``Admin``. If the webhook does not exist, the task succeeds, because a retry after a lost response
+    must succeed; the log and the returned value report it. If the response does not confirm the deletion, as with a
+    gateway's 404, the webhook must be absent from the listing of webhooks.
 
-    :param webhook_id: the configuration's UUID. (templated)
+    :param webhook_id: UUID of the webhook configuration. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
+    :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if the webhook did not exist.
     :raises AirflowFailException: if the id is malformed (nothing is sent), or the deletion cannot be confirmed.
-    :raises CustodyResponseError: if the webhook is still there afterwards; Airflow's retries apply.
+    :raises CustodyResponseError: if the webhook still exists afterwards; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_id", "custody_conn_id")
@@ -104,25 +104,27 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
 
 class CustodyCreateWebhookOperator(CustodyCreateOperator):
     """
-    Create a webhook configuration, once for each task instance, and return its id.
+    Create a webhook configuration, and return its id.
 
-    The secret that deliveries are signed with never goes to XCom or the log. Either you give it, in a connection; or
-    the service makes it up and shows it once, and ``store_secret`` keeps it. If the task dies in between, that secret
-    is lost: the next try says which webhook to delete. What is promised about creating once is the same as for
-    :class:`~airflow_custody.operators.whitelist.CustodyCreateWhitelistRequestOperator`.
+    One task instance creates at most one webhook, with the same promises as
+    :class:`~airflow_custody.operators.whitelist.CustodyCreateWhitelistRequestOperator`. The secret that signs the
+    deliveries is never written to XCom or the log. Give either ``secret_conn_id``, a connection that has the secret; or
+    ``store_secret``, a function that stores the secret that the service generates. The service returns a generated
+    secret only once. If the task dies before the secret is stored, the secret is lost, and the next try names the
+    webhook to delete.
 
     Needs the role ``Admin``. The operation is undocumented.
 
     :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``. (templated)
-    :param url: the URL to deliver to, HTTPS. (templated)
-    :param secret_conn_id: id of a connection of any type whose Password is the secret to use, at most 150 characters.
-        (templated)
-    :param store_secret: called with the webhook's id and the secret that the service made up, before the task
-        succeeds: it must keep the secret, in an Airflow variable say.
-    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param url: the HTTPS URL to deliver to. (templated)
+    :param secret_conn_id: id of a connection of any type whose Password is the secret, at most 150 characters. Default:
+        the service generates the secret. (templated)
+    :param store_secret: called with the webhook's id and the secret from the service, before the task succeeds. It must
+        store the secret, for example in an Airflow variable. Default: none.
+    :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the webhook's id.
-    :raises AirflowFailException: if the webhook is refused, or if it cannot be known whether it exists.
+    :raises AirflowFailException: if the webhook is refused, or the outcome is unknown.
     """
 
     template_fields: Sequence[str] = ("webhook_type", "url", "secret_conn_id", "custody_conn_id")
@@ -158,7 +160,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
                 "the webhook's URL must begin with https://; nothing was sent", setting="url", code="parameter-wrong"
             )
         if self.secret_conn_id is None and self.store_secret is None:
-            # Left out in the run: the one that the service makes up would be lost.
+            # The connection was left out in this run. A generated secret would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
@@ -167,11 +169,11 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         if self.secret_conn_id is None:
             return None
         check_text("secret_conn_id", self.secret_conn_id)
-        advice = "Make a connection with this id, whose Password is the webhook's secret."
+        advice = "Create a connection with this id and the webhook's secret as its Password."
         secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
         if not secret:
             raise CustodyConfigurationError(
-                f"the Airflow connection {self.secret_conn_id!r} has no Password to use as secret",
+                f"the Airflow connection {self.secret_conn_id!r} has no Password, which must be the webhook's secret",
                 setting="secret_conn_id",
                 code="credentials-missing",
             )

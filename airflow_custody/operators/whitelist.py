@@ -49,10 +49,10 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
     idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
     earlier versions have no store). If a response is lost, truncated, a 5xx or a gateway's, or an earlier try left no
-    result, the operator searches the service for the request before it sends again. That look-up is undocumented.
+    result, the operator searches the service for the request before it sends again. That lookup is undocumented.
     Finding nothing counts only if the service lists other requests of the same user. If the service does not offer the
-    look-up, or the result is unclear, the task fails without retries and says how to continue. Killing the task does
-    not withdraw the request.
+    lookup, or the result is unclear, the task fails without retries, and the error describes how to continue. Killing
+    the task does not withdraw the request.
 
     :param label: label of the address. (templated)
     :param address: the destination address, used exactly as given. (templated)
@@ -218,12 +218,12 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``. If the request does not exist, the task succeeds, because a retry
-    after a lost response must succeed; log and returned value tell. A response that does not confirm the deletion, such
-    as a gateway's 404, is a success only if the service itself says that there is no request with this id. The
-    operation is undocumented.
+    after a lost response must succeed; the log and the returned value report it. A response that does not confirm the
+    deletion, such as a gateway's 404, is a success only if the service itself reports that the request does not exist.
+    The operation is undocumented.
 
     :param request_id: the request's id. (templated)
-    :param comment: why; not empty. (templated)
+    :param comment: why the request is deleted; not empty. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
     :raises AirflowFailException: if the id or the comment is missing or malformed (nothing is sent), or the deletion
@@ -259,13 +259,13 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
 
 class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     """
-    Verify the whitelist by signatures, with the connection's pinned keys, and write the evidence to a new file.
+    Verify the whitelist's signatures, and write the evidence to a file.
 
-    Does the same as ``custody whitelist verify --evidence``. Every request that is not pending or rejected must be
-    signed according to the rules, each signature of a pending request must be valid, and each id must be listed. All
-    other requests are unverified. The log names them, and the task fails after the evidence is written. If there are no
-    requests, the task succeeds, and all counts are 0. Without pinned keys, the task fails and sends nothing. Needs the
-    role ``TPUser``. The listing is undocumented.
+    Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. Every request that is
+    not pending or rejected must be signed according to the rules, each signature of a pending request must be valid,
+    and each id must be listed. All other requests are unverified. The log names them, and the task fails after the
+    evidence is written. If there are no requests, the task succeeds, and all counts are 0. Without pinned keys, the
+    task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
     completely, no file is written. A file appears only when it is complete, and never replaces an existing one. So each
@@ -332,7 +332,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and its URL; one of them is empty."""
+        """Return the new file's local path and URL; one is empty."""
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""The operators that plan and apply a whitelist file."""
+"""The operators that plan and apply a whitelist."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
     """
-    Compare a whitelist file with the service, and plan the differences. Changes nothing.
+    Compare a whitelist file with the service, and plan the differences.
 
-    Reads the file and everything that the service lists, and checks each payload against its hash. Each row of the
-    file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
+    Changes nothing. Reads the file and all requests at the service, and checks each payload against its hash. Each row
+    of the file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
     ``replace`` (it differs, and a new request is created), ``pending`` (requested and pending approval; never requested
     again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect, for the same destination as an
     ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected``, ``unreadable`` (its
@@ -58,7 +58,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param rows: the whitelist itself, instead of ``path``: a list of dictionaries with the same keys as the rows of a
         file, from an upstream task (``rows=upstream.output``) or a template; or the list as JSON text. (templated)
     :param prune: whether to delete duplicates, and requests that are not in the file. Of several requests in effect for
-        a row's destination, the one that equals the row is kept, or else the one with the lowest id. Default False.
+        a row's destination, the request that equals the row is kept, or else the request with the lowest id. Default
+        False.
     :param replace: whether a row gets a new request if the one in effect differs in label, links, kinds or exchange
         account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
         deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
@@ -75,9 +76,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
         nothing. Default False.
     :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does a plan
-        whose operations are too many, or too long, to be shown completely to the approver: the error says how to split
-        it. Default 100. None: no limit. Then a report that would be too long shows no operations and no hash, so that
-        the plan cannot be approved.
+        whose operations are too many, or too long, for a complete report to the approver: the error describes how to
+        split it. Default 100. None: no limit. A report that would be too long then has no operations and no hash, so
+        that the plan cannot be approved.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
         from ten requests up. Default 30; None: no limit.
@@ -98,7 +99,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``. The report is Markdown for the approver,
-        and shows every operation completely. The XCom is pushed even if the task is skipped, or fails because of
+        and contains every operation in full. The XCom is pushed even if the task is skipped, or fails because of
         changes or a limit, and each of the three values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
@@ -180,7 +181,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return result
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """Log warnings about a plan that may be applied, and return the advice."""
+        """Log warnings about an applicable plan, and return the advice."""
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
         differs = advice_on_differences(plan, replace=replace)
@@ -275,7 +276,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         plan_hash: str,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
-        comment: str = "not what the whitelist file says: {{ dag.dag_id }}, {{ run_id }}",
+        comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
         **kwargs: Any,
     ) -> None:
         # The next run must find the requests that this run creates.
@@ -337,7 +338,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         return result
 
     def on_kill(self) -> None:
-        """Stop sending rows that have not left yet. The record of sent rows is kept."""
+        """
+        Stop sending rows that have not left yet.
+
+        The record of sent rows is kept.
+        """
         if self._apply is not None:
             self._apply.stop()
 
@@ -367,7 +372,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         return result
 
 
-# --- in words ----------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------
 
 
 def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
@@ -375,7 +380,7 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     Return the error for a plan over its limits.
 
     :param faults: the limits that it exceeds.
-    :param not_shown: why its report does not show its operations; empty if it does.
+    :param not_shown: why its report does not contain its operations; empty if it does.
     """
     found = [*faults, *([not_shown] if not_shown else [])]
     advice = ["See the log for the whole plan."]

@@ -1,4 +1,4 @@
-"""The operator that asks people whether a plan may be applied. It needs Airflow 3.1 and the standard provider."""
+"""The operator that requests an approval of a plan in Airflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 except ImportError as error:
     raise AirflowOptionalProviderFeatureException(
-        "Asking people whether a plan may be applied needs Airflow 3.1 or later with apache-airflow-providers-standard."
+        "Approving a plan in Airflow needs Airflow 3.1 or later with apache-airflow-providers-standard."
     ) from error
 
 if TYPE_CHECKING:
@@ -27,31 +27,32 @@ _ASKED = "asked"
 
 class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     """
-    Ask people in the Airflow UI (*Required Actions*) whether a plan may be applied. A rejection skips what follows.
+    Request an approval of a whitelist plan in the Airflow UI.
 
-    Its XCom has the hash of the plan that was shown, so that applying does what was approved, and refuses if anything
-    was planned again since.
+    The approval is listed under *Required Actions*. A rejection skips the downstream tasks. After an approval, the XCom
+    has the hash of the approved plan. The applying task then applies exactly this plan, and fails if the plan has
+    changed.
 
-    It asks once in a run. Airflow keeps the question of a task: after the task is cleared it would show the same one,
-    whatever is planned by then. So a later try fails, and a new run must be started.
+    Each run requests one approval. After a clear, Airflow would display the earlier question, even if the plan has
+    changed. Therefore a later try fails; start a new run instead.
 
-    It does not call the service, and needs no role. It needs Airflow 3.1 or later with
-    ``apache-airflow-providers-standard``; without, importing it raises ``AirflowOptionalProviderFeatureException``.
-    Other parameters are those of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
-    and ``notifiers``.
+    This operator does not call the service, and needs no role there. It needs Airflow 3.1 or later with
+    ``apache-airflow-providers-standard``. Otherwise, importing it raises ``AirflowOptionalProviderFeatureException``.
+    It also takes the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout`` and
+    ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
-    :param body: the text to show, in Markdown: the plan's report, ``plan.output["report"]``. It has the hash behind all
-        operations of the plan, and without the hash no approval is requested. (templated)
-    :param subject: the headline. Default: the question, with the counts of the report: ``Apply the whitelist plan:
+    :param body: the displayed text in Markdown: the plan's report, ``plan.output["report"]``. The report has
+        the plan's hash after the operations; without the hash, no approval is requested. (templated)
+    :param subject: the headline. Default: the question with the report's counts, such as ``Apply the whitelist plan:
         create 4, delete 0?`` (templated)
-    :param defaults: meaning of no response in time, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
-    :param ignore_downstream_trigger_rules: whether a rejection skips all that follows, whatever its trigger rule is.
-        Default True.
-    :return: as ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others. If the
-        plan was approved, XCom also has its hash under the key ``plan_hash`` (``approve.output["plan_hash"]``).
-    :raises AirflowFailException: in a later try, in a mapped task or task group, if the hash is none, or if the body
-        does not have it.
+    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
+        rules. Default True.
+    :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
+        If the plan was approved, the XCom ``plan_hash`` contains its hash (``approve.output["plan_hash"]``).
+    :raises AirflowFailException: in a later try, in a mapped task or task group, or if ``plan_hash`` is not a plan's
+        hash or the body does not contain it.
     """
 
     template_fields: Sequence[str] = ("plan_hash", *ApprovalOperator.template_fields)
@@ -77,40 +78,40 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         self.plan_hash = plan_hash
 
     def execute(self, context: Context) -> Any:
-        """Show the question, and wait for the response."""
+        """Request the approval, and wait for the response."""
         from airflow_custody.client.whitelist.plans.report import subject_of
 
         with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)
             if plan_hash not in str(self.body):
-                # The hash stands behind all operations. A report that does not show them has none.
+                # The hash follows the operations. An incomplete report has no hash.
                 raise CustodyRequestError(
-                    "body does not show all operations of the plan that plan_hash names: it is another text, was cut, "
-                    "or says that the plan is too large; no approval was requested",
-                    advice='Write body=plan.output["report"]. Split a plan that is too large, as its log says.',
+                    "body does not contain all operations of the plan with this plan_hash: it is another text, was "
+                    "truncated, or reports that the plan is too large; no approval was requested",
+                    advice='Write body=plan.output["report"]. If the plan is too large, split it as its log describes.',
                     code="plan-changed",
                 )
             if context["ti"].map_index not in (None, -1):
                 raise CustodyRequestError(
-                    "a plan cannot be approved in a mapped task: a rejection would not skip what follows; no approval "
-                    "was requested",
-                    advice="Use a DAG, or a task, for each file.",
+                    "a plan cannot be approved in a mapped task: a rejection would not skip the downstream tasks; no "
+                    "approval was requested",
+                    advice="Use a separate DAG or task for each file.",
                     code="parameter-wrong",
                 )
             if context["ti"].try_number > 1:
                 raise CustodyConflictError(
-                    "an earlier try may have asked, and Airflow would show that question again, whatever is planned "
-                    "now; no approval was requested",
+                    "an earlier try may have requested an approval, and Airflow would display that question again, "
+                    "even if the plan has changed; no approval was requested",
                     advice="Start a new run of the DAG.",
                     code="plan-changed",
                 )
         self.subject = self.subject or subject_of(str(self.body))
-        # By the time of the response, something else may be planned.
+        # The plan may change before the response.
         context["ti"].xcom_push(key=_ASKED, value=plan_hash)
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Read the response."""
+        """Read the response, and push the hash of an approved plan."""
         response = super().execute_complete(context, event)
         if response["chosen_options"] == [self.APPROVE]:
             asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)

@@ -1,4 +1,4 @@
-"""The operator that completes a whitelist plan: it deletes what the plan replaces and deletes."""
+"""The operator that completes a whitelist plan by its deletions."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ if TYPE_CHECKING:
 
 class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperator):
     """
-    Complete a plan that was applied: delete what it replaces and deletes, once what it creates is in effect.
+    Complete an applied plan: delete the replaced and pruned requests.
 
-    Applying a plan that creates anything deletes nothing, so that no address is removed while its successor waits for
-    signatures. Put this task behind the one that waits until the created requests are in effect. It deletes the
-    requests that the approved creations replaced, and carries out the approved deletions of ``prune``. The plan's hash
-    covers all of them, so it never deletes anything else. A plan that creates nothing is complete once it is applied:
-    then this task does nothing.
+    A plan that creates requests is applied without its deletions, so that no address is removed while its successor
+    is pending. Run this task after the sensor that waits until the created requests are in effect. It deletes the
+    requests that the approved creations replaced, and the requests that ``prune`` deletes. The plan's hash covers all
+    of these deletions, so nothing else is ever deleted. A plan that creates nothing is complete once it is applied, and
+    this task has nothing to do.
 
-    Nothing is deleted unless all that was created is in effect, verified if the connection pins keys, and equal to its
-    row. Each request is deleted only if it is as it was when the plan was made, and its successor is still in effect. A
-    task that was killed, retried or cleared continues: deleting twice does no harm.
+    Before anything is deleted, all created requests must be in effect, equal to their rows, and verified if the
+    connection pins keys. A request is deleted only if it has not changed since the plan was made, and its successor is
+    still in effect. A retried or cleared task continues, because repeating a deletion is safe.
 
     Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``. Deleting and listing are undocumented.
 
-    :param applied: the XCom of the task that applied the plan, ``apply.output``; or the same as JSON text. (templated)
-    :param plan_hash: the hash of the plan that was approved, as for applying. (templated)
+    :param applied: the XCom of the task that applied the plan, ``apply.output``, or the same as JSON text. (templated)
+    :param plan_hash: the hash of the approved plan. (templated)
     :param comment: why requests are deleted, for the service's history. (templated)
-    :param effective_statuses: as it was for the plan. (templated)
-    :param rejected_statuses: as it was for the plan. (templated)
-    :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param effective_statuses: same value as for the plan. (templated)
+    :param rejected_statuses: same value as for the plan. (templated)
+    :param accept_fields: same value as for the plan. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"deleted": ..., "refused": ..., "unknown": ..., "left": ...},
-        "request_ids": [...]}``: the ids of what was deleted.
-    :raises AirflowFailException: if this is not the approved plan, something that it created is not as requested, or a
+        "request_ids": [...]}``: the ids of the deleted requests.
+    :raises AirflowFailException: if this is not the approved plan, a created request does not match its row, or a
         request has changed and was not deleted.
-    :raises CustodyError: if something is not in effect yet, or the service cannot be reached; Airflow's retries apply.
+    :raises CustodyError: if a created request is not in effect yet, or the service cannot be reached; Airflow's retries
+        apply.
     """
 
     template_fields: Sequence[str] = (
@@ -88,7 +89,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         applied = complete_plan.read_applied(self.applied)
         outcome = create.Outcome()
         if applied is None:
-            self.log.info("Nothing to complete: applying the plan has done all of it.")
+            self.log.info("Nothing to complete: the plan was applied completely.")
         else:
             self._complete = complete_plan.CompletePlan(
                 context,
@@ -113,6 +114,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deletions.deleted_id, outcome.deleted)]}
 
     def on_kill(self) -> None:
-        """Send no deletion that has not left yet."""
+        """Stop sending deletions that have not left yet."""
         if self._complete is not None:
             self._complete.stop()

@@ -37,7 +37,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     is signed from XCom alone.
 
     If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
-    signatures over the current hashes before it says that a retry is safe. Signatures are recognized by the signer's
+    signatures over the current hashes before it reports that a retry is safe. Signatures are recognized by the signer's
     public key if it has one, or else by the user's external id. If the service refuses, the operator reads the requests
     again, because an earlier try's signature may have arrived in the meantime.
 
@@ -51,9 +51,10 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     with the others.
 
     A request that is already in effect, or that this user has already signed, is not signed again if its payload
-    matches ``expected``, and its signatures are verified if keys are pinned; the log says so. With ``expected=None``,
-    this applies only in a later try, and only to requests that this user has signed. A rejected request fails the task.
-    Signing takes three calls for each batch, plus one, plus up to four if a request needs no signature.
+    matches ``expected``, and its signatures are verified if keys are pinned; the log reports it. With
+    ``expected=None``, this applies only in a later try, and only to requests that this user has signed. A rejected
+    request fails the task. Signing takes three calls for each batch, plus one, plus up to four if a request needs no
+    signature.
 
     Needs the role ``WhitelistedAddressApprover``. The service must have the signer's public key registered for the
     connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
@@ -70,13 +71,13 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
         Default: none. (templated)
     :param comment: comment for the requests' history. (templated)
-    :param lookup_wait: seconds that the service may take to show a signature, or to list a new request. Default 30.
+    :param lookup_wait: seconds that the service may take to return a signature, or to list a new request. Default 30.
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list, for example because nothing
         was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of requests, including those that needed no signature.
     :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
-        was accepted; the error says whether anything was signed.
+        was accepted; the error reports whether anything was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -118,7 +119,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
-        # This None is written in the DAG file: a None from the run is refused before.
+        # A None here is written in the DAG file, because a None from the run was refused earlier.
         expected = None
         if self.expected is not None:
             expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
@@ -140,12 +141,12 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
 
     Needs the role ``WhitelistedAddressApprover``. The service rejects a batch whole or not at all. If the service or a
     gateway refuses, for example because an earlier try has already rejected the requests, each request is read by its
-    id. The task then succeeds only if the status of each request is that of a rejected one; the log says so. If a batch
+    id. The task then succeeds only if each request has the status of a rejected request; the log reports it. If a batch
     fails after others were rejected, the error names the batch and the number of rejected requests, and a later try
     continues with the others. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
-    :param comment: why; not empty. (templated)
+    :param comment: why the requests are rejected; not empty. (templated)
     :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``: the words are not published. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.

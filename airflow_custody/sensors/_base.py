@@ -1,4 +1,4 @@
-"""The base of all sensors: waiting in a worker or in the triggerer, and ending the same way in both."""
+"""The base of all sensors, with the same behaviour in every mode."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.wait_state import PollHistory, WaitState
 
-# Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
-# trigger's, which knows the last result.
+# Airflow's own timeout of a deferral is a backstop in case the triggerer is down. It must come after the trigger's
+# timeout, because only the trigger knows the last result.
 _BACKSTOP = timedelta(minutes=5)
-# Reports of Airflow 2 and 3 when a deferral timed out.
+# Texts of Airflow 2 and 3 for a deferral that timed out.
 _DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
@@ -45,10 +45,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     :param deferrable: whether to wait in the triggerer instead of a worker.
     """
 
-    #: The state that is waited for: the word in messages, and the status of the trigger's successful event.
+    #: The target state: used in messages, and as the status of the trigger's successful event.
     target_state = ""
-    #: Seconds after which a poke polls again while something is missing that the service may list late. A subclass may
-    #: change it.
+    #: Seconds until a poke polls again while the service may still list something late. A subclass may change it.
     recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
@@ -57,11 +56,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if (value := kwargs.get(name)) is not None:
                 self._check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
                 if self._refused:
-                    # Airflow's own check would raise.
+                    # Airflow's own check would raise an error.
                     del kwargs[name]
         super().__init__(**kwargs)
         if self.never_fail or self.silent_fail:
-            self._refuse("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
+            self._refuse("never_fail and silent_fail would hide errors; use soft_fail")
         self.deferrable = deferrable
 
     @abstractmethod
@@ -69,7 +68,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Poll once, and return the state of the wait."""
 
     def _result(self, result: dict[str, Any]) -> Any:
-        """Return the task's result, from what the trigger found."""
+        """Return the task's result from the trigger's result."""
         return result
 
     @abstractmethod
@@ -85,20 +84,24 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     @cached_property
     def hook(self) -> CustodyHook:
-        """The hook, kept open for as long as the sensor pokes."""
+        """The hook, open until the sensor stops poking."""
         return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Poll once, or until nothing is in doubt; a transient error is "not yet"."""
+        """
+        Poll once, or repeatedly while the result is in doubt.
+
+        A transient error counts as "not yet".
+        """
         polls = self._polls
         if context.get("task_reschedule_count"):
-            # Each poke has a process of its own. Airflow 2 does not say that it is a later one.
+            # Each poke runs in its own process. Airflow 2 does not count them, so there each one is a first poke.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
         try:
             state = self._poll()
-            # Recheck within this poke: in reschedule mode, the next poke does not know of the doubt. If the sensor is
-            # deferrable, the trigger rechecks.
+            # Recheck within this poke, because in reschedule mode the next poke does not know about the doubt. For a
+            # deferrable sensor, the trigger rechecks.
             while self._needs_recheck(state):
                 if (left := give_up - time.monotonic()) <= 0:
                     break
@@ -143,7 +146,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             )
 
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
-        """Return what the trigger reports, or raise what ended the wait."""
+        """Return the result in the trigger's event, or raise its error."""
         facts = event or {}
         status, error = facts.get("status"), facts.get("error")
         result: Any = facts.get("result")
@@ -161,15 +164,19 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Resume after a deferral; one that Airflow itself timed out is a time-out like any other."""
+        """
+        Resume after a deferral.
+
+        Airflow's own timeout of a deferral counts as the sensor's timeout.
+        """
         with self._ending_task(context):
-            # The first poll was another process's.
+            # Another process made the first poll.
             self._polls.is_first = False
-            # The trigger may have been the first to see the values.
+            # With start_from_trigger, no worker has checked the values yet.
             self._check_given()
             is_timeout = (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS
             if is_timeout and next_method == "__fail__":
-                # The triggerer's last result is lost. As in poke mode, the first poll after the deadline still counts.
+                # The trigger's last result is lost. As in poke mode, the first poll after the deadline still counts.
                 found = self.poke(context)
                 if isinstance(found, PokeReturnValue):
                     return found.xcom_value
@@ -181,8 +188,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """
         End the task the same way in every mode.
 
-        Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So the setting is hidden from it.
+        Airflow's own handling of ``soft_fail`` depends on the mode: it skips on failures in poke mode, and on every
+        error after a deferral. Therefore the setting is hidden from Airflow.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
@@ -193,13 +200,14 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 ended = f"Not {self.target_state} within {self.timeout:g} s"
                 last, advice = self._polls.timed_out, None
             else:
-                # The advice of a poll is about the sensor's own time-out.
+                # A poll's own advice only applies to the sensor's timeout.
                 ended = f"'execution_timeout' has ended the task ({timeout})"
-                last, advice = self._polls.last, "Raise it, or leave it out: 'timeout' limits the wait."
+                last = self._polls.last
+                advice = "Raise or remove 'execution_timeout': 'timeout' already limits the wait."
             ended = f"{map_place(context)}{ended}"
             message = lines(ended, f"Last result: {last}", advice, label("wait-timed-out"))
             if soft_fail:
-                # Airflow 3 logs the text of this exception on one line.
+                # Airflow 3 logs the exception on a single line, so it gets only the first line.
                 self.log.warning("%s", message)
                 raise AirflowSkipException(ended) from None
             raise type(timeout)(message) from None

@@ -27,40 +27,41 @@ class CustodyHealthSensor(CustodySensor):
     """
     Wait until the custody service is healthy.
 
-    Judges as :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator` does, and gives the same result
-    and the same value in every mode. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
-    yet". A wrong token, a missing role, a wrong setting, a 404 or a response that cannot be understood ends the wait at
-    once, and so does, at the first poll, a host that does not exist. So does a name in ``groups``,
-    ``components``, ``checks`` or ``require_results`` that is missing from two listings in a row: the error names those
-    that exist.
-    ``soft_fail`` turns a time-out into a skip, and nothing else: an error fails the task in every mode.
-    ``never_fail`` and ``silent_fail`` would hide errors and are refused.
+    The criteria and the result are the same as for
+    :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator`, in every mode. A connection failure, a
+    truncated response, a 5xx or a 429 counts as "not yet". The task fails at once for a wrong token, a missing role, a
+    wrong setting, a 404, an unexpected response, or, at the first poll, a host name that does not exist. It also fails
+    if a name in ``groups``, ``components``, ``checks`` or ``require_results`` is missing from two listings in a row;
+    the error lists the existing names.
 
-    Deferrable, it polls once and then waits in the triggerer. Killing the task ends the wait; nothing is left at the
-    service. Needs the role ``TPUser``.
+    ``soft_fail`` turns only a timeout into a skip. All other errors fail the task in every mode. ``never_fail`` and
+    ``silent_fail`` are refused, because they would hide errors.
+
+    A deferrable sensor polls once in a worker, and then waits in the triggerer. Killing the task ends the wait, and has
+    no effect on the service. Needs the role ``TPUser``.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: only the checks of this tenant; default: of all. (templated)
-    :param groups: only checks of these groups, by exact name; default: of all. (templated)
-    :param components: only checks of these components, by exact name; default: of all. (templated)
-    :param checks: only checks of these names; default: all. (templated)
-    :param require_results: keys, for example currency codes, that some check must report and that must be healthy
-        wherever they are reported. (templated)
-    :param healthy_statuses: status words that count as healthy, compared without case. Default ``success``.
+    :param tenant_id: id of the tenant whose checks are judged. Default: all tenants. (templated)
+    :param groups: exact names of the groups whose checks are judged. Default: all groups. (templated)
+    :param components: exact names of the components whose checks are judged. Default: all components. (templated)
+    :param checks: names of the checks that are judged. Default: all checks. (templated)
+    :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
+        reports it must report it as healthy. Default: none. (templated)
+    :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``.
         (templated)
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
-    :param start_from_trigger: with ``deferrable``: whether to begin in the triggerer, so that no worker slot is taken
-        for the first poll. Parameters may then be text and templates, on Airflow 2 no templates, and not an upstream
-        task's output. A mapped sensor begins in a worker. Airflow 3.3 gives such a trigger no queue, so no triggerer
-        with ``--queues`` takes it. Default False.
-    :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` have an effect
-        only in a worker.
-    :param timeout: seconds after which the sensor gives up. ``execution_timeout`` does not end it while it is deferred:
-        Airflow applies that only while a worker runs the task.
+    :param start_from_trigger: whether a deferrable sensor starts in the triggerer, so that even the first poll needs no
+        worker slot. Parameters must then be text or templates (on Airflow 2, text only), and not an upstream task's
+        output. A mapped sensor still starts in a worker. On Airflow 3.3, such a trigger has no queue, so a triggerer
+        with ``--queues`` does not run it. Default False.
+    :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` only have an
+        effect in a worker.
+    :param timeout: seconds until the sensor times out. Airflow applies ``execution_timeout`` only while a worker runs
+        the task, so it does not end a deferred sensor.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
-    :return: the verdict as plain JSON, as the operator returns it.
+    :return: the verdict as plain JSON, the same as the operator's.
     :raises AirflowSensorTimeout: if the service is not healthy in time.
     """
 
@@ -75,10 +76,10 @@ class CustodyHealthSensor(CustodySensor):
     )
     ui_color = "#dcecf5"
     target_state = "healthy"
-    #: A service that is just starting may not list everything yet.
+    #: A starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
-    # None for the class: a mapped sensor has only that, which knows nothing of its parameters. It begins in a worker.
+    # None for the class, because Airflow reads a mapped sensor's arguments from the class. It starts in a worker.
     start_trigger_args: StartTriggerArgs | None = None
     start_from_trigger = False
 
@@ -108,7 +109,7 @@ class CustodyHealthSensor(CustodySensor):
         self._check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
         begins_in_trigger = deferrable and start_from_trigger
         if begins_in_trigger:
-            # The trigger is made of them now.
+            # The trigger is created from these fields now.
             self._leave_out()
         for name in self.template_fields if begins_in_trigger else ():
             if not _is_plain(getattr(self, name)):
@@ -117,8 +118,7 @@ class CustodyHealthSensor(CustodySensor):
         if self.start_from_trigger:
             from airflow.triggers.base import StartTriggerArgs
 
-            # The deadline is the scheduler's here, which keeps it as wall-clock time; nobody can work one out before
-            # the run begins.
+            # The scheduler enforces `timeout` as the deadline, because a deadline cannot be computed before the run.
             self.start_trigger_args = StartTriggerArgs(
                 trigger_cls=_TRIGGER,
                 trigger_kwargs=self._trigger(deadline=None).serialize()[1],
@@ -144,7 +144,7 @@ class CustodyHealthSensor(CustodySensor):
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is there when the DAG file is read: nobody resolves an upstream task for the triggerer."""
+    """Tell whether a value is known at parse time."""
     return (
         value is None
         or isinstance(value, (str, int))

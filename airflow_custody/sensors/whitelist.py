@@ -24,63 +24,64 @@ if TYPE_CHECKING:
 
 class CustodyWhitelistRequestSensor(CustodySensor):
     """
-    Wait until a whitelisting request is in effect, or all of several are.
+    Wait until one or more whitelisting requests are in effect.
 
-    It is when its status is one of ``effective_statuses``, and the service lists it without being asked for pending
-    ones, and not among those that the connection's user may still sign. The sensor fails at once when the request
-    was rejected, and without retries when it does not exist (or no longer exists): when it has been missing from all
-    listings for 30 seconds in a row. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
-    yet"; a wrong token, a missing role or a service that does not offer the look-up ends the wait, and so does, at the
-    first poll, a host that does not exist. ``soft_fail`` turns a time-out into a skip, and nothing else. ``never_fail``
-    and ``silent_fail`` would hide errors and are refused.
+    A request is in effect if its status is one of ``effective_statuses``, and the service lists it neither as pending
+    nor among the requests that the connection's user may still sign. The service publishes no list of its status words.
+    If a request is no longer pending and its status is in neither ``effective_statuses`` nor ``rejected_statuses``, the
+    sensor continues to wait, and a WARNING names the status.
 
-    The service's makers publish no list of the words of ``status``. A request that is no longer pending and has a
-    word that is in neither of the two lists is not in effect: the sensor waits on, and a WARNING names the word.
-    Deferrable, all sensors of one connection and interval share one poll in the triggerer. Killing the task ends the
-    wait, and nothing else. The look-up is undocumented, and needs the role ``TPUser``.
+    The sensor fails at once, without retries, if a request was rejected, or is missing from all listings for 30 seconds
+    in a row. A connection failure, a truncated response, a 5xx or a 429 counts as "not yet". A wrong token, a missing
+    role, a service that does not offer the lookup, or, at the first poll, a host name that does not exist ends the
+    wait. ``soft_fail`` turns only a timeout into a skip. ``never_fail`` and ``silent_fail`` are refused, because they
+    would hide errors.
 
-    A list of ids, of any length, is waited for in one task: until one poll finds all of them in effect. Each poll logs
-    how many are, and takes at most three calls for each hundred. If one or more were rejected or are gone, the sensor
-    fails at once and names them. Deferrable, the ids are stored with the trigger, in 64 KB at most if Airflow's
-    database is MySQL: some 4,000 ids.
+    One task can wait for a list of ids of any length. It succeeds when a single poll finds all of them in effect. Each
+    poll logs the number of requests in effect, and takes at most three calls per hundred requests. In the triggerer,
+    all sensors with the same connection and interval share one poll. The ids are stored with the trigger; if Airflow's
+    database is MySQL, they must fit into 64 KB, which is about 4,000 ids.
 
-    If the connection has pinned keys, "in effect" means verified: enough people, under rules that super-administrators
-    signed, have signed the request. One that the service shows as in effect and whose signatures do not prove it is
-    looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why.
-    Without pinned keys, nothing verifies what is in effect. No signature covers a request's id: a service that
-    lies may show under it another request that was signed. ``expected`` finds that out.
+    If the connection pins super-administrators' keys, each request in effect is also verified: enough users must have
+    signed it, under rules that the pinned keys have signed. If the signatures do not prove the request, it is looked up
+    again after 5 seconds, because a listing may lag. Then the sensor fails without retries, and reports the reason.
+    Without pinned keys, nothing is verified. Signatures do not cover a request's id, so a dishonest service could
+    return another signed request under this id. Use ``expected`` to detect this.
 
-    :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
-    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
-        (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
-        needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
-        pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
-        once, and names the field. Deferrable, the sensor polls once more at the end. Default: none. (templated)
-    :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them, as for
-        signing. Default: none. (templated)
-    :param effective_statuses: status words, compared without case, of which a request in effect has one. Default
-        ``approved``, as in a published sample. None: being listed as not pending is enough. (templated)
-    :param rejected_statuses: status words, compared without case, that mean the request was rejected. Default
-        ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``: some of them are guesses, and a word
-        that the service never uses changes nothing. (templated)
-    :param skip_if_empty: whether the task is skipped if ``request_id`` is an empty list: nothing was created, say.
-        Default False: it fails.
+    Killing the task only ends the wait. The lookup is undocumented, and needs the role ``TPUser``.
+
+    :param request_id: the request's id, or a list of ids. Repeated ids are merged. (templated)
+    :param expected: the expected contents: the XCom ``request`` of the create task (``create.output["request"]``), a
+        list of these, or the same fields written by hand. With several requests, each entry needs the key ``id``. Once
+        a request is in effect, its content is compared: the signed text if the connection pins keys, or else the
+        payload with the hash that the service reports. A mismatch fails the task at once, and the error names the
+        field. A deferrable sensor polls once more for this comparison. Default: not compared. (templated)
+    :param accept_fields: keys of a payload, as for signing, that may have a value although ``expected`` does not
+        mention them. Default: none. (templated)
+    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
+        ``approved``, which is from a published example. None: every request that is listed and not pending is in
+        effect, unless it was rejected. (templated)
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
+        ``declined``, ``expired``, ``canceled`` and ``cancelled``. Some of them are guesses; unused words do no harm.
+        (templated)
+    :param skip_if_empty: whether the task is skipped if ``request_id`` is an empty list, for example because nothing
+        was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
-    :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` have an effect
-        only in a worker.
-    :param timeout: seconds after which the sensor gives up. ``execution_timeout`` does not end it while it is deferred:
-        Airflow applies that only while a worker runs the task.
+    :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` only have an
+        effect in a worker.
+    :param timeout: seconds until the sensor times out. Airflow applies ``execution_timeout`` only while a worker runs
+        the task, so it does not end a deferred sensor.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
-    :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (as the service sent it), ``signatures`` (how
-        many users have signed, by what the service lists) and ``verified``. If it is verified also ``fields`` (what
-        the signed text says, by the names of the parameters), ``signed_by`` (the users whose signatures counted)
-        and ``rules_date``. For a list, also of one: ``state``, ``count``, ``statuses`` (as the service sent them,
-        and how many requests have each) and ``verified`` (how many are), which does not grow with the number of
-        ids.
-    :raises AirflowSensorTimeout: if it is not in effect in time.
-    :raises AirflowFailException: if it was rejected or is gone, does not verify, or is not what was expected.
+    :return: for a single id, plain JSON with ``id``, ``state`` (``effective``), ``status`` (as sent by the service),
+        ``signatures`` (the number of users who have signed, according to the service) and ``verified``. A verified
+        request also has ``fields`` (the signed content, by parameter name), ``signed_by`` (the users whose signatures
+        counted) and ``rules_date``. For a list, even with one id: ``state``, ``count``, ``statuses`` (the number of
+        requests with each status) and ``verified`` (the number of verified requests).
+    :raises AirflowSensorTimeout: if a request is not in effect in time.
+    :raises AirflowFailException: if a request was rejected, is gone, cannot be verified, or does not match
+        ``expected``.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -120,7 +121,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _wait(self) -> RequestWait:
-        """The wait of this process, its parameters checked."""
+        """The wait of this process, with checked parameters."""
         from airflow_custody.client.whitelist.wait import RequestWait
 
         ids: object = self.request_id
@@ -137,20 +138,24 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return self._wait.poll(self.hook.get_conn())
 
     def _result(self, result: dict[str, Any]) -> Any:
-        """Return what the trigger found; or, as it does not know what is expected, poll once more and compare."""
+        """
+        Return the trigger's result.
+
+        With ``expected``, poll once more to compare the content.
+        """
         if self.expected is None:
             return result
         found = self.poke({})
         if isinstance(found, PokeReturnValue):
             return found.xcom_value
         raise CustodyError(
-            f"the triggerer saw it in effect, and this worker does not: {self._polls.last}",
+            f"the triggerer found the request in effect, but this worker did not: {self._polls.last}",
             code="listing-changed",
             retryable=True,
         )
 
     def linked_request_ids(self) -> Sequence[str]:
-        """Return the ids that are waited for."""
+        """Return the ids of the awaited requests."""
         return self._wait.ids
 
     def _trigger(self, deadline: float | None) -> CustodyWhitelistRequestTrigger:

@@ -1,4 +1,4 @@
-"""The base of all triggers: one supervised poll for all that wait for the same thing, and the end of a wait."""
+"""The base of all triggers: shared polls, waits and events."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# Maximum delay of a poll in seconds while the service fails (or the interval, if that is longer).
+# Maximum seconds until the next poll while the service fails, unless the interval is longer.
 MAX_BACKOFF = 300.0
-# Maximum delay of a poll in seconds after refused credentials, or if the service asks for a delay.
+# Maximum seconds until the next poll after refused credentials, or if the service requests a delay.
 MAX_POLL_DELAY = 3600.0
-#: Maximum number of concurrent polls of one connection, but for those that are stuck.
+#: Maximum number of concurrent polls of one connection, not counting stuck polls.
 MAX_CONCURRENT_POLLS = 8
-# After so many seconds a poll is stuck, and gives its place to others: twice the client's usual time-out.
+# Seconds until a poll counts as stuck and no longer occupies a thread of the pool: twice the client's default timeout.
 _STUCK_AFTER = 60.0
-# A wait goes on for so many seconds after its deadline, and for an interval, if a poll is on its way.
+# Seconds, in addition to an interval, that a wait continues after its deadline until a running poll ends.
 _PATIENCE = 10.0
-# Triggers that start together are served by one poll.
+# Seconds before the first poll, so that triggers that start together share it.
 _GATHERING_DELAY = 0.1
 
 
@@ -48,16 +48,16 @@ _pools: dict[str, ThreadPoolExecutor] = {}
 
 async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     """
-    Return the result of an awaitable, or cancel it after some seconds.
+    Return an awaitable's result, or cancel it after a time limit.
 
-    Before Python 3.12 ``asyncio.wait_for`` swallows a cancellation that arrives together with the result. Airflow
-    cancels a trigger once: it would go on for good.
+    Before Python 3.12, ``asyncio.wait_for`` swallows a cancellation that arrives together with the result. Airflow
+    cancels a trigger only once, so the trigger would run forever.
 
-    An awaitable that swallows its cancellation is waited for, however long it takes: give it none that does. A thread
-    (``asyncio.to_thread``) cannot be ended: it goes on, and what it returns is dropped.
+    Do not pass an awaitable that swallows its cancellation, because this function waits until the awaitable ends. A
+    thread (``asyncio.to_thread``) cannot be cancelled: it continues, and its result is dropped.
 
     :param seconds: time limit; None: no limit.
-    :raises asyncio.TimeoutError: if it takes longer.
+    :raises asyncio.TimeoutError: if the time limit is exceeded.
     """
     task = asyncio.ensure_future(awaitable)
     try:
@@ -67,7 +67,7 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
             task.cancel()
             await asyncio.wait({task})
         if not task.cancelled():
-            # Where this is cancelled nobody asks for it, and asyncio would complain.
+            # Retrieve the exception, or asyncio logs a warning if this function was cancelled.
             task.exception()
     if task.cancelled():
         raise asyncio.TimeoutError
@@ -76,10 +76,10 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
 
 async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments: Any) -> T:
     """
-    Return a function's result, in one of a connection's threads.
+    Return the result of a function, run in a connection's thread pool.
 
-    As ``asyncio.to_thread`` does it, but what hangs occupies neither the event loop's own threads nor those of another
-    connection, and gives its place to others when it is stuck.
+    This is like ``asyncio.to_thread``, but a function that hangs blocks neither the event loop's threads nor those of
+    another connection. When it counts as stuck, the connection gets a new pool.
     """
     if custody_conn_id not in _pools:
         _pools[custody_conn_id] = ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
@@ -93,7 +93,7 @@ async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments
 
 class _Connection:
     """
-    A client that all polls of one Airflow connection share: they sign in once.
+    A client that all polls of one Airflow connection share.
 
     :param custody_conn_id: id of the connection.
     """
@@ -108,7 +108,11 @@ class _Connection:
     @classmethod
     @contextmanager
     def shared(cls, custody_conn_id: str) -> Iterator[_Connection]:
-        """Share the connection as long as the block runs; the last one to leave closes it."""
+        """
+        Share the connection while the block runs.
+
+        The last block to end closes it.
+        """
         connection = cls._open.setdefault(custody_conn_id, cls(custody_conn_id))
         connection._users += 1
         try:
@@ -120,7 +124,11 @@ class _Connection:
                 connection._hook.close()
 
     def client(self) -> CustodyClient:
-        """Return the client; the Airflow connection is read at each call, by one thread at a time."""
+        """
+        Return the client.
+
+        Each call reads the Airflow connection, in one thread at a time.
+        """
         with self._lock:
             return self._hook.get_conn()
 
@@ -133,7 +141,7 @@ async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
     :param what: the method, ``get`` or ``set``.
     :param arguments: its arguments.
     """
-    # The asynchronous methods came with Airflow 3.3.2.
+    # Airflow before 3.3.2 has no asynchronous methods.
     method = getattr(store, f"a{what}", None)
     return await (asyncio.to_thread(getattr(store, what), *arguments) if method is None else method(*arguments))
 
@@ -142,7 +150,11 @@ async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
 
 
 def serialized(trigger: BaseTrigger) -> tuple[str, dict[str, Any]]:
-    """Return the class path and the arguments of a trigger, whose fields have the names of its parameters."""
+    """
+    Return a trigger's class path and arguments.
+
+    The trigger's fields have the parameters' names.
+    """
     made = type(trigger)
     arguments = {name: getattr(trigger, name) for name in inspect.signature(made).parameters}
     return f"{made.__module__}.{made.__qualname__}", arguments
@@ -159,7 +171,7 @@ def error_event(error: CustodyError) -> TriggerEvent:
 
 
 def as_custody_error(exception: Exception, operation: str) -> CustodyError:
-    """Return the exception if it is an error of ours, or else one for it; a retry of the task may help then."""
+    """Return a :class:`CustodyError` unchanged, and any other exception as a retryable one."""
     if isinstance(exception, CustodyError):
         return exception
     text = f"{type(exception).__name__}: {sanitize(exception, 500)}"
@@ -170,25 +182,29 @@ def as_custody_error(exception: Exception, operation: str) -> CustodyError:
 
 
 class Wait(Protocol[T_co]):
-    """A subject of a poll, which learns from each: a trigger's wait."""
+    """A trigger's wait, updated after each poll."""
 
     def update(self, found: Any, /) -> T_co:
-        """Return the state after a poll, in the thread that polls; raises the :class:`CustodyError` of a failure."""
+        """
+        Return the state after a poll.
+
+        Called in the polling thread. Raises a :class:`CustodyError` on failure.
+        """
 
 
 @dataclass(eq=False)
 class SharedPoll(Generic[T]):
     """
-    One poll for everything that triggers of this process wait for at the same place.
+    A poll that triggers of this process share.
 
-    It runs while somebody subscribes, with the same client as in every other mode, in a bounded pool of threads. If
-    it dies, all who subscribe get an error, and whoever comes next gets a new one.
+    The poll runs while it has subscribers, with the same client as in every other mode, in a bounded pool of threads.
+    If the poll dies, all subscribers get an error, and the next subscriber starts a new poll.
 
-    :param key: names the poll: triggers with the same key share it.
+    :param key: identifies the poll: triggers with the same key share it.
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
-    :param fetch: fetches, in a thread, what all waits learn from. Its error is the result of each of them; what one of
-        them raises is its own.
-    :param interval: seconds between two polls when all is well.
+    :param fetch: fetches the data for all waits, in a thread. An error of ``fetch`` is the result of every wait; an
+        error of one wait is only its own result.
+    :param interval: seconds between two successful polls.
     """
 
     _running: ClassVar[dict[Hashable, SharedPoll[Any]]] = {}
@@ -197,7 +213,7 @@ class SharedPoll(Generic[T]):
     custody_conn_id: str
     fetch: Callable[[CustodyClient, Sequence[Any]], object]
     interval: float
-    # The results for each subscriber; None: there will be no more.
+    # The results for each subscriber; None: the poll has ended.
     _queues: dict[Wait[T], asyncio.Queue[T | CustodyError | None]] = field(default_factory=dict)
     _joined: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
@@ -205,9 +221,10 @@ class SharedPoll(Generic[T]):
     @contextmanager
     def subscribe(self, wait: Wait[T]) -> Iterator[asyncio.Queue[T | CustodyError | None]]:
         """
-        Join the running poll of the same key, or start this one; yields the queue of the results for one wait.
+        Join the running poll with the same key, or start this one.
 
-        If the poll dies, they end with an error and None; then subscribe to a new one.
+        Yields the queue of results for one wait. If the poll dies, the last results are an error and None; then
+        subscribe to a new poll.
         """
         poll: SharedPoll[T] = self._running.setdefault(self.key, self)
         queue = poll._queues[wait] = asyncio.Queue()
@@ -238,14 +255,14 @@ class SharedPoll(Generic[T]):
                         if queue := self._queues.get(wait):
                             queue.put_nowait(result)
                     errors = [each for each in found.values() if isinstance(each, CustodyError)]
-                    # The trouble of one wait is no reason to ask less often for the others.
+                    # Back off only if all waits fail.
                     failures = failures + 1 if found and len(errors) == len(found) else 0
                     delay = next_delay(self.interval, failures, errors)
-                    # Nothing shortens a delay that the service asked for.
-                    is_asked_for = any(each.retry_after for each in errors)
-                    at_least = delay if is_asked_for else min(delay, self.interval)
+                    # A delay that the service requested is never shortened.
+                    is_requested = any(each.retry_after for each in errors)
+                    at_least = delay if is_requested else min(delay, self.interval)
                     await asyncio.sleep(at_least)
-                    # A new subscriber does not wait for the end of a back-off that began before.
+                    # A new subscriber does not wait for the end of an earlier back-off.
                     with suppress(asyncio.TimeoutError):
                         await within(delay - at_least, self._joined.wait())
         except Exception as exception:
@@ -256,7 +273,7 @@ class SharedPoll(Generic[T]):
             self._forget()
 
     def _work(self, connection: _Connection, waits: Sequence[Wait[T]]) -> dict[Wait[T], T | CustodyError]:
-        """Return a result for each wait, in a thread."""
+        """Poll once, in a thread, and return a result for each wait."""
         results: dict[Wait[T], T | CustodyError] = {}
         try:
             found = self.fetch(connection.client(), waits)
@@ -274,14 +291,14 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     """
     Return the seconds until the next poll.
 
-    :param interval: seconds between two polls when all is well.
-    :param failures: number of the last polls in a row that brought nothing but errors.
-    :param errors: the errors of the last poll. The longest delay that one of them asks for counts.
+    :param interval: seconds between two successful polls.
+    :param failures: number of polls in a row, up to the last one, that returned only errors.
+    :param errors: the errors of the last poll. The longest delay that they request counts.
     """
     error = max(errors, key=_retry_after, default=None)
     seconds = interval
     if failures > 1:
-        # Credentials that are refused again and again may lock the account.
+        # Repeated sign-ins with refused credentials may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
         seconds = max(interval, growing_delay(failures - 1, first=interval, maximum=limit))
     return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))
@@ -295,7 +312,11 @@ def _retry_after(error: CustodyError) -> float:
 
 
 def check_timing(custody_conn_id: object, poke_interval: object, deadline: object) -> None:
-    """Check what all triggers are given, where the wait begins: errors are events."""
+    """
+    Check the arguments of all triggers.
+
+    Call this when the wait begins, so that errors become events.
+    """
     check_text("custody_conn_id", custody_conn_id)
     check_seconds("poke_interval", poke_interval)
     if deadline is not None:
@@ -314,12 +335,13 @@ async def wait_until_done(
     """
     Poll until a wait ends.
 
-    A transient error is logged and waited out; any other ends the wait. So does a host that does not exist, at the
-    first poll of a wait that has no deadline: one that a sensor began has one, and the sensor has polled before.
+    A transient error is logged, and the wait continues; any other error ends the wait. A host name that does not exist
+    ends the wait at its first poll, if the wait has no deadline. A wait with a deadline comes from a sensor, which has
+    polled before.
 
-    :param poll: the poll, which others may share.
+    :param poll: the poll; other triggers may share it.
     :param wait: the wait.
-    :param status: status of the event when it is done.
+    :param status: status of the event for a successful wait.
     :param deadline: Unix time after which the wait times out; None: no limit.
     :param interval: seconds between two polls.
     :param log: the trigger's log.
@@ -328,7 +350,7 @@ async def wait_until_done(
     polls = PollHistory(is_first=deadline is None)
     with poll.subscribe(wait) as results:
         while True:
-            # As in poke mode, the first result after the deadline still counts; if none comes, the wait ends.
+            # As in poke mode, the first result after the deadline still counts. Without a result, the wait ends.
             patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + _PATIENCE
             try:
                 result = await within(patience, results.get())
@@ -341,7 +363,7 @@ async def wait_until_done(
 
 
 def _end_of_wait(result: WaitState | CustodyError, polls: PollHistory, status: str, log: Any) -> TriggerEvent | None:
-    """Return the event that ends a wait; None if it goes on."""
+    """Return the event that ends a wait; None: the wait continues."""
     if isinstance(result, CustodyError):
         if polls.ends(result):
             return error_event(result)

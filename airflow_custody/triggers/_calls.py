@@ -1,4 +1,4 @@
-"""Watchers of webhook calls: the poll that those of a connection share, and each one's cursor and events."""
+"""Watchers of webhook calls: their shared poll, cursors and events."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
     from airflow_custody.client.webhooks.models import WebhookCall
 
 MAX_CALLS_PER_EVENT = 100
-#: Maximum number of events that a watcher fires at each poll: Airflow stores one after the other, and in 300 seconds.
+#: Maximum number of events that a watcher fires per poll: Airflow stores events one by one, within 300 seconds.
 MAX_EVENTS_PER_POLL = 50
-#: Maximum number of calls that a watcher takes of a backlog at once.
+#: Maximum number of calls of a backlog that are read at once.
 MAX_CALLS_PER_READING = MAX_CALLS_PER_EVENT * MAX_EVENTS_PER_POLL
-#: Seconds that Airflow has for reading or writing a cursor.
+#: Time limit in seconds for reading or writing a cursor.
 STORE_TIMEOUT = 30.0
-#: Seconds between Airflow's word that it has the events and the saving of a cursor; at most a poll's interval. Of a
-#: watcher that was just removed, as its DAG was paused, Airflow drops the event and says the same. Then it ends it.
+#: Seconds between Airflow's acknowledgement of the events and the saving of their cursor; at most a poll's interval. If
+#: a watcher was just removed, because its DAG was paused, Airflow drops the events but acknowledges them, and then ends
+#: the watcher. An ended watcher saves nothing.
 SAVE_DELAY = 2.0
 # Size of an event without its calls.
 _ENVELOPE_BYTES = 1024
-_OWN_NAME = "Give each a cursor_name of its own."
+_OWN_NAME = "Give each watcher its own cursor_name."
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class CursorStore:
     The store of one reader's cursor.
 
     :param store: Airflow's state store of the asset; None: there is none.
-    :param key: the cursor's key in it.
+    :param key: the cursor's key in the store.
     """
 
     def __init__(self, store: Any, key: str) -> None:
@@ -75,17 +76,18 @@ class CursorStore:
         except CustodyError as error:
             raise CustodyError(
                 error.text,
-                advice=f"Nothing is read until the key {self.key!r} in the asset's state store is repaired, or "
-                "deleted, which starts over as 'start' says.",
+                advice=f"No calls are read until the key {self.key!r} in the asset's state store is repaired. "
+                "To start over as set in 'start', delete the key.",
                 code="record-unreadable",
             ) from error
 
     async def save_async(self, cursor: CallCursor) -> bool:
         """
-        Store a cursor, in a triggerer, and return whether the one before was this reader's.
+        Store a cursor, and return whether this reader wrote the replaced one.
 
-        The stored value is read before: a triggerer that is about to end can still write and no longer read, and the
-        events of its last moments are lost to it.
+        Called in a triggerer.
+        The stored value is read first: a triggerer that is about to end can no longer read but still write, and its
+        last events are not stored.
         """
         is_own: bool = await self._ask("get") == self._value
         value = cursor.to_stored()
@@ -101,9 +103,9 @@ class PollResult(NamedTuple):
     """
     The result of a poll for one watcher.
 
-    :param cursor: the cursor that it was read with; None: there was none.
-    :param gap: in words, which calls may be lost; empty: none are.
-    :param portions: the payloads of the events to fire at one poll, and the cursor after them; poll by poll.
+    :param cursor: the cursor before the poll; None: there was none.
+    :param gap: description of the calls that may be lost; empty: none are lost.
+    :param portions: for each poll, the payloads of the events to fire, and the cursor after these events.
     """
 
     cursor: CallCursor | None
@@ -116,10 +118,10 @@ class SharedReading:
     """
     The result of one poll, for all watchers.
 
-    :param number: its number, from 1 on.
+    :param number: number of the poll, from 1 on.
     :param journal: the shared poll.
-    :param found: what each watcher asked for that had a cursor when the poll began; what failed is left out.
-    :param savers: for each watcher that has handed over all its events, what saves its cursor.
+    :param found: the results for the watchers that waited for calls when the poll began, without failed reads.
+    :param savers: for each watcher that has fired all its events, the function that saves its cursor.
     """
 
     number: int
@@ -130,11 +132,11 @@ class SharedReading:
 
 class JournalProducer(SharedStreamProducer):
     """
-    The journal as a shared stream in Airflow's acknowledgement mode. What has the same cursor is read once.
+    The journal of calls as a shared stream in Airflow's acknowledgement mode.
 
-    A reading is acknowledged when every watcher that it was given to has passed on, and Airflow has the events that
-    they fired in its database. Then the watchers' cursors are saved, and only then. A reading that somebody failed to
-    acknowledge saves none: the next one's cursors cover it.
+    Watchers with the same cursor share one read. A reading is acknowledged when all its watchers have moved on, and
+    their events are in Airflow's database. Only then are the watchers' cursors saved. If a watcher's events were not
+    stored, no cursor of the reading is saved, because the cursors of the next reading cover it.
 
     :param custody_conn_id: id of the Airflow connection.
     :param poke_interval: seconds between two polls.
@@ -146,16 +148,18 @@ class JournalProducer(SharedStreamProducer):
         self._save_delay = min(poke_interval, SAVE_DELAY)
         self._number = self._last_distrusted = 0
         self._closed = asyncio.Event()
-        #: The cursors of those who wait for what is new; None: there is none yet.
+        #: The cursors of the watchers that wait for new calls; None: no cursor yet.
         self.wanted: dict[CallWatcher, CallCursor | None] = {}
-        #: Set by a watcher that need not wait for the next poll.
+        #: Set by a watcher that joins, so that the next poll begins at once.
         self.joined = asyncio.Event()
 
     async def open_stream(self) -> AsyncIterator[tuple[SharedReading, SharedReading]]:
         """
-        Yield what each poll finds, as event and as what belongs to it.
+        Yield the reading of each poll, as event and as payload.
 
-        A failure is logged and waited out, also if waiting alone will not help: Airflow restarts a trigger each second.
+        The payload comes back in :meth:`advance`.
+        A failure is logged, and polling continues, even after a permanent failure: otherwise Airflow would restart the
+        trigger every second.
         """
         failures = 0
         try:
@@ -168,8 +172,8 @@ class JournalProducer(SharedStreamProducer):
                             logging.WARNING if each.transient else logging.ERROR,
                             "%s",
                             lines(
-                                f"Webhook calls of connection {self._custody_conn_id!r} cannot be read; it is tried "
-                                "again, and no watcher's cursor moves:",
+                                f"Webhook calls of connection {self._custody_conn_id!r} cannot be read. The read is "
+                                "repeated, and no watcher's cursor moves:",
                                 str(each),
                             ),
                         )
@@ -183,16 +187,20 @@ class JournalProducer(SharedStreamProducer):
             self._closed.set()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Save the cursors of the watchers whose events Airflow has in its database. Raises nothing."""
+        """
+        Save the cursors of the watchers whose events are in Airflow's database.
+
+        Raises nothing.
+        """
         savers: dict[CallWatcher, Callable[[], Awaitable[None]]] = {}
         for item in batch:
             reading: SharedReading = item.broker_payload
             if not item.outcome.is_clean:
-                # Somebody's events are in doubt, and nothing says whose. Readings that were given out already may
-                # hold a cursor of the same watcher that covers those events; to a later one it does not come.
+                # The events of one watcher may be lost, but Airflow does not report which watcher. Readings that are
+                # already out may have a later cursor of that watcher, so none of them may save its cursors.
                 self._last_distrusted = self._number
             elif reading.number > self._last_distrusted:
-                # One watcher's later cursor covers the earlier one.
+                # A watcher's later cursor covers its earlier one.
                 savers.update(reading.savers)
         if savers:
             with suppress(asyncio.TimeoutError):
@@ -200,7 +208,7 @@ class JournalProducer(SharedStreamProducer):
         if savers and not self._closed.is_set():
             saving: asyncio.Future[Any] = asyncio.gather(*(save() for save in savers.values()), return_exceptions=True)
             closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
-            # When the triggerer ends, no process is left that reports a saved cursor.
+            # Do not wait for the saving when the triggerer ends, because no process would report the saved cursor.
             await asyncio.wait({saving, closed}, return_when=asyncio.FIRST_COMPLETED)
             closed.cancel()
             saving.cancel()
@@ -217,7 +225,11 @@ class JournalProducer(SharedStreamProducer):
 def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
-    """Read the new calls of each watcher, in a thread, and the failures."""
+    """
+    Return the new calls of each watcher, and the failures.
+
+    Called in a thread.
+    """
     client = connection.client()
     new_calls, errors = _read_calls(client, wanted)
     types: dict[str, str] = {}
@@ -239,7 +251,11 @@ def _read_all(
 def _read_calls(
     client: CustodyClient, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, NewCalls], list[CustodyError]]:
-    """Read once for all watchers with the same cursor and start."""
+    """
+    Return the new calls of each watcher.
+
+    Watchers with the same cursor and start share one read.
+    """
     groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
     for watcher, cursor in wanted.items():
         groups[cursor, watcher.start].append(watcher)
@@ -261,7 +277,7 @@ class CallWatcher:
     One watcher: its cursor, and the events that it fires.
 
     :param custody_conn_id: id of the Airflow connection.
-    :param call_filter: which calls it fires for.
+    :param call_filter: the filter for its calls.
     :param store: the store of its cursor.
     :param start: start without a cursor.
     :param with_payload: whether the events hold the calls' payloads.
@@ -279,7 +295,7 @@ class CallWatcher:
     log: Any
     _wanted: dict[CallWatcher, CallCursor | None] | None = None
     _cursor: CallCursor | None = None
-    # What is left of the last reading, and the cursor after what is being handed over.
+    # The portions of the last reading that are left, and the cursor after the portion that is being fired.
     _portions: deque[tuple[list[dict[str, Any]], CallCursor]] = field(default_factory=deque)
     _next: CallCursor | None = None
     _saved: CallCursor | None = None
@@ -294,7 +310,7 @@ class CallWatcher:
                 reading.journal.joined.set()
             return []
         found = None if self._portions else reading.found.get(self)
-        # A poll that began before this watcher's cursor moved does not continue from it.
+        # Ignore a poll that began before this watcher's cursor moved.
         if found is not None and found.cursor is self._cursor:
             await self._accept(found)
         if not self._portions:
@@ -303,21 +319,25 @@ class CallWatcher:
         return events
 
     async def _accept(self, found: PollResult) -> None:
-        """Take the portions of a poll as the next ones to hand over."""
+        """Queue the portions of a poll, to be fired one per reading."""
         self._portions.extend(found.portions)
         number = 0
         for events, _ in found.portions:
             number += sum(each["count"] for each in events)
         calls_read(self.custody_conn_id, number)
         if found.gap:
-            self.log.warning("Webhook calls may be missing: %s", found.gap)
+            self.log.warning("Webhook calls may be lost: %s", found.gap)
         if self._cursor is None and self.start == "now":
-            # Save at once, so that a restart goes on from here: there is no event to wait for.
+            # Save at once, so that a restart continues from here. There is no event to wait for.
             self.log.info("Watching webhook calls from now on.")
             await self._save(found.portions[0][1])
 
     def handed_over(self, reading: SharedReading) -> None:
-        """Move the cursor past a reading all of whose events were fired; it is saved once Airflow has them."""
+        """
+        Move the cursor past a reading whose events were fired.
+
+        It is saved once Airflow has stored them.
+        """
         if self._wanted is None:
             return
         if self._next is not None:
@@ -331,7 +351,11 @@ class CallWatcher:
             reading.savers[self] = lambda: self._save(cursor)
 
     def close(self) -> None:
-        """Leave the cursor to the next watcher. One that is not saved by now may be of events that Airflow dropped."""
+        """
+        Release the cursor.
+
+        An unsaved cursor is discarded, because Airflow may have dropped its events.
+        """
         if self._wanted is not None:
             self._wanted.pop(self, None)
             self._wanted = None
@@ -339,7 +363,7 @@ class CallWatcher:
             del self._running[repr(self.store)]
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
-        """Return the payloads of the events to fire for new calls, and the cursor after them; poll by poll."""
+        """Return events to fire and the cursor after them, for each poll."""
         parts = self._split(self.call_filter.select(new.calls, types))
         if new.gap and not parts:
             # A gap needs an event even without calls.
@@ -363,7 +387,7 @@ class CallWatcher:
         return portions
 
     def _split(self, calls: Sequence[WebhookCall]) -> list[list[WebhookCall]]:
-        """Split calls into as many as one event may have."""
+        """Split calls into the parts that fit into one event each."""
         parts: list[list[WebhookCall]] = []
         size = _ENVELOPE_BYTES
         for call in calls:
@@ -380,11 +404,11 @@ class CallWatcher:
     # --- the cursor ------------------------------------------------------------------------------------------
 
     async def _load(self) -> bool:
-        """Load the cursor, and tell whether this watcher may go on from it."""
+        """Load the cursor, and return whether this watcher may continue from it."""
         if not self.store.is_there:
             self._complain(
                 "Airflow gives this trigger no state store",
-                "It keeps one for the trigger of an AssetWatcher, from Airflow 3.3 on.",
+                "Use the trigger with an AssetWatcher on Airflow 3.3 or later.",
             )
             return False
         if self._running.setdefault(repr(self.store), self) is not self:
@@ -394,37 +418,41 @@ class CallWatcher:
             self._cursor = self._saved = await within(STORE_TIMEOUT, self.store.load_async())
         except ValueError as error:
             self._complain(
-                f"Airflow keeps state for a trigger of exactly one asset ({sanitize(error)})",
-                "Give each asset's watcher a trigger with a cursor_name of its own.",
+                f"Airflow only stores state for a trigger of exactly one asset ({sanitize(error)})",
+                "Give each asset's watcher a trigger with its own cursor_name.",
             )
         except CustodyError as error:
-            self._complain("the cursor cannot be loaded; it is tried again:", str(error))
+            self._complain("the cursor cannot be loaded. Trying again:", str(error))
         except Exception as error:
             why = sanitize(error, 500) or repr(error)
-            self._complain(f"the cursor cannot be loaded; it is tried again: {why}")
+            self._complain(f"the cursor cannot be loaded. Trying again: {why}")
         else:
             self._complaint = ""
             return True
         return False
 
     async def _save(self, cursor: CallCursor) -> None:
-        """Save a cursor; what fails is logged, and made good by the next one."""
+        """
+        Save a cursor.
+
+        A failure is logged, and the next cursor replaces this one.
+        """
         if self._wanted is None:
             return
         try:
             is_own = await within(STORE_TIMEOUT, self.store.save_async(cursor))
         except Exception as error:
-            self._complain(f"the cursor cannot be saved; a restart would go on from the last one: {error!r}")
+            self._complain(f"the cursor cannot be saved. A restart would continue from the last saved one: {error!r}")
             return
         self._saved = cursor
         if not is_own:
             self._complain(
                 "another process has written this watcher's cursor",
-                f"If it is another watcher, calls may be lost when they restart. {_OWN_NAME}",
+                f"If that process runs another watcher, calls may be lost when the watchers restart. {_OWN_NAME}",
             )
 
     def _complain(self, *texts: str) -> None:
-        """Log what is wrong, and in further lines what to do; once."""
+        """Log an error and its advice, unless they were just logged."""
         text = lines(f"Connection {self.custody_conn_id!r}, webhook calls: {texts[0]}", *texts[1:])
         if text != self._complaint:
             self._complaint = text

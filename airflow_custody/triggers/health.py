@@ -1,4 +1,4 @@
-"""The trigger behind the health sensor's deferrable mode and behind asset watchers."""
+"""The trigger for the deferrable health sensor and for asset watchers."""
 
 from __future__ import annotations
 
@@ -58,38 +58,38 @@ FireOn = Literal["healthy", "unhealthy", "change"]
 
 class CustodyHealthTrigger(BaseEventTrigger):
     """
-    A trigger that polls the service's health until it is healthy, or watches it change.
+    A trigger that waits for a healthy service or watches its health.
 
-    For a deferred task (``fire_on=None``) it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
-    ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. An error is an event, never
-    an exception of the trigger. A connection failure, a truncated response, a 5xx or a 429 is not an error: it is
-    logged, and polls become rarer until the service responds again. A name in ``groups``, ``components``, ``checks`` or
-    ``require_results`` that is missing from two listings in a row is an error.
+    For a deferred task (``fire_on=None``), it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
+    ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. Errors are always events, never
+    exceptions. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
+    listings in a row is an error. A connection failure, a truncated response, a 5xx or a 429 is not: it is logged, and
+    polls become less frequent until the service responds again.
 
-    For an ``AssetWatcher`` give ``fire_on``: it then fires whenever the service becomes healthy or unhealthy, not at
-    every poll, with ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does
-    not respond is unhealthy, and so is one that refuses the credentials or lacks a name that the criteria ask for.
-    Where Airflow keeps state for assets (3.3), a restart of the triggerer does not fire again; elsewhere the state
-    before the first poll is taken to have been healthy. Airflow gives such state to a watcher of exactly one asset:
-    give each asset's watcher a trigger with arguments of its own. A triggerer with ``--queues`` takes the deferred
-    tasks of its queues, but no asset watchers: for these run one without.
+    For an ``AssetWatcher``, set ``fire_on``. The trigger then fires each time the service becomes healthy or unhealthy:
+    ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does not respond,
+    refuses the credentials, or lacks a name in the criteria is unhealthy. On Airflow 3.3, the state is stored with the
+    asset, and a restart of the triggerer does not fire again. Earlier versions assume that the service was healthy
+    before the first poll. Airflow only stores state for a watcher of exactly one asset, so give each asset's watcher
+    its own trigger with different arguments. A triggerer with ``--queues`` does not run asset watchers: run another
+    triggerer without it.
 
-    All triggers of one connection, tenant and interval share one poll. The arguments hold the connection's id and
-    nothing secret.
+    All triggers with the same connection, tenant and interval share one poll. The arguments contain the connection's
+    id, but no secrets.
 
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
-    :param tenant_id: only the checks of this tenant; None (default): of all.
-    :param groups: only checks of these groups; None (default): of all.
-    :param components: only checks of these components; None (default): of all.
-    :param checks: only checks of these names; None (default): all.
-    :param require_results: keys that some check must report and that must be healthy.
-    :param healthy_statuses: status words that count as healthy. Default ``success``.
+    :param tenant_id: id of the tenant whose checks are judged. None (default): all tenants.
+    :param groups: exact names of the groups whose checks are judged. None (default): all groups.
+    :param components: exact names of the components whose checks are judged. None (default): all components.
+    :param checks: names of the checks that are judged. None (default): all checks.
+    :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
+        reports it must report it as healthy. None (default): no keys.
+    :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``.
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
     :param poke_interval: seconds between two polls. Default 60.
-    :param deadline: Unix time in seconds after which the wait times out: wall-clock, so that it survives a restart
-        of the triggerer. None (default): no limit.
-    :param fire_on: for asset watchers: ``"healthy"``, ``"unhealthy"`` or ``"change"``. None (default): wait until
-        healthy and fire once.
+    :param deadline: Unix time in seconds after which the wait times out. None (default): no limit.
+    :param fire_on: for asset watchers: ``"healthy"``, ``"unhealthy"`` or ``"change"`` (both). None (default): wait
+        until the service is healthy, and fire once.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class CustodyHealthTrigger(BaseEventTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self.fire_on = fire_on
-        # Airflow's default is that of asset watchers, which have no queue; a deferred task has its own.
+        # A deferred task has a queue. Airflow's default, no queue, is for asset watchers.
         self.supports_triggerer_queue = fire_on is None
-        # The triggerer renders templates (start_from_trigger): one that renders to None is refused then.
+        # With start_from_trigger, the triggerer renders templates. A template that renders to None is refused.
         self._given = tuple(name for name in TEMPLATED if getattr(self, name) is not None)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -131,9 +131,9 @@ class CustodyHealthTrigger(BaseEventTrigger):
         return serialized(self)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait for what the shared poll brings for these criteria."""
+        """Subscribe to the shared poll, and fire its events."""
         try:
-            # Their templates are rendered by now.
+            # Templates have been rendered by now.
             for name in self._given:
                 refuse_missing(name, getattr(self, name))
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)
@@ -158,7 +158,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
     # --- watching for an asset -------------------------------------------------------------------------------
 
     async def _watch(self, wait: HealthWait) -> AsyncIterator[TriggerEvent]:
-        """Fire on each change of state that ``fire_on`` asks for."""
+        """Fire on each change of state that ``fire_on`` selects."""
         before = await self._load_state()
         while True:
             with self._poll().subscribe(wait) as results:
@@ -174,25 +174,33 @@ class CustodyHealthTrigger(BaseEventTrigger):
                     self.log.info("Custody became %s: %s", now, reason)
                     if self.fire_on in (now, "change"):
                         yield event(now, result=result, reason=reason)
-                    # After the event: a triggerer that dies in between fires once more rather than not at all.
+                    # Save after the event: if the triggerer dies in between, the event is repeated instead of lost.
                     await self._save_state(now)
                     before = now
-            # The poll has died; a watch goes on.
+            # The poll has died, but the watch continues with a new poll.
             await asyncio.sleep(float(self.poke_interval))
 
     def _state_key(self) -> str:
-        """Return the key of this watcher's state: other watchers of the same asset have theirs."""
+        """
+        Return the key of this watcher's state.
+
+        Other watchers of the same asset have other keys.
+        """
         arguments = json.dumps(self.serialize()[1], sort_keys=True, default=str)
         return f"{_STATE_KEY}_{hashlib.sha256(arguments.encode()).hexdigest()[:16]}"
 
     async def _load_state(self) -> str:
-        """Return the state before a restart of the triggerer; without one, healthy: the first failure is news."""
+        """
+        Return the stored state.
+
+        Without one, return ``healthy``, so that the first failure fires.
+        """
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 state = await ask_store(store, "get", self._state_key(), "healthy")
                 return state if state in _STATES else "healthy"
         except Exception as exception:
-            self._warn("The state cannot be loaded; an old one may be reported again", exception)
+            self._warn("The state cannot be loaded, so it may be reported again", exception)
         return "healthy"
 
     async def _save_state(self, state: str) -> None:
@@ -200,14 +208,14 @@ class CustodyHealthTrigger(BaseEventTrigger):
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
-            self._warn("The state cannot be saved; a restart may report it again", exception)
+            self._warn("The state cannot be saved, so a restart may report it again", exception)
 
     def _warn(self, text: str, exception: Exception) -> None:
         advice = None
         if isinstance(exception, ValueError):
             advice = (
-                "Airflow keeps state for a trigger of exactly one asset. Give each asset's watcher a trigger with its "
-                "own arguments, for example another poke_interval."
+                "Airflow only stores state for a trigger of exactly one asset. Give each asset's watcher its own "
+                "trigger with different arguments, for example another poke_interval."
             )
         why = sanitize(exception, 500)
         self.log.warning("%s", lines(f"{text}: {type(exception).__name__}: {why}", advice))
@@ -215,11 +223,12 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
 def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:
     """
-    Fetch a tenant's health listing, and return what judges it by each set of criteria once.
+    Fetch a tenant's health listing, and return a cached judge of it.
 
-    That may be hundreds of times ten thousand checks: work for a thread, and not for the event loop.
+    Judging runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
     """
-    # One poll is for one tenant.
+
+    # All waits of a poll have the same tenant.
     criteria = waits[0].criteria
     with health_listed(custody_conn_id, criteria) as checks:
         checks += client.list_health_checks(criteria.tenant_id)

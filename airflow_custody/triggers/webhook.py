@@ -1,4 +1,4 @@
-"""The trigger that tells assets of the calls that the service makes to webhooks."""
+"""The trigger that fires asset events for webhook calls."""
 
 from __future__ import annotations
 
@@ -32,43 +32,44 @@ _FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
 
 class CustodyWebhookCallTrigger(BaseEventTrigger):
     """
-    A trigger for an ``AssetWatcher``: it fires when the service has written new webhook calls. Airflow 3.3 or later.
+    A trigger for asset watchers that fires for new webhook calls.
 
-    It reads the journal of calls, ``GET /webhooks/calls``, and needs no open port. Each event holds at most 100 calls
-    or 64 KiB: ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. A call that is larger comes
-    as ``call_ids``. ``late_ids`` names calls that were created before one that was handed on earlier. ``gap`` says in
-    words which calls may be lost; such an event may have no calls.
+    Use it with an ``AssetWatcher`` on Airflow 3.3 or later. It reads the service's journal, ``GET /webhooks/calls``, so
+    it needs no open port. Each event holds at most 100 calls and 64 KiB:
+    ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. If a single call is larger, the event
+    has its id in ``call_ids`` instead. ``late_ids`` names calls that were created before a call of an earlier event.
+    ``gap`` describes the calls that may be lost; an event with a gap may have no calls.
 
-    Every call is seen at least once, in the order in which they were created. How far a watcher has come is its cursor,
-    in the state store of the asset. It moves when Airflow has the events in its database. A triggerer that is killed
-    before that, and sometimes after, fires the same calls again: tell them apart by their ids. If a watcher's events
-    cannot be stored, the cursors of all watchers of the connection stay until they can.
+    Each call is fired at least once, in order of creation. A watcher's position is its cursor in the asset's state
+    store, which moves once the events are in Airflow's database. If the triggerer is killed before that, or shortly
+    after, it fires the same calls again: recognize repeated calls by their ids. If the events of one watcher cannot be
+    stored, no cursor of the connection moves until they can be stored.
 
-    All watchers of one connection and interval in a triggerer share one poll, and those that have come equally far
-    share what is read. Each fires at most 50 events at each poll. What fails is logged, polls become rarer until the
-    service responds again, and nothing is lost.
+    In a triggerer, all watchers with the same connection and interval share one poll, and watchers with the same cursor
+    share the calls that it reads. Each watcher fires at most 50 events per poll. Failures are logged, polls become less
+    frequent until the service responds again, and no calls are lost.
 
-    It fires nothing, and says in the triggerer's log what to do, where it has no cursor to go on from: Airflow keeps
-    state for a trigger of exactly one asset, so give each asset's watcher a ``cursor_name`` of its own, and so two
-    watchers of one asset; otherwise one would move past what the other has yet to fire. Within a triggerer the second
-    one waits until the first ends. A stored cursor that cannot be read is never replaced: delete the key
-    ``custody_webhook_calls:...`` in the asset's state store to start over. A task that defers to this trigger fails.
+    Give each watcher its own ``cursor_name``: Airflow only stores state for a trigger of exactly one asset, and two
+    watchers with the same cursor would skip each other's calls. In a triggerer, a second watcher with the same cursor
+    waits until the first ends. Without a usable cursor, a watcher fires nothing, and the triggerer's log describes what
+    to do. An unreadable cursor is never replaced: to start over, delete the key ``custody_webhook_calls:...`` in the
+    asset's state store. A task that defers to this trigger fails.
 
-    :param webhook_ids: only calls to these webhooks. None (default): to all.
-    :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. The webhook has a
-        type, not the call: they are looked up. None (default): of all.
-    :param event_ids: only calls about these events. None (default): about all.
-    :param statuses: only calls with one of these statuses when they are read. A later change of status is no new call.
-        None (default): with any.
-    :param start: start without a cursor: ``"now"`` (default), when the journal can be
-        read for the first time, or ``"beginning"``.
-    :param with_payload: whether events hold the calls' payloads, which are then in Airflow's database, and in the
-        triggerer's log, to which Airflow writes every event. Default True.
+    :param webhook_ids: ids of the webhooks whose calls are fired. None (default): all webhooks.
+    :param webhook_types: types of the webhooks whose calls are fired, such as ``requestStatus.updated``. The types come
+        from the listing of webhooks, because calls have no type. None (default): all types.
+    :param event_ids: ids of the events whose calls are fired. None (default): all events.
+    :param statuses: delivery statuses, at the time of reading, of the calls that are fired. A later change of status
+        does not fire. None (default): all statuses.
+    :param start: start without a cursor: ``"now"`` (default), the time at which the journal is first read; or
+        ``"beginning"``, the oldest call that the service still lists.
+    :param with_payload: whether events include the calls' payloads. These are then stored in Airflow's database and in
+        the triggerer's log, because Airflow logs every event. Default True.
     :param poke_interval: seconds between two polls, or a timedelta. Default 30.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
-    :param cursor_name: name of the cursor. A watcher that takes another's place goes on from the cursor of the same
-        name, also with other filters. Default ``default``.
-    :raises ValueError: if an argument is of another type or value.
+    :param cursor_name: name of the cursor. A watcher that replaces another one continues from the cursor with the same
+        name, even with other filters. Default ``default``.
+    :raises ValueError: if an argument has a wrong type or value.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         self.poke_interval = poke_interval.total_seconds() if isinstance(poke_interval, timedelta) else poke_interval
         self.custody_conn_id = custody_conn_id
         self.cursor_name = cursor_name
-        # In the DAG file: nobody looks for it in the triggerer's log, and nothing here is rendered later.
+        # Check when the DAG file is parsed, because no argument is rendered later.
         self._check_arguments()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -102,44 +103,48 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         return serialized(self)
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return what all watchers that share a poll have in common; None: this Airflow has no shared streams."""
+        """Return the key of the shared poll; None: no shared poll."""
         if not _HAS_SHARED_STREAMS or getattr(self, "task_instance", None) is not None:
             return None
         return self.serialize()[0], self.custody_conn_id, float(self.poke_interval)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """Return the shared poll, which acknowledges what Airflow has in its database."""
+        """Return the shared poll."""
         from airflow_custody.triggers._calls import JournalProducer
 
         return JournalProducer(kwargs["custody_conn_id"], float(kwargs["poke_interval"]))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        """Fire for what is new in the shared readings."""
+        """Fire for the new calls in the shared readings."""
         watcher = self._watcher()
         try:
             async for reading in shared_stream:
                 for payload in await watcher.take(reading):
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
-                # Only now: a watcher that ends in between has not handed over all.
+                # Move the cursor only now, because a watcher may end before it has fired all events.
                 watcher.handed_over(reading)
         finally:
             watcher.close()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Refuse to run without a shared stream: a cursor must not move before Airflow has the events."""
+        """
+        Refuse to run without a shared stream.
+
+        Airflow would not acknowledge the stored events.
+        """
         is_task = getattr(self, "task_instance", None) is not None
-        why = "a task cannot wait for it" if is_task else "this Airflow cannot say that it has stored an event"
+        why = "a task cannot use this trigger" if is_task else "this version of Airflow does not acknowledge events"
         refusal = CustodyConfigurationError(
             f"{type(self).__name__}: {why}",
-            advice="Use it with an AssetWatcher, on Airflow 3.3 or later. A DAG of an earlier Airflow can run "
+            advice="Use the trigger with an AssetWatcher on Airflow 3.3 or later. On an earlier version, run "
             "CustodyReadWebhookCallsOperator on a schedule.",
             code="unexpected",
         )
         if is_task:
             yield error_event(refusal)
             return
-        # A trigger that ends is started again, each second.
+        # Airflow restarts a trigger that ends, every second.
         while True:
             self.log.error("%s", refusal)
             await asyncio.sleep(max(float(self.poke_interval), 600.0))
@@ -167,9 +172,9 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         except CustodyError as error:
             raise ValueError(error.text) from None
         if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
-            raise ValueError("custody_conn_id, cursor_name: no templates are rendered for a watcher")
+            raise ValueError("custody_conn_id and cursor_name must not be templates: a watcher does not render them")
         if not seconds > 0:
-            raise ValueError("poke_interval must be more than zero")
+            raise ValueError("poke_interval must be greater than zero")
         if not isinstance(self.with_payload, bool):
             raise ValueError(f"with_payload must be True or False, not {describe(self.with_payload)}")
         if self.start not in ("now", "beginning"):

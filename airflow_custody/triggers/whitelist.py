@@ -20,23 +20,26 @@ if TYPE_CHECKING:
 
 class CustodyWhitelistRequestTrigger(BaseTrigger):
     """
-    A trigger that polls until a whitelisting request is in effect, or all of several are.
+    A trigger that waits until whitelisting requests are in effect.
 
-    Fires once: ``{"status": "effective", "result": ..., "message": ...}``, ``{"status": "timeout", "message": ...}`` or
-    ``{"status": "error", "error": ...}``, the last also when it was rejected or is gone: missing from all listings for
-    30 seconds in a row, or in two polls if they are further apart. A connection failure, a truncated response, a 5xx or
-    a 429 is logged, and polls become rarer until the service responds again.
+    The trigger fires once: ``{"status": "effective", "result": ..., "message": ...}``, ``{"status": "timeout",
+    "message": ...}`` or ``{"status": "error", "error": ...}``. A request that was rejected or is gone is an error. It
+    is gone if it is missing from all listings for 30 seconds in a row, or in two polls if they are further apart. A
+    connection failure, a truncated response, a 5xx or a 429 is logged, and polls become less frequent until the service
+    responds again.
 
-    If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
-    does not verify is looked up once more, 5 seconds later, and then ends the wait with an error.
+    If the connection pins super-administrators' keys, each request in effect is verified, in the polling thread. A
+    request that is not verified is looked up again after 5 seconds, and then ends the wait with an error.
 
-    All triggers of one connection, interval and status words in a triggerer share one poll: three calls for each
-    hundred requests. Those with more than a hundred requests share another one, so that they hold up
-    nobody else. A request that makes the service refuse the look-up of a hundred is found, and looked up alone.
+    In a triggerer, all triggers with the same connection, interval and status words share one poll, which takes three
+    calls per hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not
+    delay the others. If the service rejects a lookup because of a single request, that request is looked up alone.
 
     :param request_id: the request's id, or a list of ids.
-    :param effective_statuses: see the sensor.
-    :param rejected_statuses: see the sensor.
+    :param effective_statuses: status words of requests in effect, as for
+        :class:`~airflow_custody.sensors.whitelist.CustodyWhitelistRequestSensor`. Default ``approved``.
+    :param rejected_statuses: status words of rejected requests, as for the sensor. Default ``rejected``, ``declined``,
+        ``expired``, ``canceled`` and ``cancelled``.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
     :param poke_interval: seconds between two polls. Default 60.
     :param deadline: Unix time in seconds after which the wait times out. None (default): no limit.
@@ -65,11 +68,11 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         return serialized(self)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait for what the shared poll brings for these requests."""
+        """Subscribe to the shared poll, and fire when the wait ends."""
         from airflow_custody.client.whitelist.wait import RequestWait, look_up
 
         try:
-            # Before they join the others: what is no id must not travel with theirs.
+            # Check the ids first: an invalid id must not be part of a shared lookup.
             words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
             wait = RequestWait(self.request_id, words=words)
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)

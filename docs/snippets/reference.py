@@ -1,7 +1,8 @@
 """
-Examples for the reference, which shows the first statement that uses a class or function.
+Examples for the reference.
 
-Tests run each statement by itself, in a DAG and with the sandbox. The reference adds the imports.
+The reference prints the first statement that uses a class or function, and adds the imports. Tests run each statement
+separately, in a DAG and against the sandbox.
 """
 
 from __future__ import annotations
@@ -180,20 +181,24 @@ received = Asset(
 
 
 def count_calls(inlet_events, handled):
-    """Use this in a task with both assets as inlets, and ``handled`` as its outlet."""
+    """Count calls. The task's inlets are both assets, its outlet is ``handled``."""
     events = UnhandledEvents(inlet_events, webhook_calls_asset("custody_default"), handled)
     with CustodyHook("custody_default") as hook:
         return sum(len(calls_of(event, hook.get_conn())) for event in events)
 
 
 def print_changes(inlet_events):
-    """Use this in a task with the asset as its inlet."""
+    """Print the last changes in a task with the asset as inlet."""
     for event in latest_events(inlet_events, whitelist_asset("custody_default"), 10):
         print(event.extra["event"], event.extra["plan_hash"])
 
 
 def find_gap(inlet_events):
-    """Use this in a task with the asset as its inlet."""
+    """
+    Return the last event with a gap.
+
+    The asset is the task's inlet.
+    """
     return last_event(inlet_events, webhook_calls_asset("custody_default"), ["gap"])
 
 
@@ -214,31 +219,31 @@ policy = CustodyRetryPolicy(max_delay=timedelta(minutes=10))
 
 
 def sign(client, request_id, expected):
-    """Sign a request if it has the expected content."""
+    """Sign a request if its content is as expected."""
     signer = RequestSigner(client, PemSigner.from_file("first-signer.pem"), log=getLogger("custody"))
     signer.sign([request_id], {request_id: expected}, "checked by the treasury")
 
 
 def sign_in_kms(kms, message):
-    """Implement a signer's method ``sign`` with a boto3 client."""
-    made = kms.sign(KeyId="alias/first-signer", Message=message, SigningAlgorithm="ECDSA_SHA_256")
-    return raw_signature(made["Signature"])
+    """Sign with a key in AWS KMS, in a signer's ``sign`` method."""
+    response = kms.sign(KeyId="alias/first-signer", Message=message, SigningAlgorithm="ECDSA_SHA_256")
+    return raw_signature(response["Signature"])
 
 
 def verify(superadmin_keys, envelope):
-    """Return the address in an envelope, if its signatures are valid."""
+    """Verify an envelope, and return its address."""
     pins = VerificationPins(superadmin_keys=superadmin_keys, superadmin_minimum=2)
     return verify_envelope(envelope, pins).fields["address"]
 
 
 def verify_all(pins, envelopes):
-    """Verify envelopes; each signature of the rules is verified only once."""
+    """Verify envelopes. Each signature of the rules is verified only once."""
     verifier = Verifier(pins)
     return [verifier.verify(envelope) for envelope in envelopes]
 
 
 def receive(headers, body):
-    """Verify a delivery in your receiver. Pass the unchanged body."""
+    """Verify a delivery in your receiver. Pass the body unchanged."""
     return verify_delivery(headers, body, secret="<the webhook's secret>")
 
 

@@ -99,11 +99,11 @@ def test_webhooks_that_are_disabled_or_cool_down_are_reported(
     )
     Reader(webhook_types=[TYPE, "no.such"]).run()
     log = task_log.text
-    assert "there is no webhook with the type no.such now." in log
-    assert f"Webhook {disabled} ({TYPE}) is disabled: it is not known whether" in log
+    assert "no webhook has the type no.such." in log
+    assert f"Webhook {disabled} ({TYPE}) is disabled: the service may no longer record its calls." in log
     assert f"Webhook {cooling} ({TYPE}) is enabled until {later}" in log
     assert works not in log
-    assert f"with the type {TYPE}" not in log
+    assert f"has the type {TYPE}" not in log
 
 
 @pytest.mark.parametrize("status", [404, 500])
@@ -143,7 +143,7 @@ def test_a_wrong_argument_sends_nothing(sandbox: Sandbox, change: dict[str, Any]
         ({"max_calls": 0}, "max_calls must be"),
         ({"with_payload": 1}, "with_payload must be"),
         ({"asset": "a"}, "asset must be"),
-        ({"custody_conn_id": "{{ conn }}"}, "must be the id of a connection, as text that is no template"),
+        ({"custody_conn_id": "{{ conn }}"}, "must be the id of a connection, and not a template"),
     ],
     ids=str,
 )
@@ -206,7 +206,7 @@ def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
     assert reader.ids() is None
     write_calls(sandbox, webhook, 2)
     assert reader.ids() == ["2"]
-    assert "cannot be read (BrokenPipeError('away')): its last event will do" in task_log.text
+    assert "cannot be read (BrokenPipeError('away')). Continuing from the last event." in task_log.text
     store.failure = None
     store.set(OPERATOR_CURSOR_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
     assert reader.ids() is None
@@ -215,7 +215,7 @@ def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
 def test_where_nothing_else_has_the_place_a_broken_store_is_retried(sandbox: Sandbox, webhook: str) -> None:
     store = StateStore()
     store.failure = RuntimeError("away")
-    with pytest.raises(CustodyError, match="where to go on is not known") as caught:
+    with pytest.raises(CustodyError, match="the place to continue is unknown") as caught:
         Reader(store).run()
     assert caught.value.retryable
     assert sandbox.control.request_log() == []
@@ -252,7 +252,7 @@ def test_a_place_that_is_buried_under_other_events_is_not_guessed(sandbox: Sandb
     sent = len(sandbox.control.request_log())
     for _ in range(500):
         reader.add_event({}, task_id=None)
-    with failing_at_once("none of the last 500 events of the asset .* tells how far a task has come"):
+    with failing_at_once("none of the last 500 events of the asset .* has a task's position"):
         reader.run()
     assert len(sandbox.control.request_log()) == sent
 
@@ -290,13 +290,13 @@ def test_another_task_with_other_filters_is_a_gap_and_changed_filters_are_not(
     write_calls(sandbox, webhook, 1, 2)
     assert reader.ids(event_ids=["event-2"]) == ["2"]
     assert reader.ids() is None
-    assert "The filters were changed." in task_log.text
+    assert "The filters have changed." in task_log.text
     assert "was emitted by" not in task_log.text
     reader.events[-1].extra["task"] = ["dag", "another"]
     with failing_at_once("reads calls for the same asset with other filters"):
         reader.run()
     assert f"The last event of the asset {reader.asset.uri!r} was emitted by task ['dag', 'another']" in task_log.text
-    assert "asset of its own (asset=...)" in task_log.text
+    assert "its own asset (asset=...)" in task_log.text
     write_calls(sandbox, webhook, 3)
     extra = reader.run(on_gap="continue")
     assert extra["count"] == 1

@@ -92,7 +92,7 @@ def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox, fault: dict
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", work=True)
     kept: dict[str, str] = {}
-    with failing_at_once("its secret was shown once and is lost"):
+    with failing_at_once("its secret is lost"):
         create(store_secret=kept.__setitem__)
     assert kept == {}
     assert len(sandbox.control.webhooks()) == 1
@@ -109,7 +109,7 @@ def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypat
     "arguments", [{}, {"secret_conn_id": "hook", "store_secret": print}], ids=["no place", "two places"]
 )
 def test_the_secret_comes_from_exactly_one_place(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="kept somewhere"):
+    with pytest.raises(ValueError, match="stored in one place"):
         CustodyCreateWebhookOperator(task_id="create", webhook_type=TYPE, url=URL, **arguments)
 
 
@@ -165,5 +165,5 @@ def test_a_webhook_whose_url_the_service_writes_otherwise_is_not_created_twice(
 
 def test_where_no_webhook_is_listed_at_all_the_absence_of_one_proves_nothing(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", path="/webhooks")
-    with failing_at_once("proves nothing: it lists no webhook at all"):
+    with failing_at_once("proves nothing: it lists no webhooks at all"):
         create(secret_conn_id="hook")

@@ -284,7 +284,7 @@ def test_a_path_that_leads_out_of_the_bundle_is_refused(
     sandbox: Sandbox, root: Path, path: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(root))
-    with failing_at_once("leads out of the DAG's bundle"):
+    with failing_at_once("leads out of the DAG bundle"):
         plan_in(root, path.format(root=root), ti=in_bundle(root) if bundle else FakeTaskInstance())
     assert sandbox.control.request_log() == []
 
@@ -325,8 +325,6 @@ def test_a_relative_path_of_a_dag_in_an_archive_is_refused(sandbox: Sandbox, tmp
     with zipfile.ZipFile(archive, "w") as file:
         file.write(rows, "rows.yaml")
     for folder in (archive, archive / "folder"):
-        with failing_at_once(
-            "'rows.yaml' is relative, and the DAG's file is in an archive, .*dags.zip; .*absolute path"
-        ):
+        with failing_at_once("'rows.yaml' is relative, and the DAG file is in the archive .*dags.zip; .*absolute path"):
             plan_in(folder, "rows.yaml", ti=in_bundle(tmp_path))
         assert plan_in(folder, rows, ti=in_bundle(tmp_path))["counts"]["create"] == 4

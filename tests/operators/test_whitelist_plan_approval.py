@@ -26,7 +26,9 @@ def operator(plan_hash: Any = "a" * 64, body: Any = f"Plan hash: `{'a' * 64}`") 
 @pytest.mark.parametrize("try_number", [2, 9])
 def test_a_run_asks_once(try_number: int) -> None:
     instance = FakeTaskInstance(try_number, max_tries=9)
-    with failing_at_once(r"an earlier try may have asked.*Start a new run of the DAG\. \[custody/plan-changed\]"):
+    with failing_at_once(
+        r"an earlier try may have requested an approval.*Start a new run of the DAG\. \[custody/plan-changed\]"
+    ):
         execute(operator, ti=instance)
     assert instance.pushed == {}
 
@@ -47,7 +49,7 @@ def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
 def test_what_is_shown_is_about_this_plan(body: str | None) -> None:
     instance = FakeTaskInstance()
     with failing_at_once(
-        "body does not show all operations of the plan that plan_hash names: .*; no approval was requested"
+        "body does not contain all operations of the plan with this plan_hash: .*; no approval was requested"
     ):
         execute(lambda: operator(body=body), ti=instance)
     assert instance.pushed == {}
@@ -76,7 +78,7 @@ def test_nobody_is_asked_about_a_plan_of_which_not_all_operations_are_shown(
     run = run_dag(dag)
     states = [run.state_of(each) for each in ("plan", "approve", "apply")]
     assert states == ["success", "failed", "upstream_failed"]
-    assert "body does not show all operations of the plan that plan_hash names" in task_log.text
+    assert "body does not contain all operations of the plan with this plan_hash" in task_log.text
     assert run.pushed("approve", "plan_hash") is None
     assert sandbox.control.request_log("POST") == []
 

@@ -80,8 +80,8 @@ def test_what_contradicts_itself_is_refused_when_the_dag_file_is_parsed(operator
     contradictions: list[tuple[dict[str, Any], str]] = [
         ({}, "give either path or rows"),
         ({"path": "a.yaml", "rows": ROWS}, "give either path or rows"),
-        ({"path": "a.yaml", "omit_if_none": "memo"}, "omit_if_none is about rows"),
-        ({"rows": ROWS, "omit_if_none": "address"}, "omit_if_none names 'address', which cannot be left out"),
+        ({"path": "a.yaml", "omit_if_none": "memo"}, "omit_if_none applies only to rows"),
+        ({"rows": ROWS, "omit_if_none": "address"}, "omit_if_none contains 'address', which cannot be left out"),
     ]
     for arguments, fault in contradictions:
         with pytest.raises(ValueError, match=fault):

@@ -256,7 +256,7 @@ def test_nothing_to_do_fails_or_skips_as_one_says(sandbox: Sandbox, empty: Any) 
         approve(empty, [], skip_if_empty=True)
     with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):
         reject(empty, skip_if_empty=True)
-    with failing_at_once(r"request_ids is an empty list: there are no ids.*skip_if_empty=True"):
+    with failing_at_once(r"request_ids is an empty list; nothing was sent.*skip_if_empty=True"):
         approve(empty, None)
     with failing_at_once("request_ids is an empty list"):
         reject(empty)

@@ -247,7 +247,7 @@ def test_nothing_is_replaced(sandbox: Sandbox, path: Path, existing: str) -> Non
         path.symlink_to("elsewhere.json")
     else:
         path.mkdir()
-    with failing_at_once(r"it exists already, and is never replaced\. Give each try a path of its own, .*try_number"):
+    with failing_at_once(r"it exists already, and is never replaced\. Give each try its own path, .*try_number"):
         verify(path=str(path))
     assert os.listdir(path.parent) == [path.name]
     assert existing != "file" or path.read_text() == "mine"
@@ -321,12 +321,12 @@ def verify_in(root: Path, path: str, *, has_bundle: bool) -> dict[str, Any]:
         ("~/evidence.json", "is relative"),
         ("file://evidence.json", "is relative"),
         ("file:{root}/evidence.json", "is relative"),
-        ("{root}/evidence.json", "leads into the DAG's bundle"),
-        ("{root}/link/evidence.json", "leads into the DAG's bundle"),
-        ("{root}/../other/link/evidence.json", "leads into the DAG's bundle"),
-        ("//{root}/evidence.json", "leads into the DAG's bundle"),
-        ("file://{root}/link/evidence.json", "leads into the DAG's bundle"),
-        ("LOCAL://{root}/evidence.json", "leads into the DAG's bundle"),
+        ("{root}/evidence.json", "leads into the DAG bundle"),
+        ("{root}/link/evidence.json", "leads into the DAG bundle"),
+        ("{root}/../other/link/evidence.json", "leads into the DAG bundle"),
+        ("//{root}/evidence.json", "leads into the DAG bundle"),
+        ("file://{root}/link/evidence.json", "leads into the DAG bundle"),
+        ("LOCAL://{root}/evidence.json", "leads into the DAG bundle"),
         (" file://{root}/evidence.json", "not the scheme of an object storage"),
         ("fi\tle://{root}/evidence.json", "not the scheme of an object storage"),
         ("simplecache::file://{root}/evidence.json", "not the scheme of an object storage"),

@@ -162,7 +162,9 @@ def test_a_time_out_of_the_task_is_not_answered_with_the_sensors_own(sandbox: Sa
     text = str(caught.value)
     assert "\nLast result: the service is not healthy" in text
     assert "raise 'timeout'" not in text
-    assert text.endswith("\nRaise it, or leave it out: 'timeout' limits the wait.\n[custody/wait-timed-out]")
+    assert text.endswith(
+        "\nRaise or remove 'execution_timeout': 'timeout' already limits the wait.\n[custody/wait-timed-out]"
+    )
 
 
 # --- settings ------------------------------------------------------------------------------------------------------

@@ -182,6 +182,6 @@ def test_without_a_shared_stream_a_watcher_of_calls_waits_and_says_so(sandbox: S
             await asyncio.wait_for(first(CustodyWebhookCallTrigger()), 0.3)
 
     asyncio.run(scenario())
-    assert "cannot say that it has stored an event" in task_log.text
+    assert "does not acknowledge events" in task_log.text
     assert "CustodyReadWebhookCallsOperator" in task_log.text
     assert sandbox.control.request_log() == []

@@ -213,7 +213,7 @@ def test_two_assets_have_no_store_and_the_log_says_so(sandbox: Sandbox, task_log
 
     sandbox.control.update_health(group="hsm", status="error")
     assert watch(sandbox, AssetStateStoreAccessors(inlets=[Asset("one"), Asset("two")])) == ["unhealthy"]
-    assert "Airflow keeps state for a trigger of exactly one asset" in task_log.text
+    assert "Airflow only stores state for a trigger of exactly one asset" in task_log.text
 
 
 def test_a_deferred_task_gives_its_trigger_its_queue_and_an_asset_watcher_has_none() -> None:
