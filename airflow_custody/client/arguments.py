@@ -14,8 +14,8 @@ MAX_ID = 2**63 - 1
 MAX_SECONDS = 1e9
 #: Advice where a DAG's native rendering has turned text into another type. ``| string`` does not help.
 NATIVE_RENDERING = (
-    " (give it as text. In a DAG with render_template_as_native_obj=True, and only there, Airflow turns text that "
-    "looks like Python into a value: there, {{ ... | tojson }}, literal('...') or an upstream task's text keep it)"
+    " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
+    "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
 # None as a template renders it: in text, and with the filter tojson.
 _RENDERED_NONE = ("None", "null")
@@ -99,7 +99,7 @@ def check_names(
         raise _wrong(error, name, f"must be a list of names, not {describe(value)}; nothing was sent")
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
-        raise _wrong(error, name, "is an empty list; leave it out if it is not meant")
+        raise _wrong(error, name, "is an empty list; omit the parameter instead")
     return names
 
 
@@ -156,7 +156,7 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
     """
     if value is None:
-        why = "was given, and resolved to None: the DAG file, a template or an upstream task says so; nothing was sent"
+        why = "is None: check the DAG file, the template or the upstream task; nothing was sent"
         raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, str) and is_missing(value):
         why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"

@@ -73,7 +73,7 @@ class BearerToken(Authentication):
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
             self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
-        self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
+        self.advice = f"The token (from {source}) is wrong, revoked or expired."
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
@@ -108,21 +108,21 @@ class ApiKey(Authentication):
         super().__init__(source=source)
         key_id = (key_id or "").strip()
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
-            raise _missing("api_key_id", "the API key's id is missing, or contains what cannot be sent in a header")
+            raise _missing("api_key_id", "the API key's id is missing, or has characters that a header cannot hold")
         key = b""
         with suppress(TypeError, ValueError):
             key = bytes.fromhex(secret)
         # Raised outside of "except", so that the caught exception is not chained.
         if not key:
-            raise _missing("secret", "the API key's secret is missing, or is not made of hexadecimal digits")
+            raise _missing("secret", "the API key's secret is missing, or not hexadecimal")
         self._key = key
         self._key_id = key_id
         for form in {secret.strip(), key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
             self.hide(form)
         self.advice = (
-            f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
-            "clock is wrong: signatures cover the time. Or a gateway changes the request's host or path, which "
-            "signatures also cover: it must pass them on as the base URL has them."
+            f"The API key's id or secret (from {source}) is wrong, or the key was revoked. Or this machine's clock is "
+            "wrong, because signatures cover the time. Or a gateway changes the request's host or path, which "
+            "signatures also cover; it must pass them on unchanged."
         )
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
@@ -201,8 +201,8 @@ class PasswordSignIn(Authentication):
         self._on_token = on_token
         self.hide(self._password)
         self.advice = (
-            f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
-            "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
+            f"The user name or the password (from {source}) is wrong, or the user may not sign in. If the password is "
+            "an API token, remove the user name. A user with two-factor authentication needs an API key, because "
             "one-time codes are not supported."
         )
         # Held to sign in, and to forget a token.
@@ -250,7 +250,7 @@ class PasswordSignIn(Authentication):
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
-                "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
+                "another sign-in with this account did not finish within the time-out; nothing was sent",
                 code="no-response",
                 nothing_sent=True,
             )

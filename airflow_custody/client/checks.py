@@ -41,7 +41,7 @@ DEFAULT_ROLE = "TPUser"
 ROLES = {
     DEFAULT_ROLE: "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
-    "WhitelistedAddressApprover": "signing and rejecting them",
+    "WhitelistedAddressApprover": "signing and rejecting whitelisting requests",
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }
@@ -192,8 +192,8 @@ def _read_user(client: CustodyClient) -> WireUser:
     if user_name(user) is None and user.get("roles") is None:
         # Any server could have sent the rest.
         raise CustodyResponseError(
-            "the service does not say who the user is: the response has no id, no externalUserId and no roles",
-            advice="Check that the base URL is the service's own; if it is, ask its administrator.",
+            "the response does not identify the user: it has no id, no externalUserId and no roles",
+            advice="Check the base URL. If it is the service's own, ask its administrator.",
         )
     return user
 
@@ -235,10 +235,10 @@ def _check_tls(facts: _Facts) -> Check:
     if settings.base_url.startswith("http:"):
         return Check("unknown", "plain HTTP: the token can be read in transit", "Use https://.")
     if settings.verify is False:
-        advice = "Give the path of the CA bundle in 'verify' instead of false."
+        advice = "Set 'verify' to the path of the CA bundle instead of false."
         return Check("unknown", f"{seen.tls_version}; the certificate is not verified", advice)
     ends = seen.certificate_ends
-    end = f"ends on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its end is not known"
+    end = f"expires on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its expiry date is not known"
     return Check("ok", f"{seen.tls_version or 'TLS'}; the certificate is accepted, and {end}")
 
 
@@ -269,7 +269,7 @@ def _check_user(facts: _Facts) -> Check:
     detail = ", ".join(f"{name} {facts.client.auth.redact(str(value), 80)}" for name, value in values.items())
     status = facts.user.get("status")
     if status and not may_work(status):
-        return Check("unknown", detail, "What this status means is not published: may this user work?")
+        return Check("unknown", detail, "The meaning of this status is not published. Check that this user may work.")
     return Check("ok", detail)
 
 
@@ -284,7 +284,7 @@ def _check_roles(facts: _Facts) -> Check:
     if roles is None:
         if facts.roles:
             return facts.not_ok(_not_shown(error))
-        return Check("unknown", "the service does not say which roles the user has")
+        return Check("unknown", "the service does not return the user's roles")
     detail = f"has {describe_roles(roles, facts.client.auth.redact)}"
     if lacking := missing_roles(facts.roles or [DEFAULT_ROLE], roles):
         return facts.not_ok(_lacks(facts.client, lacking), detail=detail)
@@ -297,7 +297,7 @@ def _check_health(facts: _Facts) -> Check:
         return facts.not_ok(facts.listing_error)
     if facts.listing is None:
         return Check()
-    return Check("ok", f"{count(len(facts.listing), 'check')}; custody health judges them")
+    return Check("ok", f"{count(len(facts.listing), 'check')}; run 'custody health' to judge them")
 
 
 def _check_signatures(facts: _Facts) -> Check:
@@ -312,10 +312,11 @@ def _check_signatures(facts: _Facts) -> Check:
     if error is None:
         return Check()
     if _state_of(error) == "unknown":
-        detail, advice = "the service does not offer its rules", "Each address is verified with its own."
+        detail = "the service does not offer its rules"
+        advice = "Each address is verified with the rules that it carries."
         return facts.not_ok(error, "unknown", f"{pins}. {detail}", advice)
     are_read = facts.rules is not None
-    advice = "Nothing is verified under them: are the pins right? Do not take keys from it." if are_read else ""
+    advice = "No address is verified under them. Check the pins; do not take keys from the service." if are_read else ""
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
@@ -330,7 +331,9 @@ def _check_clock(facts: _Facts) -> Check:
     detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
     if abs(difference) <= _MAX_CLOCK_DIFFERENCE:
         return Check("ok", detail)
-    return Check("failed", detail, "Set both by NTP: API keys sign the time, and tokens and health checks expire.")
+    return Check(
+        "failed", detail, "Use NTP for both clocks: API keys sign the time, and tokens and health checks expire."
+    )
 
 
 _CHECKS: dict[str, Callable[[_Facts], Check]] = {
@@ -409,7 +412,7 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
     named = " and ".join(client.auth.redact(each, 60) for each in roles)
     return CustodyPermissionError(
         f"{client.settings.user_text.replace('The', 'the', 1)} lacks {named}",
-        advice=f"Give the user {named}, or use another user.",
+        advice=f"Grant the user {named}, or use another user.",
         required_roles=roles,
         code="role-missing",
     )
@@ -417,18 +420,18 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
 
 def _not_proved(cause: CustodyError) -> CustodyError:
     return CustodyResponseError(
-        "nothing shows that the service accepts the credentials: the health listing is {}, which any server may send, "
-        f"and {cause.reason}",
-        advice="Check that the base URL is the service's own; if it is, ask its administrator for health checks, or to "
-        "let this user read GET /users/me.",
+        "no response proves that the service accepts the credentials: the health listing is {}, which any server may "
+        f"send, and {cause.reason}",
+        advice="Check the base URL. If it is the service's own, ask its administrator for health checks, or to let "
+        "this user read GET /users/me.",
         code=cause.code,
     )
 
 
 def _not_shown(error: CustodyError | None) -> CustodyError:
-    why = "the service does not say which roles the user has" if error is None else error.reason
+    why = "the service does not return the user's roles" if error is None else error.reason
     return CustodyResponseError(
-        f"whether the user has the role that is asked for is not known: {why}",
-        advice="Ask an administrator of the service which roles the user has; without --role this is no failure.",
+        f"it is not known whether the user has the required roles: {why}",
+        advice="Ask an administrator of the service for the user's roles. Without --role, this check does not fail.",
         code="role-missing",
     )

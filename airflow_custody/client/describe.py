@@ -34,12 +34,13 @@ def how_to_pin(source: str | None) -> str:
 def describe_pins(pins: VerificationPins) -> str:
     """Return pins in words."""
     keys = name_some(pins.fingerprints)
-    networks = "any network" if pins.networks is None else f"networks {name_some(sorted(pins.networks), 40)}"
-    legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
+    networks = "any" if pins.networks is None else name_some(sorted(pins.networks), 40)
+    legacy = "accepted" if pins.allow_legacy_signatures else "refused"
     oldest = pins.rules_not_before
-    floor = "rules of any age" if oldest is None else f"rules from {format_unix_time(oldest)} on"
+    floor = "Age of rules: not limited" if oldest is None else f"Rules from {format_unix_time(oldest)} on"
     number = count(len(pins.fingerprints), "pinned key")
-    return f"{pins.superadmin_minimum} of {number} must sign ({keys}); {networks}, {legacy}, {floor}"
+    signers = f"{pins.superadmin_minimum} of {number} must sign ({keys})"
+    return f"{signers}. Networks: {networks}. Legacy signatures: {legacy}. {floor}"
 
 
 def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
@@ -53,11 +54,11 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     since = format_unix_time(verified.timestamp) if verified.timestamp else None
     signers = _signers(pins, rules)
     text = (
-        f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
-        f"signed by {name_some(signers, 80)}; SHA-256 {verified.sha256}"
+        f"The service's rules in force are {f'dated {since}' if since else 'without a date'} and signed by "
+        f"{name_some(signers, 80)}; SHA-256 {verified.sha256}"
     )
     others = [each for each in pins.fingerprints if each not in signers]
-    return f"{text}; did not sign them: {name_some(others, 80)}" if others else text
+    return f"{text}; not signed by {name_some(others, 80)}" if others else text
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:

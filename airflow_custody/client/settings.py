@@ -72,7 +72,7 @@ def _check_base_url(value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
     parsed = _parse_base_url(value)
     if not _HOST.fullmatch(parsed.host or ""):
-        raise _refused_url("names no host, or a host that cannot exist: a part of its name is empty or too long")
+        raise _refused_url("has no valid host: it is missing, or a part of its name is empty or too long")
     # Checked in the text, because the parser has already resolved dots.
     if re.search(r"[?#]|/\.{1,2}(/|$)", str(value)):
         raise _refused_url("must not contain a query, a fragment, or '.' or '..' in its path")
@@ -95,7 +95,7 @@ def _check_verify(value: object) -> bool | str:
         raise wrong_setting("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
     if is_pem(path):
-        raise wrong_setting("verify", "must be the path of a CA bundle, and not the bundle itself")
+        raise wrong_setting("verify", "must be the path of a CA bundle, not the bundle itself")
     try:
         # OpenSSL would read any file, to its end.
         read_file(path)
@@ -103,7 +103,7 @@ def _check_verify(value: object) -> bool | str:
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise wrong_setting("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
+    raise wrong_setting("verify", f"is not a usable CA bundle: {sanitize(path, 120)}: {why}")
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
@@ -129,7 +129,7 @@ def _certificate_paths(value: object) -> list[str]:
         raise wrong_setting("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part).strip() for part in parts]
     if any(map(is_pem, paths)):
-        raise wrong_setting("client_cert", "must be a path, and not the certificate or the key itself")
+        raise wrong_setting("client_cert", "must be a path, not the certificate or the key itself")
     return paths
 
 
@@ -211,7 +211,7 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
     if not isinstance(texts, (list, tuple)) or not all(isinstance(each, (str, os.PathLike)) for each in texts):
         raise wrong_setting("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
     if len(texts) > MAX_KEYS:
-        raise wrong_setting("superadmin_keys", f"has {len(texts)} entries, and must have at most {MAX_KEYS}")
+        raise wrong_setting("superadmin_keys", f"has {len(texts)} entries, but the maximum is {MAX_KEYS}")
     return tuple(_read_key(os.fspath(each)) for each in texts)
 
 
@@ -224,13 +224,13 @@ def _read_key(text: str) -> str:
         found = pem_text(read_file(text).decode("utf-8-sig"))
         return "".join(key.pem for key in read_public_keys(found))
     except UnicodeDecodeError:
-        why = "it is not PEM, but binary: 'openssl pkey -pubin -inform DER -in FILE' prints PEM"
+        why = "it is binary, not PEM; 'openssl pkey -pubin -inform DER -in FILE' converts it"
     except KeyTextError as error:
         why = str(error)
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
     raise wrong_setting(
-        "superadmin_keys", f"is neither a public key in PEM nor a file of such that can be read: {shown}{why}"
+        "superadmin_keys", f"is neither a public key in PEM nor a readable file of public keys: {shown}{why}"
     )
 
 
@@ -415,8 +415,8 @@ class ClientSettings:
             is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
         if not is_loopback:
             raise CustodyConfigurationError(
-                f"the base URL is plain HTTP to {host}: the token would travel in clear text; use https://, or set "
-                "'allow_http' if the network in between is yours",
+                f"the base URL is plain HTTP to {host}: the token would be sent unencrypted; use https://, or set "
+                "'allow_http' if you trust the network in between",
                 setting="base_url",
             )
         if self.proxy:
@@ -430,9 +430,9 @@ class ClientSettings:
         if not given:
             return
         if self.superadmin_keys is None:
-            raise wrong_setting(given[0], "needs 'superadmin_keys': without these, nothing is verified")
+            raise wrong_setting(given[0], "needs 'superadmin_keys': without them, nothing is verified")
         if self.superadmin_minimum is None:
             raise wrong_setting(
-                "superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules"
+                "superadmin_minimum", "is missing: set the number of pinned keys that must have signed the rules"
             )
         self.pins  # noqa: B018 - it raises if they cannot be used

@@ -27,5 +27,5 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("it has a key twice in one object")
+        raise ValueError("it repeats a key in one object")
     return found

@@ -69,7 +69,7 @@ class ConnectionReader:
             )
         extras = read_extras(connection)
         if extras is None:
-            raise self._wrong("is not a JSON object, or has a name twice", "Extra")
+            raise self._wrong("is not a JSON object, or repeats a name", "Extra")
         self._extras = extras
         self._credentials = self._read_credentials()
         self._base_url = self._read_base_url()

@@ -35,8 +35,8 @@ def find_connection(
     if variable in os.environ:
         what = f"cannot be read from the environment variable {variable}"
         advice = (
-            "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a string and port "
-            "a number."
+            "Correct the variable. It must be a URI, or a JSON object of Airflow's fields, with a string as password "
+            "and a number as port."
         )
     raise CustodyConfigurationError(
         f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"

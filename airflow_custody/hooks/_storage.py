@@ -45,7 +45,7 @@ def split_location(location: str) -> tuple[str, str]:
         return rest, ""
     if not _SCHEME.fullmatch(scheme):
         # Airflow would drop white space from it and read file://, and with it a link that leads out of the bundle.
-        raise StorageError(location, "what comes before :// is not the scheme of an object storage, such as s3")
+        raise StorageError(location, "the part before :// is not an object storage scheme, such as s3")
     _check_url(scheme, rest)
     return "", f"{scheme}://{rest}"
 
@@ -57,10 +57,10 @@ def _check_url(scheme: str, rest: str) -> None:
     # Without a slash before it, a ? may be one of a password.
     shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
     if ":" in user:
-        raise StorageError(shown, "before the @ stands the id of an Airflow connection, never a password")
+        raise StorageError(shown, "the part before the @ must be an Airflow connection id, never a password")
     if "?" in rest:
         # What follows may be a signature, with which anybody can read the file.
-        raise StorageError(shown, "give the object's plain URL, without a ?: its Airflow connection signs the request")
+        raise StorageError(shown, "give the plain URL without a ?, because its Airflow connection signs the request")
 
 
 def read_object(url: str, size: int) -> bytes:
@@ -120,7 +120,7 @@ def _storage_error(name: str, error: Exception) -> StorageError:
     if isinstance(error, FileNotFoundError):
         why = "there is no such file or folder"
     elif exists:
-        why = "it exists already, and is never replaced"
+        why = "it already exists, and is never replaced"
     elif "://" not in name and isinstance(error, OSError):
         # The error itself names a temporary file.
         why = error.strerror or type(error).__name__

@@ -60,7 +60,7 @@ class CustodyHook(BaseHook):
         from airflow_custody.hooks._lookup import find_connection
         from airflow_custody.metrics import call_observer
 
-        advice = "Make a connection with this id and the type Custody."
+        advice = "Create a connection with this id and the type Custody."
         found = find_connection(self.custody_conn_id, advice, setting="custody_conn_id", get=self.get_connection)
         reader = ConnectionReader(found, named=not self._is_tested)
         if self._client is None or reader.values != self._connected_with:

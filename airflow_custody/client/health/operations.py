@@ -14,7 +14,7 @@ LIST_HEALTH_CHECKS = Operation(
     "/health",
     roles=("TPUser",),
     hints={
-        404: "The health listing exists from version 3.14 of the service on: this one is older, or the base "
+        404: "The health listing requires version 3.14 of the service or later. This one is older, or the base "
         "URL is wrong."
     },
 )

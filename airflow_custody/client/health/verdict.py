@@ -250,7 +250,7 @@ class HealthVerdict:
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
         elif self.total:
-            yield "oldest result: not known, as not all checks say readably when they last ran"
+            yield "oldest result: unknown, because some checks have no readable time of their last run"
         for problem in self.problems:
             yield f"NOT HEALTHY: {problem}"
 
@@ -287,7 +287,7 @@ class HealthWait:
             verdict.to_json(),
             error=verdict.wrong_names() if missing_again else None,
             in_doubt=bool(verdict.missing),
-            advice="`custody health` lists all checks. If the service needs longer, raise 'timeout'.",
+            advice="`custody health` lists all checks. If the service needs longer, increase 'timeout'.",
         )
 
 
@@ -379,7 +379,7 @@ def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) ->
     if error:
         return [f"its report has an error: {sanitize(error, 160)}"]
     if message and not is_healthy_so_far:
-        return [f"its report says: {sanitize(message, 160)}"]
+        return [f"its report's message is: {sanitize(message, 160)}"]
     return []
 
 
@@ -401,9 +401,9 @@ def _validity_faults(text: str | None, now: datetime) -> list[str]:
     """Return what is wrong with the expiry of a check."""
     valid_until = parse_timestamp(text)
     if valid_until is None:
-        return ["it does not say readably until when it is valid"]
+        return ["its expiry date is missing or unreadable"]
     if valid_until < now:
-        return [f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only"]
+        return [f"it expired at {valid_until:%Y-%m-%d %H:%M:%S} UTC"]
     return []
 
 
@@ -412,9 +412,9 @@ def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
     faults = []
     wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
-        faults.append(f"it belongs to another tenant than {criteria.tenant_id}, which was asked for")
+        faults.append(f"it does not belong to the requested tenant {criteria.tenant_id}")
     if wire.get("group") not in (None, check.listed_under):
-        faults.append(f"it names another group, {sanitize(wire['group'], 60)!r}, than it is listed under")
+        faults.append(f"its own group is {sanitize(wire['group'], 60)!r}, but it is listed under another")
     return faults
 
 
@@ -458,9 +458,9 @@ def _problems_of_listing(
     # A name that does not exist at all explains why the other filters select nothing.
     problems = _missing_names(checks, checks, criteria, "exists")
     if not problems:
-        problems = _missing_names(checks, selected, criteria, "is left by the other filters")
+        problems = _missing_names(checks, selected, criteria, "passes the other filters")
     if not problems and not selected:
-        problems = [Problem("no health check is left after filtering")]
+        problems = [Problem("no health check passes the filters")]
     if criteria.require_results:
         problems += _missing_results(selected, criteria.require_results, is_complete=is_complete)
     return problems

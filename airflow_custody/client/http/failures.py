@@ -31,9 +31,9 @@ _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUE
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
 # The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
-_UNKNOWN_CA = "Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
-_NO_BUNDLE = "If its CA is private, give its bundle in {bundle}."
-_OTHER_CERTIFICATE = "The certificate, or that of its CA, cannot be used for a server like this: have it issued again."
+_UNKNOWN_CA = "Its CA is not in {bundle}, or the server does not send an intermediate certificate."
+_NO_BUNDLE = "If its CA is private, set {bundle} to the path of its bundle."
+_OTHER_CERTIFICATE = "The certificate, or that of its CA, is not valid for this kind of server. Have it reissued."
 # What to do, by OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_... in its x509_vfy.h).
 _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
     # It is for another host name or IP address.
@@ -45,21 +45,21 @@ _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
     # the two is meant.
     (
         frozenset({9, 10}),
-        "Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong.",
+        "Check this machine's clock. If it is right, replace the certificate, or that of its CA in {bundle}.",
     ),
     # Its issuer is unknown, or only another CA of this name is known; or it, or the last of its chain, is self-signed.
     (frozenset({2, 7, 18, 19, 20, 21}), "{unknown_ca}"),
     # The key of the certificate or of its CA is too weak, or the hash of a signature.
     (
         frozenset({66, 67, 68}),
-        "The certificate, or that of its CA, has a key or a signature that is too weak: have it issued again, such as "
+        "The certificate, or that of its CA, has a key or a signature that is too weak. Have it reissued, for example "
         "with P-256 and SHA-256.",
     ),
     # Rules that OpenSSL only checks in its strict mode.
     (
         frozenset(range(80, 95)),
-        "The certificate, or that of its CA, breaks a rule of RFC 5280, which Python checks from version 3.13 on: have "
-        "it issued again. Its CA is not missing from {bundle}.",
+        "The certificate, or that of its CA, violates RFC 5280, which Python checks from version 3.13 on. Have it "
+        "reissued. Its CA is not missing from {bundle}.",
     ),
 )
 
@@ -84,7 +84,7 @@ class _Facts:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether the peer sent something that is not HTTP."""
+        """Whether the peer sent data that is not HTTP."""
         lines = [str(each.args[0]) for each in self.chain if type(each) is http.client.BadStatusLine]
         return any(not each.startswith("HTTP/") for each in lines)
 
@@ -153,14 +153,14 @@ _KINDS = (
         "unreachable",
         retryable=False,
         message="{name} does not speak TLS on this port",
-        advice="Begin {place} with http://, or give the port that speaks HTTPS.",
+        advice="Start {place} with http://, or use the HTTPS port.",
     ),
     _Kind(
         lambda facts: facts.is_foreign,
         "response-unusable",
         retryable=False,
-        message="{name} sent something that is not HTTP",
-        advice="Another program is there, or it speaks TLS: check {place}.",
+        message="{name} sent data that is not HTTP",
+        advice="Another program listens there, or the port expects TLS. Check {place}.",
     ),
     _Kind(
         lambda facts: facts.is_tls,
@@ -181,7 +181,7 @@ _KINDS = (
         "unknown-host",
         retryable=True,
         message="{name} cannot be reached: {cause}",
-        advice="This machine finds no host of this name: correct it in {place}.",
+        advice="This machine cannot resolve the host's name. Correct it in {place}.",
     ),
     _Kind(
         lambda facts: not facts.sent,
@@ -195,13 +195,13 @@ _KINDS = (
         "no-response",
         retryable=True,
         message="no complete response from {host} within {timeout:g} s",
-        advice="If the service is only slow, raise {timeout_setting}.",
+        advice="If the service is only slow, increase {timeout_setting}.",
     ),
     _Kind(
         lambda facts: True,
         "no-response",
         retryable=True,
-        message="the connection to {host} broke before the response was there: {cause}",
+        message="the connection to {host} was lost before the response was complete: {cause}",
     ),
 )
 
@@ -289,7 +289,7 @@ class Failures:
         It is in the operating system's own words, if there are any.
         """
         if not chain:
-            return "something came before the request was sent"
+            return "the server sent data before the request"
         for each in chain:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return self._auth.redact(str(each.verify_message).rstrip("."), 160)
@@ -349,11 +349,11 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
 def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
     """Return advice about a peer that may require a client certificate."""
     if facts.proxy:
-        return "If it asks for a client certificate, use another proxy: only the service is given one."
+        return "If it requires a client certificate, use another proxy, because only the service is sent one."
     setting = settings.name("client_cert")
     if settings.client_cert is not None:
-        return f"It may not accept the certificate in {setting}."
-    return f"If it asks for a client certificate, give its path in {setting}."
+        return f"It may reject the certificate in {setting}."
+    return f"If it requires a client certificate, set its path in {setting}."
 
 
 def _with_port(base_url: str) -> str:

@@ -67,7 +67,7 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
     while True:
         for identifier, row in fresh:
             if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} is listed twice")
             seen[identifier] = None
             yield row
         if total is not None and len(seen) >= total:
@@ -75,14 +75,14 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
         if not fresh:
             if widest == 1 and fetch(len(seen)).rows:
                 # The overlap leaves no room for another row.
-                raise listing_changed(operation, "a page held one row although there are more")
+                raise listing_changed(operation, "a page had one row, although there are more")
             break
         page = fetch(len(seen) - 1)
         widest = max(widest, len(page.rows))
         _check_follows(operation, page, total, seen)
         fresh = page.rows[1:]
     if total is not None and len(seen) != total:
-        raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, and the total is {total}")
+        raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, but the total is {total}")
 
 
 def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | None, seen: dict[str, None]) -> None:
@@ -99,7 +99,7 @@ def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | Non
         raise listing_changed(operation, f"its total changed from {total} to {page.total}")
     if not page.rows or page.rows[0][0] != next(reversed(seen)):
         raise listing_changed(
-            operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before"
+            operation, f"the page at {len(seen) - 1} does not begin with the last row of the previous page"
         )
 
 
@@ -161,14 +161,14 @@ def _read_pages(
         page = fetch(name)
         for identifier, _ in page.rows:
             if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} is listed twice")
             seen.add(identifier)
         yield page.rows
         name = page.next
         if name is None:
             return
         if not page.rows:
-            raise listing_changed(operation, "a page is empty and not the last")
+            raise listing_changed(operation, "a page is empty but not the last")
 
 
 def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
@@ -204,8 +204,8 @@ def listing_changed(operation: Operation, why: str) -> CustodyError:
     """Return the error, which is retryable, for pages that do not fit together."""
     return operation.failed(
         CustodyResponseError,
-        f"the listing changed while it was read, or its pages do not fit together: {sanitize(why, 160)}",
+        f"the listing changed while it was read, or its pages are inconsistent: {sanitize(why, 160)}",
         code="listing-changed",
         retryable=True,
-        advice="What was listed may not be complete.",
+        advice="The listing may be incomplete.",
     )

@@ -22,8 +22,8 @@ MAX_PAGE_SIZE = 100
 DEFAULT_LOOKUP_WAIT = 30.0
 #: Advice for a request that may have been carried out.
 OUTCOME_UNKNOWN_ADVICE = (
-    "The request was sent and may have been carried out. It is not sent again: look in the service "
-    "whether it is there before you run this again."
+    "The request was sent and may have been carried out. It is not sent again. Check in the service whether it took "
+    "effect before you run this again."
 )
 
 

@@ -78,7 +78,7 @@ _MEANINGS = {
     429: _StatusMeaning(CustodyRateLimitError, "rate-limited"),
     499: _GIVEN_UP,
 }
-_NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
+_NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 # Without "<" in the tag: a body of nothing but its beginnings would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
@@ -243,7 +243,7 @@ class Reply(Generic[T]):
             text, code = self._error_text()
             raise self.operation.after_sending(
                 CustodyResponseError,
-                f"the status says success, and the body an error: {text}",
+                f"the status is a success, but the body reports an error: {text}",
                 code="response-unusable",
                 status=response.status,
                 error_code=code,
@@ -259,7 +259,7 @@ class Reply(Generic[T]):
         # A place may be a key of the body, and a confidential operation quotes none.
         is_quoted = not self.operation.confidential
         raise self.unexpected(
-            self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has another shape"
+            self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has an unexpected form"
         )
 
     def unexpected(self, why: str) -> CustodyError:
@@ -335,7 +335,7 @@ class Reply(Generic[T]):
     def _no_final_response(self) -> CustodyError:
         """Return the error for an interim status without a final response."""
         text, error_code = self._error_text()
-        return self._not_from_service(f"it is no response: {text}", error_code)
+        return self._not_from_service(f"it is not a final response: {text}", error_code)
 
     def _redirect(self) -> CustodyError:
         """Return the error for a redirect."""
@@ -397,7 +397,7 @@ class Reply(Generic[T]):
             plural = "s" if len(roles) > 1 else ""
             return f"{self.settings.user_text} needs the role{plural} {' and '.join(roles)}."
         if self.response.retry_after is not None:
-            return f"The service asks to wait {self.response.retry_after:g} s."
+            return f"The service requests a wait of {self.response.retry_after:g} s."
         return self.operation.hints.get(self.response.status)
 
     def _advice_on_sender(self) -> str | None:
@@ -419,9 +419,9 @@ class Reply(Generic[T]):
         """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
         response, size = self.response, count(len(self.response.body), "byte")
         if response.body.startswith(codecs.BOM_UTF8):
-            size += " with a byte order mark at their beginning, which JSON does not allow"
+            size += " starting with a byte order mark, which JSON does not allow"
         if self.operation.confidential:
-            return f"{size}, not shown, as a secret may be in it"
+            return f"{size}, not shown: it may contain a secret"
         # All of it: a secret must not be cut before it is redacted.
         text = response.body.decode("utf-8", "replace")
         if response.content_type.lower().startswith("text/html"):
@@ -441,7 +441,7 @@ class Reply(Generic[T]):
         another form are quoted. If the operation is confidential, only the service's own refusal may be quoted.
         """
         if not self._may_quote_error:
-            return f"the response is an error ({self._describe_body()})", None
+            return f"error response ({self._describe_body()})", None
         data = self.response.data if isinstance(self.response.data, dict) else {}
         texts = [data[key] for key in ("error", "message") if _is_given_text(data.get(key))]
         if not texts:
@@ -465,7 +465,7 @@ class Reply(Generic[T]):
         reason = self.auth.redact(self.response.reason, 60) or "no reason"
         if not self.response.body.strip():
             return f"{reason}; the response has no body"
-        return f"{reason}: not the service's own words, but {self._describe_body()}"
+        return f"{reason}: not an error of the service, but {self._describe_body()}"
 
 
 def _is_given_text(value: object) -> bool:

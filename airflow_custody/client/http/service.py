@@ -60,7 +60,7 @@ class ServiceOperations:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
             if _says_done(reply.response, shows):
                 return
-            doubt = reply.unexpected("it is not empty, and does not show the new state")
+            doubt = reply.unexpected("it neither is empty nor has the new state")
         except CustodyError as error:
             if not _may_be_done(error, is_deletion=is_deletion):
                 raise
@@ -104,14 +104,14 @@ def _confirm(
     retryable = not is_absent
     try:
         state = read_back()
-        why = f"the service was asked, and {state}"
+        why = f"when it was read back, {state}"
     except CustodyError as error:
         # Only the service's own 404 to a documented deletion is enough where it offers no reading.
         is_enough = is_absent and operation.documented and error.not_offered and error.from_service
         state = None if is_enough else "unread"
         why, retryable = f"reading it back failed too: {error.reason}", error.retryable
     if state is not None:
-        advice = "Whether it was done is not known. Doing it again does no harm."
+        advice = "The outcome is unknown. It is safe to repeat."
         raise operation.failed(
             CustodyResponseError,
             f"{doubt.message}; {why}",
@@ -122,7 +122,7 @@ def _confirm(
         )
     if is_absent:
         raise doubt
-    log.info("%s: the response did not confirm it; the service shows that it is done.", operation.name)
+    log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
 
 
 def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
@@ -138,7 +138,7 @@ def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Call
     if failure is not None or fault is not None:
         raise refusal
     log.warning(
-        "%s: refused (%s), but the service shows that it is done already, by an earlier try or by another client.",
+        "%s: rejected (%s), but it is already done, by an earlier try or by another client.",
         operation.name,
         refusal.message.rstrip("."),
     )

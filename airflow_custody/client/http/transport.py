@@ -190,7 +190,7 @@ def _redact_warning(record: logging.LogRecord) -> bool:
     """Redact what urllib3 logs of a call: it quotes headers that it cannot read."""
     if (call := _calling.get()) is not None:
         operation, auth = call
-        text = f"{operation.name}: headers that cannot be read" if operation.confidential else record.getMessage()
+        text = f"{operation.name}: unreadable headers" if operation.confidential else record.getMessage()
         record.msg, record.args, record.exc_info = auth.redact(text), (), None
     return True
 
@@ -485,7 +485,7 @@ def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
     """Return the error for a request that was too late each time."""
     return operation.failed(
         CustodyError,
-        f"{_MAX_LATE} times {last}; nothing was sent",
+        f"{last}, {_MAX_LATE} times in a row; nothing was sent",
         code="task-stopped",
         retryable=True,
         nothing_sent=True,

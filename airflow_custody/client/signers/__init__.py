@@ -64,7 +64,7 @@ class PemSigner:
     def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
         if is_pem(name):
             raise CustodyConfigurationError(
-                "the key itself stands where the path of its file, or the id of its connection, belongs",
+                "this is the key itself: give the path of its file, or the id of its connection",
                 setting="signer",
                 code="signing-failed",
             )
@@ -184,5 +184,5 @@ def raw_signature(der: bytes) -> bytes:
 def other_curve(key: object) -> str:
     """Describe a key that is not on P-256."""
     curve = getattr(getattr(key, "curve", None), "name", None)
-    kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
-    return f"it is {kind}, and must be on P-256 (secp256r1)"
+    kind = f"on the curve {sanitize(curve, 40)}" if curve else "not an elliptic-curve key"
+    return f"it is {kind}, but must be on P-256 (secp256r1)"

@@ -51,7 +51,7 @@ class SigningKey:
         elif self.public_key is not None and not self.public_key.verifies(signature, message):
             why = "the signer's public key does not verify it"
         elif not all(0 < int.from_bytes(signature[at:][:INTEGER_BYTES], "big") < _ORDER for at in (0, INTEGER_BYTES)):
-            why = "its r or s is no number of a P-256 signature"
+            why = "its r or s is out of range for P-256"
         else:
             return signature
         raise _unusable(f"the signature that the signer {self.name!r} returned cannot be used: {why}; it was not sent")
@@ -73,7 +73,7 @@ class SigningKey:
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
             f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",
-            advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
+            advice="Its error text is not quoted, because it may contain a secret. See the signer's own log.",
             code="signing-failed",
             retryable=not is_mistake,
         )

@@ -22,11 +22,11 @@ _P256 = bytes.fromhex("06082a8648ce3d030107")
 _POINT_BYTES = 65
 # Reasons that no retry changes, by the names of the library's exceptions.
 _REASONS = {
-    "PinIncorrect": "the HSM refused the PIN; some HSMs lock it after a few wrong ones",
-    "PinInvalid": "the HSM refused the PIN: it has characters that the HSM does not accept",
-    "PinLenRange": "the HSM refused the PIN: it is too short or too long",
+    "PinIncorrect": "the HSM rejected the PIN; some HSMs lock it after a few failed attempts",
+    "PinInvalid": "the HSM rejected the PIN: it has characters that the HSM does not accept",
+    "PinLenRange": "the HSM rejected the PIN: it is too short or too long",
     "PinExpired": "the PIN has expired",
-    "PinLocked": "the HSM has locked the PIN after wrong ones",
+    "PinLocked": "the HSM has locked the PIN after failed attempts",
     "UserPinNotInitialized": "the token has no PIN yet",
     "MultipleTokensReturned": "several tokens have this label; give each a label of its own",
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
@@ -113,7 +113,7 @@ class Pkcs11Signer:
         try:
             return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-_POINT_BYTES:])
         except ValueError:
-            raise self._unusable("the HSM does not show its public key as a point of P-256") from None
+            raise self._unusable("the HSM does not return its public key as a P-256 point") from None
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -176,7 +176,7 @@ class Pkcs11Signer:
             raise self._unusable(why, "package-missing") from None
         where = self._where()
         if not isinstance(where.pin, str) or not where.pin:
-            raise self._unusable("there is no PIN")
+            raise self._unusable("the PIN is missing")
         failure, is_loaded = None, False
         with _locks.setdefault(os.getpid(), threading.Lock()):
             try:
@@ -198,16 +198,16 @@ class Pkcs11Signer:
             detail = sanitize(failure, 160)
             if is_loaded:
                 # An HSM's own code. It may mean a rejected PIN, so it is not tried again.
-                return self._unusable(f"the HSM failed with an error that PKCS#11 does not name: {detail}")
+                return self._unusable(f"the HSM failed with an error unknown to PKCS#11: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:
-                why = "this process has loaded it already, under another name: give the same path everywhere"
+                why = "this process has already loaded it under another path; use the same path everywhere"
                 return self._unusable(f"the library {module!r} cannot be used: {why}")
             return self._unusable(f"the library {module!r} cannot be loaded on this machine: {detail}")
         detail = ": ".join(filter(None, (kind, sanitize(failure, 120))))
         what = f"the HSM failed ({detail})"
         if kind == "NoSuchToken":
-            what = f"the HSM is away, or has no token {sanitize(where.token, 64)!r}"
+            what = f"the HSM is unavailable, or has no token {sanitize(where.token, 64)!r}"
         return CustodyError(
             f"the signing key {self.name!r} cannot be used now: {what}; nothing was signed",
             retryable=True,

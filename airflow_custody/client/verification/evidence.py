@@ -111,11 +111,11 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
         raise evidence_error(name, str(error)) from None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise evidence_error(name, f"has no evidence, or in another form: {where or 'evidence'}") from None
+        raise evidence_error(name, f"has no evidence, or in an unexpected form: {where or 'evidence'}") from None
     except (ValueError, IndexError):
-        raise evidence_error(name, "is not text in UTF-8, or names rules that it does not have") from None
+        raise evidence_error(name, "is not UTF-8 text, or refers to rules that it does not contain") from None
     if len({row.id for row in found.rows}) != len(found.rows):
-        raise evidence_error(name, "has evidence of a request twice")
+        raise evidence_error(name, "has the evidence of a request twice")
     return found, hashlib.sha256(data).hexdigest()
 
 

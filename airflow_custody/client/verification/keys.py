@@ -137,7 +137,7 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
         try:
             der = decode_base64("".join(body.split()))
         except ValueError:
-            raise KeyTextError(f"{place}what stands in the PEM is not base64, or not all of it") from None
+            raise KeyTextError(f"{place}the content of the PEM is not valid base64") from None
         try:
             yield PublicKey.from_der(der)
         except KeyTextError as error:
@@ -147,32 +147,32 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
 def _find_bodies(text: str) -> list[str]:
     """Return the base64 of each key; raise if there is none, or something else."""
     if "PRIVATE KEY" in text:
-        raise KeyTextError("there is a private key: only public keys belong there, and that one is no longer secret")
+        raise KeyTextError("it contains a private key, which is no longer secret; give public keys only")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
     bodies = _BLOCK.findall(without_comments)
     if rest := _BLOCK.sub("", without_comments).strip():
         raise KeyTextError(_fault_of(rest))
     if not bodies and _BEGIN in text:
-        raise KeyTextError("there is only a comment, to the end of its line: the line ends may have been lost")
+        raise KeyTextError("it contains only a comment; its line ends may have been lost")
     if not bodies:
         empty = "" if text.strip() else "it is empty: "
         raise KeyTextError(f"{empty}there is no public key in PEM ({_BEGIN})")
     if len(bodies) > MAX_KEYS:
-        raise KeyTextError(f"there are {len(bodies)} keys, and at most {MAX_KEYS} are read")
+        raise KeyTextError(f"it has {len(bodies)} keys, but the maximum is {MAX_KEYS}")
     return bodies
 
 
 def _fault_of(text: str) -> str:
     """Explain why a text is not PEM with public keys."""
     if is_bare_base64(text):
-        return f"it is base64 without the lines of PEM: put {_BEGIN} before it and {_END} after it"
+        return f"it is base64 without PEM header and footer; put {_BEGIN} before it and {_END} after it"
     if _CERTIFICATE in text:
-        return "it is a certificate: 'openssl x509 -pubkey -noout -in FILE' prints its key"
+        return "it is a certificate; 'openssl x509 -pubkey -noout -in FILE' extracts its key"
     if text.startswith(_BEGIN):
-        return f"it is truncated ({_END} is missing), or what stands in the PEM is not base64"
+        return f"it is truncated ({_END} is missing), or the content of the PEM is not base64"
     if text.startswith("-----"):
         return f"it is not a public key in PEM ({_BEGIN})"
-    return "there is text outside of the keys that is no comment (a line that begins with '#')"
+    return "there is text outside of the keys, and it is not a comment (a line that begins with '#')"
 
 
 def is_bare_base64(text: str) -> bool:

@@ -68,7 +68,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
         if field.repeated:
             found.setdefault(field.name, []).extend(_values(field, wire_type, value))
         elif field.name in found:
-            raise RefusalError(f"its field {field.name} comes twice")
+            raise RefusalError(f"its field {field.name} is repeated")
         else:
             found[field.name] = _value(field, wire_type, value)
     return {field.name: field.default for field in message.values()} | found
@@ -92,7 +92,7 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
         raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
     # Other readers keep only the low 32 bits of a larger number, which may be another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
-        raise RefusalError(f"its field {field.name} is no value of an enum")
+        raise RefusalError(f"its field {field.name} is not a valid enum value")
     if field.message is not None:
         return read_message(value, field.message)
     if field.kind == "string":
@@ -110,7 +110,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
         key, position = _varint(data, position)
         number, wire_type = key >> 3, key & 7
         if not 1 <= number <= _LAST_FIELD_NUMBER:
-            raise RefusalError("a field has a number that there is not")
+            raise RefusalError("a field has an invalid number")
         if wire_type == _VARINT:
             value, position = _varint(data, position)
             yield number, wire_type, value
@@ -136,4 +136,4 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             if value >> 64:
                 raise RefusalError("a number is larger than 64 bits")
             return value, position + index + 1
-    raise RefusalError("a number does not end")
+    raise RefusalError("a number has no end")

@@ -10,7 +10,7 @@ from airflow_custody.client.verification.rules_container import Path, Rule, Rule
 from airflow_custody.client.verification.signed_text import SignedText
 
 _ByNetwork = Mapping[str, Sequence[Rule]]
-_FOR_SUPERADMINS = "One rule must say who signs for it: making one is for super-administrators."
+_FOR_SUPERADMINS = "Exactly one rule must apply. Super-administrators make rules."
 
 
 def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> str:
@@ -24,19 +24,19 @@ def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | 
     """
     signed: str = text.fields.get("network") or ""
     if signed and shown and signed != shown:
-        raise RefusalError(f"its text is for the network {_quote(signed)}, and the service shows {_quote(shown)}")
+        raise RefusalError(f"its text is for the network {_quote(signed)}, but the service reports {_quote(shown)}")
     network = signed or shown or ""
     if accepted is None or network in accepted:
         return network
     if network:
         raise RefusalError(
             f"its network {_quote(network)} is not pinned",
-            "Accept it in 'networks', if addresses on it are to count.",
+            "To accept addresses on it, add it to 'networks'.",
         )
     raise RefusalError(
-        "the service does not show its network",
-        "So nothing says that it is on one of those pinned. If the service shows none for this chain, leave out "
-        "'networks': then it needs the signatures that each rule for its chain asks for.",
+        "the service does not report its network",
+        "So it may not be on a pinned network. If the service reports no network for this chain, leave out 'networks'. "
+        "Then the address needs the signatures that each rule for its chain requires.",
     )
 
 
@@ -66,10 +66,10 @@ def choose_rules(
             chosen[id(rule)] = rule
         elif network and each == network:
             raise RefusalError(
-                f"no rule is for the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
+                f"no rule covers the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
             )
     if not chosen:
-        raise RefusalError(f"no rule is for the chain {_quote(currency)}", _FOR_SUPERADMINS)
+        raise RefusalError(f"no rule covers the chain {_quote(currency)}", _FOR_SUPERADMINS)
     return tuple(chosen.values())
 
 
@@ -83,7 +83,7 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
     )
     if len(found) > 1:
         raise RefusalError(
-            f"{count(len(found), 'rule is', 'rules are')} for the chain {_quote(currency)} on the same network",
+            f"{count(len(found), 'rule covers', 'rules cover')} the chain {_quote(currency)} on the same network",
             _FOR_SUPERADMINS,
         )
     return found[0] if found else None

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 
 _ADVICE = (
-    "Without rules, nobody can tell who may sign, nor whether the signatures that it has are valid. See what "
-    "'custody check' says of the rules, and ask those who run the service to show them on pending requests, or to this "
-    "user with GET /rules."
+    "Without rules, its signatures cannot be verified. Run 'custody check', and ask the service's operators to return "
+    "the rules with pending requests, or to this user with GET /rules."
 )
 
 
@@ -71,7 +70,8 @@ class PendingVerifier(Verifier):
     def _rules_in_force(self) -> SignedRules | None:
         if self._failure is not None:
             reason = sanitize(self._failure.reason, 240)
-            raise RefusalError(f"it is shown without rules, and those in force cannot be used: {reason}", _ADVICE)
+            why = f"the service returns it without rules, and the rules in force cannot be used: {reason}"
+            raise RefusalError(why, _ADVICE)
         return super()._rules_in_force()
 
 

@@ -80,13 +80,13 @@ def read_entries(envelope: Mapping[str, Any]) -> list[Entry]:
 def _read_entry(found: object) -> Entry:
     signature = found.get("signature") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(signature, dict):
-        return Entry(fault="it is not there")
+        return Entry(fault="it is missing")
     text, hashes = signature.get("signature"), found.get("hashes")
     user_id = as_name(signature.get("userId"))
     if not user_id:
         return Entry(fault="it names no user")
     if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
-        return Entry(fault=f"its hashes are no list, or more than {MAX_HASHES}")
+        return Entry(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
     try:
         data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
     except ValueError:
@@ -114,8 +114,8 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
         return ""
     who = repr(sanitize(entry.user_id, 60))
     if entry.user_id not in container.users:
-        return f"{who} is no user of its rules"
-    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not one of {who}"
+        return f"{who} is not a user in its rules"
+    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not a signature of {who}"
 
 
 class SignatureCount:
@@ -173,9 +173,9 @@ class SignatureCount:
         """
         shown = [
             " and ".join(
-                f"{len(each.user_ids)} of {each.minimum} of the group {sanitize(each.group_id, 30)!r}"
+                f"{len(each.user_ids)} of {each.minimum} in the group {sanitize(each.group_id, 30)!r}"
                 for each in self.count(path[:_MAX_PATHS_SHOWN])
             )
             for path in [path for path in paths if path][:_MAX_PATHS_SHOWN]
         ]
-        return sanitize(", or ".join(shown), 200) or "its rule names no group that could sign"
+        return sanitize(", or ".join(shown), 200) or "its rule names no group of users"

@@ -25,7 +25,7 @@ EFFECTIVE_STATUSES = ("approved",)
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
 #: The warning, once in a task, that no keys are pinned.
-NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is only what the service says."
+NOT_PINNED = "No super-administrators' keys are pinned, so the service is trusted without verification."
 # An id that somebody may paste into a terminal.
 _MAX_ID = 40
 
@@ -83,7 +83,7 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
     identifier = as_name(envelope.get("id"))
     if identifier is None or read_number(identifier, MAX_ID) is None:
         shown = "without an id" if identifier is None else sanitize(identifier, 40)
-        why = "its id is no number"
+        why = "its id is not a number"
         raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
 
 
@@ -102,7 +102,7 @@ def is_one_of(status: str | None, words: Iterable[str]) -> bool:
 
 def describe_legacy(omitted: Iterable[str]) -> str:
     """Describe a legacy form that was signed, with the fields that it lacks."""
-    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
+    return f"in a legacy form, which does not cover {' and '.join(omitted) or 'nothing'}"
 
 
 def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
@@ -115,7 +115,7 @@ def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
     pronoun = "it" if len(ids) == 1 else "them"
     option = next((f" --id {each}" for each in ids[:1] if is_decimal(each) and len(each) <= _MAX_ID), "")
     default = (
-        f"Do not use {pronoun} before somebody has found out who put {pronoun} there; "
-        f"`custody whitelist verify{option}` shows what is proved."
+        f"Do not use {pronoun} before you know who requested {pronoun}; "
+        f"`custody whitelist verify{option}` reports what is verified."
     )
     return f"{advice} {default}" if advice else default

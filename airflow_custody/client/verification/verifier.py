@@ -185,7 +185,8 @@ class Verifier:
             return self._signed_rules(*listed_rules(self.rules_in_force))
         except RefusalError as error:
             raise RefusalError(
-                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or COMPARE_PINS
+                f"the service returns it without rules, and the rules in force cannot be used: {error}",
+                error.advice or COMPARE_PINS,
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
@@ -193,11 +194,11 @@ class Verifier:
         shown, network = envelope.get("blockchain"), envelope.get("network")
         if shown != text.fields["currency"]:
             raise RefusalError(
-                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(shown)}",
+                f"its text is for the chain {_quote(text.fields['currency'])}, but the service reports {_quote(shown)}",
                 code="request-differs",
             )
         if network is not None and not isinstance(network, str):
-            raise RefusalError("its network is not a text")
+            raise RefusalError("its network is not text")
         return network_of(text, network, self.pins.networks)
 
     def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
@@ -222,12 +223,12 @@ class Verifier:
         count = next((each for each in counts if each.entries), None)
         if count is None:
             if any(form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries):
-                advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
+                advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
             return RefusalError("no signature covers its text", advice)
         paths = [paths_of(rule, received)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if len(rules) > 1 and self.pins.networks is None:
-            advice = "Nothing that is signed names its network, so each that it may be on counts: pin 'networks'."
+            advice = "Its signed text does not name its network, so each possible one counts: pin 'networks'."
         return RefusalError(f"it has too few valid signatures: {missing}", advice)
 
 
@@ -264,7 +265,7 @@ def _name_of(envelope: Mapping[str, Any]) -> str:
 
 def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
     if not isinstance(envelope, Mapping):
-        raise RefusalError("it is no JSON object")
+        raise RefusalError("it is not a JSON object")
     metadata = envelope.get("metadata")
     found = metadata if isinstance(metadata, Mapping) else {}
     text, hash_ = found.get("payloadAsString"), found.get("hash")

@@ -98,8 +98,8 @@ class CallCursor:
                 f"the cursor of webhook calls cannot be used: {why}; nothing was sent",
                 setting="cursor",
                 code="record-unreadable",
-                advice="Use the version of the package that wrote it, or go on without a cursor: from now, or from the "
-                "beginning.",
+                advice="Use the version of the package that wrote it, or continue without a cursor, from now or from "
+                "the beginning.",
             ) from None
 
 
@@ -162,7 +162,7 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
         if page.next is None or reader.is_done:
             return reader.result()
         if not is_new_to_reader:
-            raise listing_changed(operation, "a page lists nothing that was not listed before")
+            raise listing_changed(operation, "a page lists only calls that were already listed")
         page = fetch(page.next)
 
 
@@ -224,9 +224,7 @@ class _JournalReader:
         is_after_last_page = not times or self._first_time is None or times[0] <= self._first_time
         is_each_once = len(set(keys)) == len(keys)
         if not (is_sorted and is_after_last_page and is_each_once):
-            raise _unusable(
-                self._operation, "the calls are not listed by their time stamps, the newest first and each once"
-            )
+            raise _unusable(self._operation, "the calls are not listed by time stamp, newest first and each once")
 
     def _start(self, times: list[datetime]) -> datetime:
         """Return the time of the cursor or of the newest call, but not after now."""
@@ -261,20 +259,20 @@ def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: dateti
     if newest and not any(each[1] == newest for each in cursor.seen & listed):
         until = min((created for _, created in listed if created > newest), default=now)
         gaps.append(
-            "the newest call that was known is no longer listed: calls that were created between "
+            "the newest known call is no longer listed: calls created between "
             f"{newest:%Y-%m-%d %H:%M:%S} and {until:%Y-%m-%d %H:%M:%S} UTC may have been removed before they were read"
         )
     if now < cursor.at - OVERLAP:
         gaps.append(
-            f"the service's clock was set back: calls that it dates between {now:%Y-%m-%d %H:%M:%S} and "
-            f"{cursor.at:%Y-%m-%d %H:%M:%S} UTC may be missing, and some come twice"
+            f"the service's clock was set back: calls dated between {now:%Y-%m-%d %H:%M:%S} and "
+            f"{cursor.at:%Y-%m-%d %H:%M:%S} UTC may be missing or repeated"
         )
     return "; ".join(gaps)
 
 
 def _created(operation: Operation, call: WebhookCall) -> datetime:
     if call.created_at is None:
-        raise _unusable(operation, f"call {call.id} has no time stamp that can be read")
+        raise _unusable(operation, f"call {call.id} has no readable time stamp")
     return call.created_at
 
 
@@ -283,5 +281,5 @@ def _unusable(operation: Operation, why: str) -> CustodyError:
         CustodyResponseError,
         why,
         code="calls-missing",
-        advice="What is new cannot be told from such a listing: list_webhook_calls reads all of it.",
+        advice="New calls cannot be found in such a listing. list_webhook_calls reads all of it.",
     )

@@ -48,7 +48,7 @@ def verify_delivery(
     tolerance = check_seconds("tolerance", tolerance, CustodyConfigurationError)
     now = time.time() if now is None else check_time("now", now, CustodyConfigurationError)
     if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise _refused(f"its body must be bytes, exactly as they came, not {describe(body)}")
+        raise _refused(f"its body must be bytes, exactly as received, not {describe(body)}")
     identifier, timestamp, signatures = _read_headers(headers)
     # The encoding keeps different texts different, even if they are not valid Unicode.
     text = f"{identifier}.{timestamp}.".encode(errors="surrogatepass") + bytes(body)
@@ -59,7 +59,7 @@ def verify_delivery(
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
+        raise _refused(f"its time stamp differs from this machine's clock by more than {tolerance:g} s")
     # Any other true value is not enough: an asynchronous function returns a coroutine, which is always true.
     if first_time is not None and first_time(identifier) not in (True,):
         raise _refused("it was seen before, or first_time did not return True")

@@ -28,7 +28,7 @@ from airflow_custody.client.webhooks.models import (
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
-_NO_SUCH_WEBHOOK = "`custody webhooks list` shows the existing ones."
+_NO_SUCH_WEBHOOK = "`custody webhooks list` lists the existing webhooks."
 
 # All of them are confidential: the service may show a webhook in any response, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
@@ -105,7 +105,7 @@ class WebhookOperations(ServiceOperations):
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
             if state is None:
-                return "it lists no such webhook"
+                return "no such webhook is listed"
             return None if ascii_lower(state) == status else f"the webhook's status is {sanitize(repr(state), 40)}"
 
         with _naming_webhook(webhook_id):
@@ -131,7 +131,7 @@ class WebhookOperations(ServiceOperations):
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
-            return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
+            return None if state is None else f"the webhook still exists, with status {sanitize(repr(state), 40)}"
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
@@ -168,7 +168,7 @@ class WebhookOperations(ServiceOperations):
         webhook_id = (reply.body.get("webhook") or {}).get("id", "")
         secret = reply.body.get("secret") or secret
         if not is_uuid(webhook_id) or not secret:
-            raise reply.unexpected("it has no 'webhook.id' and 'secret'")
+            raise reply.unexpected("it lacks 'webhook.id' or 'secret'")
         self._transport.auth.hide(secret)
         return webhook_id, secret
 
@@ -269,7 +269,7 @@ class WebhookOperations(ServiceOperations):
         Get the newest call of any webhook, in one request: ``GET /webhooks/calls`` (undocumented).
 
         :return: the call; None: there is none.
-        :raises CustodyResponseError: if the service lists the oldest first, although the newest were asked for; or
+        :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
             none, although there are more.
         """
         # The second shows in which order they are.
@@ -278,9 +278,9 @@ class WebhookOperations(ServiceOperations):
         calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
         times = [call.created_at for call in calls if call.created_at is not None]
         if times != sorted(times, reverse=True):
-            raise reply.unexpected("it lists the oldest call first, although the newest were asked for")
+            raise reply.unexpected("it lists the oldest call first, although the newest was requested")
         if not calls and _next_page(reply) is not None:
-            raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty and not the last")
+            raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty but not the last")
         return calls[0] if calls else None
 
     def _webhook_state(self, webhook_id: str) -> str | None:
@@ -325,7 +325,7 @@ def _next_page(reply: Reply[Any]) -> str | None:
         return None
     name = cursor.get("currentPage")
     if not name:
-        raise reply.unexpected("its cursor has a next page and no 'currentPage'")
+        raise reply.unexpected("its cursor has a next page but no 'currentPage'")
     return str(name)
 
 
@@ -360,7 +360,7 @@ def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name
     for row in rows:
         value = row.get(name)
         if value and ascii_lower(str(value)) != ascii_lower(wanted):
-            raise reply.unexpected(f"a row has another {name!r} than was asked for")
+            raise reply.unexpected(f"a row has another {name!r} than requested")
 
 
 @contextmanager
