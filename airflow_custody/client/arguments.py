@@ -1,4 +1,8 @@
-"""Checks of arguments: text stays text, numbers are finite, lists are lists. Errors name the parameter."""
+"""
+Checks of arguments. Errors name the parameter.
+
+Text must be text, numbers must be finite, and lists must be lists.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,11 @@ _RENDERED_NONE = ("None", "null")
 
 
 def describe(value: object) -> str:
-    """Describe a value and its type briefly; for unknown types only the type."""
+    """
+    Describe a value and its type briefly.
+
+    For an unknown type, only the type is given.
+    """
     kind = sanitize(type(value).__name__, 40)
     if value is None:
         return "None"
@@ -42,7 +50,11 @@ def text_fault(value: object) -> str | None:
 
 
 def identifier_fault(value: object) -> str | None:
-    """Explain why a value is not an id, which is text or a whole number; None if it is."""
+    """
+    Explain why a value is not an id; None if it is.
+
+    An id is text or a whole number.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
     if isinstance(value, str):
@@ -72,7 +84,11 @@ def _wrong(error: type[CustodyError], name: str, why: str) -> CustodyError:
 
 
 def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
-    """Return an id, given as text or a whole number, as text; raises as :func:`check_text` does."""
+    """
+    Return an id as text.
+
+    It may be text or a whole number. Raises like :func:`check_text`.
+    """
     fault = identifier_fault(value)
     if fault is not None:
         raise _wrong(error, name, f"{fault}; nothing was sent")
@@ -83,7 +99,9 @@ def check_names(
     name: str, value: object, error: type[CustodyError] = CustodyRequestError, *, may_be_empty: bool = False
 ) -> list[str] | None:
     """
-    Return names that were given as a list, or a single one as text; None if they were not given.
+    Return names as a list; None if they were not given.
+
+    A single name may be given as text.
 
     :param name: the parameter's name.
     :param value: its value.
@@ -104,7 +122,11 @@ def check_names(
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return a flag, given as a bool, or as text that a template renders to; raises as above."""
+    """
+    Return a flag, given as a bool or as rendered text.
+
+    Raises like :func:`check_text`.
+    """
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
@@ -113,14 +135,18 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
-    """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
+    """
+    Return a number of seconds, from zero to :data:`MAX_SECONDS`.
+
+    Raises like :func:`check_text`.
+    """
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a number of seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
-    """Return a Unix time in seconds; raises as above."""
+    """Return a Unix time in seconds; raises like :func:`check_text`."""
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a Unix time in seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
@@ -128,7 +154,9 @@ def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequ
 
 def plain_names(value: object) -> Any:
     """
-    Return names as a list, which can be serialized; text, such as a template, and other values stay as they are.
+    Return names as a list, which can be serialized.
+
+    Text, such as a template, and other values are returned unchanged.
 
     A set is sorted: Airflow identifies a watcher by its arguments, and a set's order differs between processes.
     """
@@ -142,13 +170,19 @@ def _is_number(value: object) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a value is None, or None as a template renders it: the text ``None`` or ``null``."""
+    """
+    Tell whether a value is None, or a rendered None.
+
+    A template renders None as the text ``None`` or ``null``.
+    """
     return value is None or (isinstance(value, str) and str.__str__(value).strip() in _RENDERED_NONE)
 
 
 def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     """
-    Refuse a value that is missing because an upstream task or a template did not yield one.
+    Refuse a value that is missing in the run.
+
+    An upstream task or a template may have returned None.
 
     :param name: the parameter's name, as an author writes it.
     :param value: its value in the run; it was given.

@@ -1,4 +1,4 @@
-"""What this package assumes about the service, tried with reads only."""
+"""The package's assumptions about the service, checked with reads only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TRY_AGAIN = "If requests have changed meanwhile, run this again."
 @dataclass(frozen=True)
 class Assumption:
     """
-    An assumption about the service, and what reads show of it.
+    An assumption about the service, and the evidence from reads.
 
     :param assumption: its name.
     :param state: ``holds``, only if it was seen; ``does not hold``; ``cannot tell``.
@@ -71,7 +71,11 @@ class Assumption:
 
 @dataclass
 class _Found:
-    """What was read; of a read that failed, its error stands in ``errors`` by the operation's name."""
+    """
+    The results of the reads.
+
+    The error of a failed read is in ``errors``, under the operation's name.
+    """
 
     client: CustodyClient
     errors: dict[str, CustodyError] = field(default_factory=dict)
@@ -98,7 +102,7 @@ class _Found:
 
     @property
     def decided(self) -> list[WhitelistEnvelope]:
-        """The others."""
+        """The requests that are not pending."""
         return [each.shown for each in self.snapshot if each.reported != "pending" and each.state != "missing"]
 
     @property
@@ -109,7 +113,7 @@ class _Found:
 
 def check_assumptions(client: CustodyClient) -> list[Assumption]:
     """
-    Try what this package assumes about the service. Nothing is written.
+    Check the package's assumptions about the service. Nothing is written.
 
     It reads at most 1,000 requests and 500 webhook calls. An assumption holds only if something was seen
     that shows it; where nothing was listed, nobody can tell.
@@ -153,7 +157,11 @@ def _failure(error: CustodyError) -> dict[str, Any]:
 
 
 def _words(texts: Iterable[str | None]) -> dict[str, int]:
-    """Count words, the most frequent first; what is no word is counted, and not shown."""
+    """
+    Count words, the most frequent first.
+
+    A text that is not a word is counted, but not quoted.
+    """
     counts = Counter("(none)" if not each else each if _WORD.fullmatch(each) else OTHER_TEXT for each in texts)
     shown = dict(counts.most_common(_MAX_WORDS))
     if rest := counts.total() - sum(shown.values()):

@@ -1,4 +1,4 @@
-"""The ways to authenticate: an API token, an API key, or a user name and a password."""
+"""The ways to authenticate: API token, API key, or password."""
 
 from __future__ import annotations
 
@@ -166,7 +166,9 @@ class ApiKey(Authentication):
 
 class PasswordSignIn(Authentication):
     """
-    Authentication with a user name and a password, which the service exchanges for a token.
+    Authentication with a user name and a password.
+
+    The service exchanges them for a token.
 
     The token is fetched when the first request is sent. It is kept until a minute before it ends, or until the service
     no longer accepts it, and then replaced. A user with two-factor authentication cannot sign in unattended.
@@ -215,12 +217,18 @@ class PasswordSignIn(Authentication):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the service has refused the password, which this object therefore does not send again."""
+        """
+        Whether the service has refused the password.
+
+        If so, this object does not send it again.
+        """
         return self._refusal is not None
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
-        Add the ``Authorization`` header to a request, and sign in first if needed.
+        Add the ``Authorization`` header to a request.
+
+        Signs in first if there is no usable token.
 
         :param request: the request.
         :param transport: the transport that fetches the token.
@@ -233,7 +241,9 @@ class PasswordSignIn(Authentication):
 
     def renew(self, request: PreparedRequest) -> bool:
         """
-        Forget the token that the request was sent with, so that the next one is sent with a new one.
+        Forget the token that a request was sent with.
+
+        The next request is sent with a new token.
 
         :return: True: there is, or may be, a newer one.
         """
@@ -246,7 +256,7 @@ class PasswordSignIn(Authentication):
         return self._token if time.time() < self._renew_at else None
 
     def _wait_and_sign_in(self, transport: Transport) -> str:
-        """Return a token that another thread has fetched meanwhile, or a new one."""
+        """Return a token from another thread, or a new one."""
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
@@ -260,7 +270,11 @@ class PasswordSignIn(Authentication):
             self._lock.release()
 
     def _sign_in(self, transport: Transport) -> str:
-        """Return a new token; raise the error of an earlier refusal if there was one."""
+        """
+        Return a new token.
+
+        After a refusal, the error of that refusal is raised again.
+        """
         if self._refusal is None:
             try:
                 return self._fetch_token(transport)
@@ -288,7 +302,7 @@ class PasswordSignIn(Authentication):
 
 
 def _is_refusal(error: CustodyError) -> bool:
-    """Tell whether the service itself has refused the credentials, and not only for now."""
+    """Tell whether the service itself has permanently refused the credentials."""
     status = error.status or 0
     return error.from_service and 400 <= status < 500 and status not in _TEMPORARY_STATUSES
 
@@ -298,7 +312,11 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 
 def _token_fault(token: object) -> str | None:
-    """Explain why a token cannot be sent in a header, without quoting it; None if it can."""
+    """
+    Explain why a header cannot hold a token; None if it can.
+
+    The token is not quoted.
+    """
     if not isinstance(token, str) or not token:
         return "is missing"
     if token.strip().lower().startswith("bearer "):
@@ -309,7 +327,11 @@ def _token_fault(token: object) -> str | None:
 
 
 def _jwt_time(token: str) -> float | None:
-    """Return the Unix time when a JWT ends (``exp``); None if it does not say. Its signature is not checked."""
+    """
+    Return the Unix time when a JWT expires (``exp``).
+
+    None if the token has no such time. Its signature is not checked.
+    """
     with suppress(ValueError, AttributeError, IndexError):
         payload = token.split(".")[1]
         value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("exp")

@@ -1,5 +1,7 @@
 """
-The checks of a connection, for ``custody check`` and the button *Test Connection*.
+The checks of a connection.
+
+They are used by ``custody check`` and the button *Test Connection*.
 
 :func:`check_connection` first makes all calls, then judges their results: one function for each check.
 """
@@ -82,7 +84,9 @@ class Check:
 @dataclass
 class _Facts:
     """
-    The results of the calls. The calls end early if the service cannot be reached or rejects the credentials.
+    The results of the calls.
+
+    The calls end early if the service cannot be reached or rejects the credentials.
 
     :param client: the client.
     :param roles: the roles that its user must have.
@@ -115,12 +119,20 @@ class _Facts:
 
     @property
     def is_proved(self) -> bool:
-        """Whether a response shows that the service accepts the credentials: any server could have sent the others."""
+        """
+        Whether a response proves that the service accepts the credentials.
+
+        Any server could have sent the other responses.
+        """
         has_listing = self.listing is not None and not self.listing.is_blank
         return has_listing or self.user is not None or self.verified is not None
 
     def not_ok(self, error: CustodyError, state: CheckState = "failed", detail: str = "", advice: str = "") -> Check:
-        """Return the result of a check that is not ok, with the error's own texts unless others are given."""
+        """
+        Return the result of a check that is not ok.
+
+        The texts are the error's own unless others are given.
+        """
         return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
 
@@ -140,7 +152,11 @@ class ConnectionReport:
 
     @property
     def failures(self) -> list[CustodyError]:
-        """The errors, in the order of the calls; none: the client can be used."""
+        """
+        The errors, in the order of the calls.
+
+        Without errors, the client can be used.
+        """
         checks = [self.checks[name] for name in _FAILURES]
         errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
@@ -148,7 +164,7 @@ class ConnectionReport:
 
 def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionReport:
     """
-    Make authenticated calls that change nothing, and return the results of the checks.
+    Make read-only authenticated calls, and return the results of the checks.
 
     :param client: the client.
     :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
@@ -199,7 +215,7 @@ def _read_user(client: CustodyClient) -> WireUser:
 
 
 def _read_rules(facts: _Facts) -> None:
-    """Read the rules in force and verify their signatures, if keys are pinned."""
+    """Read and verify the rules in force, if keys are pinned."""
     verifier = facts.client.verifier
     if verifier is None:
         return
@@ -363,7 +379,9 @@ def _state_of(error: CustodyError) -> CheckState:
 
 def user_name(user: WireUser) -> str | None:
     """
-    Return the id of a user, or else the external id; None if neither has a visible character.
+    Return a user's id, or else the external id.
+
+    None if neither has a visible character.
 
     :param user: the user.
     """
@@ -372,7 +390,7 @@ def user_name(user: WireUser) -> str | None:
 
 def may_work(status: str) -> bool:
     """
-    Tell whether a user's status is known to mean that the user may work.
+    Tell whether a user's status is known to allow work.
 
     :param status: the status.
     """
@@ -381,7 +399,9 @@ def may_work(status: str) -> bool:
 
 def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) -> str:
     """
-    Name a user's roles, and those that operations need and the user lacks, with what they are for.
+    Name a user's roles, and the missing ones.
+
+    Each missing role is listed with its purpose.
 
     :param roles: the roles.
     :param redact: removes secrets from a text of the service.
@@ -404,7 +424,11 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
 
 
 def _is_of_another_program(error: CustodyError) -> bool:
-    """Tell whether what responded is not the service; with a 403, it may be a gateway before the service."""
+    """
+    Tell whether another program than the service responded.
+
+    A 403 does not prove that, because it may come from a gateway before the service.
+    """
     return error.code == "response-unusable" and not error.retryable and error.status != 403
 
 

@@ -1,4 +1,8 @@
-"""The client of the custody service: its settings, and the operations of all subjects."""
+"""
+The client of the custody service.
+
+It has the settings, and the operations of all subjects.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +148,11 @@ class CustodyClient(
 
     @cached_property
     def verifier(self) -> Verifier | None:
-        """The verifier of whitelisted addresses; None: no keys are pinned, and nothing is verified."""
+        """
+        The verifier of whitelisted addresses.
+
+        None if no keys are pinned, and nothing is verified.
+        """
         from airflow_custody.client.verification.verifier import Verifier
 
         pins = self.settings.pins
@@ -152,7 +160,7 @@ class CustodyClient(
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` after each exchange, with what is visible of it from outside.
+        Call ``observer`` after each exchange, with its visible properties.
 
         Each try counts as an exchange, also one that failed or had no response.
 

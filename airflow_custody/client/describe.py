@@ -19,7 +19,7 @@ NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
 
 def how_to_pin(source: str | None) -> str:
     """
-    Say how keys are pinned.
+    Return instructions for pinning keys.
 
     :param source: place of the settings: ``--base-url``, or an Airflow connection.
     """
@@ -45,7 +45,7 @@ def describe_pins(pins: VerificationPins) -> str:
 
 def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
     """
-    Describe the verified rules that the service says are in force.
+    Describe the verified rules that the service reports as in force.
 
     :param pins: the pins.
     :param verified: the verified facts.
@@ -62,7 +62,11 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
-    """Return the fingerprints of all pinned keys that signed the rules, not only of as many as are required."""
+    """
+    Return the fingerprints of all pinned keys that signed the rules.
+
+    There may be more of them than required.
+    """
     from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
     found = []

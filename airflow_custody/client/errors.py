@@ -107,7 +107,9 @@ class CustodyError(Exception):
     @property
     def transient(self) -> bool:
         """
-        Whether a wait goes on: the service is away or busy, or its response was truncated or changed while it was read.
+        Whether a wait continues after this error.
+
+        It does if the service is unavailable or busy, or if its response was truncated or changed while it was read.
 
         An operation that is not offered (501) may be retried, but is nothing to wait for. Nor is a host that does not
         exist (``unknown-host``), until its name has been found once: a wait decides that.
@@ -117,7 +119,9 @@ class CustodyError(Exception):
     @property
     def not_offered(self) -> bool:
         """
-        Whether the operation is not available: the service does not offer it, or not to this user.
+        Whether the operation is not available.
+
+        The service does not offer it, or not to this user.
 
         A gateway in between may say so too. A caller that takes the error as evidence of something, and not only as an
         operation that cannot be used, must check ``from_service`` as well.
@@ -139,12 +143,16 @@ class CustodyError(Exception):
 
     @property
     def text(self) -> str:
-        """The failure, its cause and the advice on one line, without the code: for use within another text."""
+        """
+        The failure, its cause and the advice, on one line.
+
+        Without the code, for use within another text.
+        """
         return " ".join(sentences(self.reason, self.advice).split())
 
     def shorten(self, limit: int = 4000) -> str:
         """
-        Return the text and the code on one line: for a terminal, or a page.
+        Return the text and the code on one line.
 
         :param limit: maximum length of the text in characters; the code is not cut. Default 4000.
         """
@@ -155,7 +163,9 @@ class CustodyError(Exception):
 
     def with_facts(self, **facts: Any) -> Self:
         """
-        Return a copy of this error, of the same type and with the same traceback and cause.
+        Return a copy of this error, with other attributes.
+
+        Its type, traceback and cause stay the same.
 
         :param facts: the attributes that differ, with their new values.
         """
@@ -193,7 +203,7 @@ class CustodyError(Exception):
 
 
 def _facts() -> Iterable[str]:
-    """Return the names of an error's attributes beside its message."""
+    """Return the names of an error's attributes, except its message."""
     return CustodyError.__init__.__kwdefaults__ or ()
 
 
@@ -204,14 +214,18 @@ class CustodyConfigurationError(CustodyError):
 
 
 class CustodyRequestError(CustodyError):
-    """Raised when the request is wrong: refused before sending, or by the service with 400 or 422."""
+    """
+    Raised when the request is wrong.
+
+    It was refused before sending, or rejected by the service with 400 or 422.
+    """
 
     code: ErrorCode = "parameter-wrong"
 
 
 class WhitelistFileError(CustodyRequestError):
     """
-    Raised when a whitelist file is wrong, or cannot be read; nothing was sent.
+    Raised when a whitelist file is wrong or unreadable; nothing was sent.
 
     :param message: number of faults, and the first of them, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
@@ -226,7 +240,11 @@ class WhitelistFileError(CustodyRequestError):
 
 
 class CustodyAuthenticationError(CustodyError):
-    """Raised when the credentials are not accepted (401), or are an expired JWT; then nothing is sent."""
+    """
+    Raised when the credentials are rejected (401), or an expired JWT.
+
+    With an expired JWT, nothing was sent.
+    """
 
     code: ErrorCode = "credentials-refused"
 
@@ -238,33 +256,37 @@ class CustodyPermissionError(CustodyError):
 
 
 class CustodyNotFoundError(CustodyError):
-    """Raised when the service does not know the object or the path (404)."""
+    """Raised when the object or the path does not exist (404)."""
 
     code: ErrorCode = "not-found"
 
 
 class CustodyConflictError(CustodyError):
-    """Raised when the state at the service does not allow the operation (409)."""
+    """Raised when the service's state does not allow the operation (409)."""
 
     code: ErrorCode = "request-refused"
 
 
 class CustodyRateLimitError(CustodyError):
-    """Raised when the service asks for fewer calls (429)."""
+    """Raised when the service limits the rate of calls (429)."""
 
     retryable: bool = True
     code: ErrorCode = "rate-limited"
 
 
 class CustodyServerError(CustodyError):
-    """Raised when the service fails (5xx) on an operation that is safe to repeat."""
+    """Raised when the service fails (5xx) on a safely repeatable operation."""
 
     retryable: bool = True
     code: ErrorCode = "service-failed"
 
 
 class CustodyConnectionError(CustodyError):
-    """Raised when there is no connection, or no response to an operation that is safe to repeat."""
+    """
+    Raised when there is no connection, or no response.
+
+    The request was not sent, or the operation is safe to repeat.
+    """
 
     retryable: bool = True
     code: ErrorCode = "unreachable"
@@ -281,14 +303,14 @@ class CustodyOutcomeUnknownError(CustodyError):
 
 
 class CustodyResponseError(CustodyError):
-    """Raised when the response to a read cannot be understood, and on a redirect."""
+    """Raised when a read's response is unusable, and on a redirect."""
 
     code: ErrorCode = "response-unusable"
 
 
 class CustodyVerificationError(CustodyError):
     """
-    Raised when the pinned keys do not verify what the service says.
+    Raised when the pinned keys do not verify the service's data.
 
     :param why: the reason without the request's name, for texts that name it themselves. Default: the message.
     """
@@ -301,7 +323,7 @@ class CustodyVerificationError(CustodyError):
 
 
 class CustodyUnhealthyError(CustodyError):
-    """Raised when the service responded, and is not healthy by the criteria that were given."""
+    """Raised when the service is not healthy by the given criteria."""
 
     retryable: bool = True
     code: ErrorCode = "not-healthy"

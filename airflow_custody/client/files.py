@@ -19,7 +19,11 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class UnsuitableFileError(OSError):
-    """Raised for a file that is too large or not a regular file; ``why`` and ``strerror`` explain the reason."""
+    """
+    Raised for a file that is too large or not regular.
+
+    ``why`` and ``strerror`` explain the reason.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)

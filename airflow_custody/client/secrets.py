@@ -24,7 +24,9 @@ _IN_URLS = ("//", "\\/", "%2f")
 
 def redact(text: str, secrets: Iterable[str]) -> str:
     """
-    Return a text with its secrets replaced: as they are, URL-encoded, JSON-escaped, and in base64.
+    Return a text with its secrets replaced.
+
+    They are found verbatim, URL-encoded, JSON-escaped and in base64.
 
     :param text: any text.
     :param secrets: the secrets.
@@ -45,7 +47,11 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _any_form(character: str) -> str:
-    """Return a pattern for a character: as it is, URL-encoded, or escaped in JSON. Writers escape different ones."""
+    """
+    Return a pattern for all forms of a character.
+
+    These are verbatim, URL-encoded and JSON-escaped. Writers escape different characters.
+    """
     if character.isascii() and character.isalnum():
         return character
     in_json = {json.dumps(character)[1:-1], "\\/" if character == "/" else character}
@@ -58,7 +64,9 @@ def _any_form(character: str) -> str:
 
 def without_secrets(url: Any) -> str | None:
     """
-    Return where a URL leads to, without what may be a secret in it: its scheme, host and port; None: there is none.
+    Return a URL's scheme, host and port, without possible secrets.
+
+    None if there is no URL.
 
     Text that may not be a host is not shown.
     """
@@ -73,7 +81,7 @@ def without_secrets(url: Any) -> str | None:
 
 
 def shorten_urls(text: str) -> str:
-    """Return a text in which each word that contains a URL is shown as :func:`without_secrets` shows it."""
+    """Return a text with its URLs shortened by :func:`without_secrets`."""
     words = text.split()
     for position, word in enumerate(words):
         if any(each in word.lower() for each in _IN_URLS):

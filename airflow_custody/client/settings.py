@@ -1,4 +1,4 @@
-"""The settings of a client: each with its default, its meaning and its check."""
+"""The settings of a client, with defaults, meanings and checks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,11 @@ def _check_base_url(value: object) -> str:
 
 
 def _check_verify(value: object) -> bool | str:
-    """Return the setting for verifying TLS; refuse a CA bundle that cannot be used."""
+    """
+    Return the setting for verifying TLS.
+
+    A CA bundle that cannot be used is refused.
+    """
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
     if isinstance(value, bool):
@@ -107,7 +111,11 @@ def _check_verify(value: object) -> bool | str:
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
-    """Return the paths of the client's certificate and key; refuse files that cannot be used."""
+    """
+    Return the paths of the client's certificate and key.
+
+    Files that cannot be used are refused.
+    """
     if value is None:
         return None
     paths = _certificate_paths(value)
@@ -166,7 +174,11 @@ def _check_proxy(value: object) -> str | None:
 
 
 def _check_proxy_url(url: str, place: str, setting: str) -> str:
-    """Return a URL that both of its later parsers can read, and whose password can be sent in a header."""
+    """
+    Return a proxy's URL if it can be used.
+
+    Both of its later parsers must be able to read it, and a header must be able to hold its password.
+    """
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
         parts.port  # noqa: B018 - it raises what the parser leaves
@@ -184,7 +196,7 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
 
 
 def _environment_proxy(url: str) -> Proxy | None:
-    """Return the proxy that the environment names for a URL; None if it names none."""
+    """Return the environment's proxy for a URL; None if there is none."""
     proxy = select_proxy(url, get_environ_proxies(url))
     if not proxy:
         return None
@@ -199,12 +211,20 @@ def _environment_proxy(url: str) -> Proxy | None:
 
 
 def is_key_text(text: str) -> bool:
-    """Tell whether a text is a public key, or is meant as one, and not the path of a file."""
+    """
+    Tell whether a text is meant as a public key.
+
+    Otherwise, it is the path of a file.
+    """
     return "-----" in text or is_bare_base64(text)
 
 
 def _read_keys(value: object) -> tuple[str, ...] | None:
-    """Return the texts with public keys, read from a file if a path is given."""
+    """
+    Return the texts with public keys.
+
+    If a path is given, the text is read from that file.
+    """
     if value is None:
         return None
     texts = [value] if isinstance(value, (str, os.PathLike)) else value
@@ -239,7 +259,11 @@ def _split_names(value: Any) -> Any:
 
 
 def _read_date(value: Any) -> Any:
-    """Return the Unix time in seconds of an ISO 8601 date, in UTC unless it says otherwise."""
+    """
+    Return the Unix time in seconds of an ISO 8601 date.
+
+    A date without a time zone is in UTC.
+    """
     if not isinstance(value, str):
         return value
     with suppress(ValueError, OverflowError):
@@ -263,7 +287,9 @@ _Number = BeforeValidator(_no_boolean)
 @plain_dataclass(frozen=True)
 class FormField:
     """
-    The field of a connection's form for a setting. Its type and limits are those of the setting.
+    The field of a connection's form for a setting.
+
+    Its type and limits are those of the setting.
 
     :param label: its label.
     :param schema: more keys of its JSON schema. Default: none.
@@ -278,7 +304,9 @@ class FormField:
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
-    The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
+    The settings of a client.
+
+    They are checked when the object is made. Values may be text, as in a connection's URI.
 
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
@@ -333,7 +361,7 @@ class ClientSettings:
     @model_validator(mode="wrap")
     @classmethod
     def _name_the_setting(cls, values: Any, handler: Any) -> Any:
-        """Turn pydantic's error about a value into one that names the setting."""
+        """Turn pydantic's error into one that names the setting."""
         try:
             settings = handler(values)
             settings._check_together()
@@ -358,18 +386,22 @@ class ClientSettings:
 
     @property
     def base_url_text(self) -> str:
-        """The base URL in error messages: the place where the user finds it, or the URL itself."""
+        """
+        The base URL in error messages.
+
+        This is the place where the user finds it, or the URL itself.
+        """
         if self._from_options:
             return self.name("base_url")
         return f"the base URL of {self.source}" if self.source else f"the base URL {self.base_url}"
 
     @property
     def user_text(self) -> str:
-        """The user in error messages, named by the connection that signs in."""
+        """The user in error messages, named by the connection."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
     def name(self, setting: str) -> str:
-        """Return the name of a setting in error messages, with the place where the user finds it."""
+        """Return the name and the place of a setting, for messages."""
         if self._from_options:
             return f"--{setting.replace('_', '-')}"
         return f"{setting!r} of {self.source}" if self.source else repr(setting)
@@ -380,7 +412,7 @@ class ClientSettings:
 
     @cached_property
     def pins(self) -> VerificationPins | None:
-        """The pins for verifying whitelisted addresses; None: nothing is verified."""
+        """The pins for verifying addresses; None: nothing is verified."""
         if self.superadmin_keys is None:
             return None
         return VerificationPins(
@@ -393,14 +425,22 @@ class ClientSettings:
 
     @cached_property
     def proxy_in_use(self) -> Proxy | None:
-        """The proxy for requests: the one that is set or, for HTTPS, the environment's; None: there is none."""
+        """
+        The proxy for requests; None: there is none.
+
+        It is the one in the settings or, for HTTPS, the environment's.
+        """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
         # Over TLS a proxy sees only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:
-        """Refuse a user agent that cannot be sent, a token that others could read, and incomplete pins."""
+        """
+        Refuse combinations of settings that cannot be used.
+
+        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete pins.
+        """
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
@@ -423,7 +463,7 @@ class ClientSettings:
             raise wrong_setting("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
 
     def _check_pins(self) -> None:
-        """Refuse incomplete pins: setting any of them implies verification."""
+        """Refuse incomplete pins. Setting any of them implies verification."""
         values = {name: getattr(self, name) for name in PIN_SETTINGS}
         values["allow_legacy_signatures"] = self.allow_legacy_signatures or None
         given = [name for name, value in values.items() if value is not None]

@@ -1,4 +1,4 @@
-"""Text and lists from elsewhere: recognizing them, and making them fit for a message or a log line."""
+"""Text from elsewhere: recognition, and preparation for messages and logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def is_pem(text: str) -> bool:
-    """Tell whether a text is a key or a certificate in PEM, which must not be quoted, where a path belongs."""
+    """
+    Tell whether a text is a key or certificate in PEM.
+
+    Such a text must not be quoted where a path belongs.
+    """
     return "-----BEGIN" in text or "\n" in text
 
 
@@ -43,7 +47,11 @@ def pem_text(pem: str | bytes) -> str:
 
 
 def without_line_end(secret: str) -> str:
-    """Return a password without the line breaks at its end that files and secrets backends may add."""
+    """
+    Return a password without line breaks at its end.
+
+    Files and secrets backends may add them.
+    """
     return secret.rstrip("\r\n")
 
 
@@ -59,7 +67,9 @@ def is_decimal(text: str) -> bool:
 
 def read_number(text: str, maximum: int) -> int | None:
     """
-    Parse a whole number in ASCII digits; None if the text is not one, or it is larger.
+    Parse a whole number in ASCII digits.
+
+    None if the text is not one, or it is larger than the maximum.
 
     Use it for all text from elsewhere: ``int`` itself fails on a text of thousands of digits.
 
@@ -79,7 +89,11 @@ def has_unprintable(text: str) -> bool:
 
 
 def without_emoji_style(text: str) -> str:
-    """Return the text without the variation selectors that keyboards write after an emoji."""
+    """
+    Return a text without the variation selectors after emoji.
+
+    Keyboards write them.
+    """
     if text.isascii():
         return text
     pairs = zip(f" {text}", text, strict=False)
@@ -96,7 +110,9 @@ def _is_unprintable(character: str) -> bool:
 
 def sanitize(text: object, limit: int = 300) -> str:
     """
-    Return the text on one line, without unprintable characters and no longer than the limit.
+    Return a text on one line, sanitized and shortened.
+
+    Unprintable characters are removed.
 
     :param text: anything; it is turned into a string first.
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
@@ -111,7 +127,11 @@ def sanitize(text: object, limit: int = 300) -> str:
 
 
 class _Shown(dict[int, int]):
-    """A table for ``str.translate``: visible characters stay, invisible ones and white space become a blank."""
+    """
+    A table for ``str.translate`` that removes invisible characters.
+
+    They and white space become a blank. Visible characters stay.
+    """
 
     def __missing__(self, code: int) -> int:
         character = chr(code)
@@ -122,7 +142,11 @@ _SHOWN = _Shown()
 
 
 def escape(text: str) -> str:
-    """Return all of the text on one line, its unprintable characters written as :func:`escaped` does."""
+    """
+    Return all of the text on one line.
+
+    Unprintable characters are written as :func:`escaped` returns them.
+    """
     # Fast path for nearly every text.
     if text.isascii() and text.isprintable():
         return text
@@ -130,14 +154,20 @@ def escape(text: str) -> str:
 
 
 def escaped(character: str) -> str:
-    """Return a character as ``\\uXXXX``, or ``\\UXXXXXXXX``: four digits and a letter would look like five digits."""
+    """
+    Return a character as ``\\uXXXX`` or ``\\UXXXXXXXX``.
+
+    Four digits and a letter would look like five digits.
+    """
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def hidden_difference(first: str, second: str, shown: int) -> str:
     """
-    Describe where two texts differ, if they may look the same: in letters that look alike, or after what is shown.
+    Describe where two texts differ, if they may look the same.
+
+    The difference may be in letters that look alike, or after the displayed characters.
 
     :param first: one text.
     :param second: the other one.
@@ -155,7 +185,7 @@ def hidden_difference(first: str, second: str, shown: int) -> str:
 
 
 def _common_length(first: str, second: str) -> int:
-    """Return how many characters at the beginning of two texts are the same."""
+    """Return the length of the common beginning of two texts."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
 
@@ -171,7 +201,7 @@ MAX_NAMED = 10
 
 def name_some(names: Iterable[str], limit: int | None = None) -> str:
     """
-    Return names in words: at most ten of them, and how many more there are.
+    Return at most ten names, and the number of further names.
 
     :param names: the names.
     :param limit: maximum length of each name, which is then sanitized. Default None: all are sanitized already.
@@ -186,8 +216,9 @@ def name_some(names: Iterable[str], limit: int | None = None) -> str:
 
 def sentences(*texts: str | None) -> str:
     """
-    Join texts to sentences: all but the last end with one mark, whether they come with a full stop, a question mark or
-    none.
+    Join texts to sentences.
+
+    All but the last end with one mark, whether they come with a full stop, a question mark or none.
 
     :param texts: the texts; those that are None or empty are left out.
     """
@@ -197,7 +228,7 @@ def sentences(*texts: str | None) -> str:
 
 def lines(*texts: str | None) -> str:
     """
-    Join texts to a message of several lines: what happened, what to do about it, details.
+    Join texts to a message of several lines.
 
     For errors and log entries: Airflow's log viewer does not wrap a line, so the end of a long one is off the screen.
 
@@ -221,13 +252,19 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def count_of(number: int, total: int, noun: str, plural: str | None = None) -> str:
-    """Return a number of a total, with noun and verb: ``1 of 3 checks is``, ``0 of 3 checks are``."""
+    """
+    Return a number of a total, with noun and verb.
+
+    Examples: ``1 of 3 checks is``, ``0 of 3 checks are``.
+    """
     return f"{number} of {count(total, noun, plural)} {'is' if 1 in (number, total) else 'are'}"
 
 
 def as_name(value: object) -> str | None:
     """
-    Return a text of the service, which may write a whole number where a text is expected.
+    Return a text or a whole number as text.
+
+    The service may send a number where text is expected.
 
     :param value: the value it sent.
     :return: the text; None: it is neither, or a number of more than 64 bits, which is not a name.

@@ -1,4 +1,4 @@
-"""The state of something that a task waits for, after a poll, and what the polls so far have brought."""
+"""The state of a wait after a poll, and its history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class WaitState:
 
 class PollHistory:
     """
-    What the polls of a wait have brought so far: for the log, and for a time-out, the same in every mode.
+    The results of a wait's polls, for the log and a time-out.
+
+    They are reported in the same way in every mode.
 
     :param is_first: whether the next poll is the first of the wait. Default True.
     """
@@ -50,12 +52,14 @@ class PollHistory:
 
     @property
     def timed_out(self) -> str:
-        """The last result and its advice, line by line, for a wait that has timed out."""
+        """The last result and its advice, after a time-out."""
         return lines(self.last, self.advice)
 
     def ends(self, error: CustodyError) -> bool:
         """
-        Tell whether an error ends the wait: it is not transient, or the host does not exist.
+        Tell whether an error ends the wait.
+
+        It does if it is not transient, or if the host does not exist.
 
         At a later poll its name was found before, so that it is an outage like any other.
         """
@@ -63,7 +67,9 @@ class PollHistory:
 
     def note(self, found: WaitState | CustodyError) -> str:
         """
-        Note the result of a poll that did not end the wait, and return it as an entry for the log.
+        Record a poll that did not end the wait.
+
+        Returns an entry for the log.
 
         :param found: the state, or an error; the entry says for how long there have been nothing but errors.
         """

@@ -1,4 +1,8 @@
-"""The common base of the models of all subjects: lenient dictionaries, and objects that have each key once."""
+"""
+The common base of the models of all subjects.
+
+It has lenient dictionaries, and objects without repeated keys.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reading an Airflow connection of type ``custody``: a client, or an error that names the field as the form does."""
+"""
+Reads an Airflow connection of type ``custody``.
+
+The result is a client, or an error that names the field as the form does.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"
 
 class ConnectionReader:
     """
-    A connection that is read.
+    Reads a connection.
 
     :param connection: the connection.
     :param named: whether messages name it; False: it has an id that Airflow's API server made up to test it.
@@ -179,7 +183,11 @@ class ConnectionReader:
         return host if named else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
 
     def _read_port(self) -> int | None:
-        """Return the port; None if there is none, which some forms save as 0."""
+        """
+        Return the port; None if there is none.
+
+        Some forms save a missing port as 0.
+        """
         given: Any = self._connection.port
         text = as_name("" if given is None else given)
         if text is not None and not text.strip():
@@ -190,7 +198,7 @@ class ConnectionReader:
         return port or None
 
     def _read_text(self, value: object, setting: str) -> str:
-        """Return a field's text without white space around it; empty if the field is not set."""
+        """Return a field's text, stripped; empty if it is not set."""
         if value is None:
             return ""
         if not isinstance(value, str):
@@ -205,7 +213,11 @@ class ConnectionReader:
 
 
 def _with_brackets(host: str) -> str:
-    """Return a host, or a URL, whose IPv6 address is in brackets: Airflow removes them from a connection's URI."""
+    """
+    Return a host or a URL with brackets around IPv6 addresses.
+
+    Airflow removes them from a connection's URI.
+    """
     before, slashes, rest = host.rpartition("://")
     address, slash, path = rest.partition("/")
     try:

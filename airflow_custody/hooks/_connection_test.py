@@ -1,4 +1,4 @@
-"""The test of a connection, in words."""
+"""The test of a connection, as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIGNATURES = {
 
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
-    """Name a user's roles, and those that the operators need and the user lacks."""
+    """Name a user's roles, and the missing ones."""
     name = user_name(user)
     who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not return,"
     status = user.get("status")
@@ -36,7 +36,9 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
 
 def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
-    Make the checks of ``custody check``, except for the clocks, and summarize them.
+    Run the checks of ``custody check``, and summarize them.
+
+    The clocks are not checked.
 
     :param client: the client.
     :return: whether they succeeded, and what to tell the user.

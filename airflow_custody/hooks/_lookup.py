@@ -1,4 +1,4 @@
-"""Connections of Airflow: finding one, reading its extras, and masking its secrets."""
+"""Finds Airflow connections, reads their extras, and masks their secrets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def find_connection(
 
 def read_extras(connection: Connection) -> dict[str, Any] | None:
     """
-    Return a connection's extras, without white space around texts: a file or a secrets backend may add it.
+    Return a connection's extras, stripped of white space.
+
+    A file or a secrets backend may add it.
 
     :param connection: the connection.
     :return: the extras; None if they are not a JSON object, or have a name twice: a reviewer may have read the other
@@ -73,7 +75,9 @@ def _strip(value: Any) -> Any:
 
 def read_password(connection: Connection) -> str | None:
     """
-    Return a connection's Password, masked in logs and without line breaks at its end.
+    Return a connection's Password, masked in logs.
+
+    Line breaks at its end are removed.
 
     :param connection: the connection.
     :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number

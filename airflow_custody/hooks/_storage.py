@@ -1,4 +1,8 @@
-"""Files that a path or a URL names: on this machine, or in an object storage, through its Airflow connection."""
+"""
+Files on this machine or in an object storage.
+
+An object storage is reached through its Airflow connection.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,9 @@ class StorageError(Exception):
 
 def split_location(location: str) -> tuple[str, str]:
     """
-    Return a path of this machine and an empty URL, or an empty path and the URL of an object.
+    Split a location into a local path and an object's URL.
+
+    One of the two is empty.
 
     :param location: a path or a URL.
     :raises StorageError: if it is a URL that must not be used. The error does not quote a password or a signature.
@@ -51,7 +57,7 @@ def split_location(location: str) -> tuple[str, str]:
 
 
 def _check_url(scheme: str, rest: str) -> None:
-    """Refuse the URL of an object if it contains a password or a signature."""
+    """Refuse an object's URL with a password or a signature."""
     host, slash, key = rest.partition("?")[0].partition("/")
     user, _, host = host.rpartition("@")
     # Without a slash before it, a ? may be one of a password.
@@ -75,7 +81,9 @@ def read_object(url: str, size: int) -> bytes:
 
 def write_location(path: str, url: str, data: bytes) -> None:
     """
-    Write a new file, complete or not at all, and never over an existing file.
+    Write a new file, complete or not at all.
+
+    An existing file is never replaced.
 
     In an object storage, another writer may create the same file between the check and the write. The write then fails
     only if the storage supports conditional writes.
@@ -111,7 +119,11 @@ def _object_path(url: str) -> Any:
 
 
 def _storage_error(name: str, error: Exception) -> StorageError:
-    """Return the error for a failure; each storage raises errors of its own."""
+    """
+    Return the error for a failure.
+
+    Each storage raises errors of its own.
+    """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
     from airflow_custody.client.text import sanitize

@@ -72,7 +72,11 @@ class CustodyHook(BaseHook):
         return self._client
 
     def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
-        """Return the settings of the client, of those that the connection says. A subclass may change them."""
+        """
+        Return the client's settings, made from the connection's.
+
+        A subclass may change them.
+        """
         return settings
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
@@ -92,8 +96,9 @@ class CustodyHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Make authenticated calls that change nothing: the health listing, and who the user is; with pinned keys also
-        the service's present rules, which must be signed with them.
+        Test the connection with read-only authenticated calls.
+
+        They read the health listing and the user. With pinned keys, they also verify the service's current rules.
 
         What the service does not offer, except for the listing, decides nothing.
 
@@ -124,13 +129,21 @@ class CustodyHook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how the form of Airflow 2 shows the standard fields; Airflow 3 reads the provider info."""
+        """
+        Return the standard fields of Airflow 2's form.
+
+        Airflow 3 reads the provider info.
+        """
         behaviour = _connection_type()["ui-field-behaviour"]
         return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the extra fields of Airflow 2's form, made from those that Airflow 3 reads."""
+        """
+        Return the extra fields of Airflow 2's form.
+
+        They are made from the fields that Airflow 3 reads.
+        """
         from flask_appbuilder.fieldwidgets import BS3TextAreaFieldWidget, BS3TextFieldWidget
         from wtforms import BooleanField, IntegerField, StringField
         from wtforms.validators import NumberRange, Optional

@@ -17,7 +17,9 @@ _MAX_TOKENS = 200
 
 class Authentication(ABC):
     """
-    The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
+    The base of all ways to authenticate.
+
+    It puts credentials on requests, and keeps them out of everything else.
 
     :param source: place of the credentials, for error messages.
     """
@@ -35,15 +37,23 @@ class Authentication(ABC):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the service has refused the credentials, which this object therefore does not send again."""
+        """
+        Whether the service has refused the credentials.
+
+        If so, this object does not send them again.
+        """
         return False
 
     def hide(self, secret: str) -> None:
-        """Take a secret out of all text that :meth:`redact` returns."""
+        """Redact a secret in all text that :meth:`redact` returns."""
         self._secrets |= {secret}
 
     def hide_token(self, token: str) -> None:
-        """Hide a token that will be replaced; the last two hundred of them stay hidden."""
+        """
+        Hide a token that will be replaced.
+
+        The last 200 tokens stay hidden.
+        """
         if token not in self._tokens:
             self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
@@ -57,11 +67,19 @@ class Authentication(ABC):
         """
 
     def renew(self, request: PreparedRequest) -> bool:
-        """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
+        """
+        Tell whether to repeat a request after a 401.
+
+        It is sent once more, with newer credentials.
+        """
         return False
 
     def redact(self, text: object, limit: int = 300) -> str:
-        """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""
+        """
+        Return text from outside in a form for messages.
+
+        Secrets in it are replaced, then it is cut to the limit.
+        """
         return sanitize(redact(str(text), (*self._secrets, *self._tokens)), limit)
 
     def __repr__(self) -> str:

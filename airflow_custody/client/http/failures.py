@@ -1,4 +1,8 @@
-"""The errors for requests without a response: the network, TLS or the settings are wrong."""
+"""
+The errors for requests without a response.
+
+The network, TLS or the settings are wrong.
+"""
 
 from __future__ import annotations
 
@@ -220,7 +224,9 @@ class Failures:
 
     def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
-        Return the error for what requests raised; it does not reference the request.
+        Return the error for exceptions of requests.
+
+        It does not reference the request.
 
         :param operation: the operation that was called.
         :param chain: the exceptions; empty: the server sent data before the request.
@@ -261,7 +267,7 @@ class Failures:
         )
 
     def _texts(self, operation: Operation, facts: _Facts) -> dict[str, object]:
-        """Return the texts that a message and its advice may have."""
+        """Return the texts for a message and its advice."""
         settings, proxy = self._settings, facts.proxy
         host = urlsplit(settings.base_url).netloc
         if proxy is None:
@@ -304,7 +310,11 @@ class Failures:
 
 
 def exception_chain(exception: BaseException, without: BaseException | None = None) -> Iterator[BaseException]:
-    """Yield an exception and all that it wraps: requests and urllib3 nest them in three different ways."""
+    """
+    Yield an exception and all that it wraps.
+
+    requests and urllib3 nest exceptions in three different ways.
+    """
     seen = {id(without)}
     pending: list[object] = [exception]
     while pending:
@@ -320,14 +330,18 @@ def _is_proxys(chain: Iterable[BaseException]) -> bool:
 
 
 def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
-    """Tell whether a proxy was reached, and did not connect us to the service."""
+    """Tell whether a proxy was reached, but refused to connect."""
     not_reached = (ConnectTimeoutError, NewConnectionError, ssl.SSLError, TimeoutError)
     chain = list(chain)
     return _is_proxys(chain) and not any(isinstance(each, not_reached) for each in chain)
 
 
 def _is_before_sending(exception: BaseException) -> bool:
-    """Tell whether an exception says that there was no connection to send anything on, whatever else it says."""
+    """
+    Tell whether an exception proves that nothing was sent.
+
+    There was no connection to send anything on.
+    """
     is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
     return is_no_tls or _is_proxys([exception]) or isinstance(exception, _NOT_CONNECTED)
 
@@ -338,7 +352,7 @@ def is_timeout(chain: Iterable[BaseException]) -> bool:
 
 
 def _certificate_advice(chain: Iterable[BaseException], place: str, settings: ClientSettings) -> str:
-    """Return what to do about a certificate that was not accepted."""
+    """Return advice about a certificate that was not accepted."""
     codes = [each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)]
     advice = next((advice for known, advice in _CERTIFICATE_ADVICE if known.intersection(codes)), _OTHER_CERTIFICATE)
     bundle = settings.name("verify")
@@ -357,7 +371,7 @@ def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
 
 
 def _with_port(base_url: str) -> str:
-    """Return host and port of a URL, also a port that the URL leaves out."""
+    """Return host and port of a URL, including a default port."""
     parts = urlsplit(base_url)
     if parts.port is not None:
         return parts.netloc

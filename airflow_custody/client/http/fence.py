@@ -1,4 +1,8 @@
-"""The fence: how old a record or a signature may be when its request leaves."""
+"""
+The fence: the maximum age of a record or signature.
+
+It counts when the request is sent.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +14,9 @@ Moment = tuple[float, float]
 
 
 def is_too_old(then: Moment, now: Moment) -> bool:
-    """Tell whether the fence has passed by either clock, or a clock was set back by as much."""
+    """
+    Tell whether the fence has passed by either clock.
+
+    A clock that was set back by as much counts too.
+    """
     return any(abs(after - before) >= FENCE for before, after in zip(then, now, strict=True))

@@ -1,4 +1,8 @@
-"""Listings in pages: each is complete, or ends in an error that says why it is not."""
+"""
+Listings in pages.
+
+Each listing is complete, or ends with an error that gives the reason.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +109,7 @@ def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | Non
 
 def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
     """
-    Read a listing with a cursor, and read it again to find changes.
+    Read a listing with a cursor, twice, to find changes.
 
     A listing of one page is read once. Changes during the first reading show as differences in the second. A page is
     fetched when it is needed.
@@ -184,7 +188,11 @@ def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
 
 
 def is_readable_id(text: str) -> bool:
-    """Tell whether a text can be an id: not empty or very long, and nothing invisible in it."""
+    """
+    Tell whether a text can be an id.
+
+    An id is not empty or very long, and has no invisible characters.
+    """
     return 0 < len(text) <= MAX_ID_LENGTH and text == text.strip() and not has_unprintable(text)
 
 
@@ -201,7 +209,7 @@ def require_total(reply: Reply[Any], total: str | None) -> int | None:
 
 
 def listing_changed(operation: Operation, why: str) -> CustodyError:
-    """Return the error, which is retryable, for pages that do not fit together."""
+    """Return the retryable error for inconsistent pages."""
     return operation.failed(
         CustodyResponseError,
         f"the listing changed while it was read, or its pages are inconsistent: {sanitize(why, 160)}",

@@ -1,4 +1,4 @@
-"""The description of one operation of the service: one line of facts, and how it may fail."""
+"""The description of one operation of the service, and its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ OUTCOME_UNKNOWN_ADVICE = (
 
 def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
     """
-    Return which of the roles that are needed a user lacks, compared without case.
+    Return the needed roles that a user lacks.
+
+    Names are compared without case.
 
     :param needed: the roles. One that others can stand in for is written with them: ``Admin or AdminReadOnly``.
     :param own: the user's roles.
@@ -96,11 +98,15 @@ class Operation:
     def failed(
         self, error_type: type[CustodyError], message: str, *, code: ErrorCode | None, **facts: Any
     ) -> CustodyError:
-        """Return an error of the given type that names this operation; a code of None is that of the type."""
+        """
+        Return an error that names this operation.
+
+        Without a code, the error has the code of its type.
+        """
         return error_type(message, operation=self.name, method=self.method, path=self.path, code=code, **facts)
 
     def refused(self, message: str, code: ErrorCode = "parameter-wrong") -> CustodyError:
-        """Return the error for a request that is wrong and was not sent."""
+        """Return the error for a wrong request that was not sent."""
         return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
     def after_sending(

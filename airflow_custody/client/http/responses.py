@@ -1,4 +1,4 @@
-"""Responses: status and body become a value, or an error of the right type."""
+"""Responses: status and body become a value or an error."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ _NO_JSON = object()
 @dataclass(frozen=True)
 class Observation:
     """
-    An observation of an exchange from outside: the response, its connection, the peer's clock.
+    An observation of an exchange from outside.
+
+    It covers the response, its connection and the peer's clock.
 
     :param status: the HTTP status of its response; None: there was none.
     :param received_at: time of the response, or of the end without one, by this machine's clock.
@@ -112,7 +114,7 @@ class Observation:
     @classmethod
     def of(cls, response: requests.Response) -> Observation:
         """
-        Return what can be seen of a response whose body has not been read.
+        Return an observation of a response whose body is unread.
 
         :param response: the response.
         """
@@ -132,7 +134,7 @@ Observer = Callable[[Observation], None]
 
 
 def parse_date(text: str | None) -> datetime | None:
-    """Return the time that a ``Date`` header says; None if it says none."""
+    """Return the time of a ``Date`` header; None if unreadable."""
     try:
         date = parsedate_to_datetime(text) if text else None
     except (ValueError, OverflowError):
@@ -152,7 +154,7 @@ def parse_retry_after(header: str) -> float | None:
 @dataclass(frozen=True)
 class Response:
     """
-    A response: its status, some headers, and the body as far as it came.
+    A response: its status, some headers, and the received body.
 
     :param truncated: why the body is not complete; None if it is.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
@@ -169,7 +171,11 @@ class Response:
 
     @cached_property
     def data(self) -> Any:
-        """The body as JSON data; a value of its own if it is not JSON, or nested too deeply."""
+        """
+        The body as JSON data.
+
+        If it is not JSON, or nested too deeply, a distinct value.
+        """
         try:
             return from_json(self.body, allow_inf_nan=False)
         except ValueError:
@@ -178,7 +184,9 @@ class Response:
     @property
     def is_service_error(self) -> bool:
         """
-        Whether the body is an error body of the service: flat, or of the RPC form.
+        Whether the body is an error body of the service.
+
+        It is flat, or has the RPC form.
 
         Both have a number ``code`` beside the ``message``; a gateway's has none. A redirect is never the service's.
         """
@@ -190,7 +198,9 @@ class Response:
     @property
     def says_error(self) -> bool:
         """
-        Whether the body says that something failed, whoever said it: no response that does is a success.
+        Whether the body reports a failure, from the service or another program.
+
+        A response with such a body is never a success.
 
         It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
         ``success`` that is false.
@@ -203,7 +213,11 @@ class Response:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether there is no body, or ``{}``: the service leaves out what is empty."""
+        """
+        Whether there is no body, or an empty object.
+
+        The service leaves out empty values.
+        """
         return not self.body.strip() or self.data == {}
 
 
@@ -214,7 +228,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 @dataclass
 class Reply(Generic[T]):
-    """The response to an operation, and what its body says or why it says nothing."""
+    """The response to an operation, and its body or error."""
 
     operation: Operation
     response: Response
@@ -263,7 +277,11 @@ class Reply(Generic[T]):
         )
 
     def unexpected(self, why: str) -> CustodyError:
-        """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
+        """
+        Return the error for an unusable 2xx response.
+
+        It comes from another program, or is truncated.
+        """
         return self.operation.after_sending(
             CustodyResponseError,
             f"this is not a response of the custody service: {why} ({self._describe_body()})",
@@ -275,7 +293,7 @@ class Reply(Generic[T]):
 
     def require_any_key(self, *keys: str) -> None:
         """
-        Refuse a listing that has none of these keys, unless it is ``{}``.
+        Refuse a listing without any of these keys.
 
         The service leaves out what is empty, so ``{}`` is an empty listing; ``{"status": "UP"}`` is someone else's.
 
@@ -286,7 +304,9 @@ class Reply(Generic[T]):
 
     def require_unique_keys(self) -> None:
         """
-        Refuse a body in which a key comes twice: the last one counts, and hides what the others say.
+        Refuse a body in which a key is repeated.
+
+        The last value would count, and hide the other values.
 
         For what decides that something is well; it reads the body a second time.
 
@@ -416,7 +436,11 @@ class Reply(Generic[T]):
         return f"Another program or a gateway may have sent this: check {self.settings.base_url_text}."
 
     def _describe_body(self) -> str:
-        """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
+        """
+        Describe a body that is not the service's.
+
+        The text has its type, its length and its first words; for a web page, its title.
+        """
         response, size = self.response, count(len(self.response.body), "byte")
         if response.body.startswith(codecs.BOM_UTF8):
             size += " starting with a byte order mark, which JSON does not allow"

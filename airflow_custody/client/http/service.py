@@ -40,7 +40,9 @@ class ServiceOperations:
         is_deletion: bool = False,
     ) -> None:
         """
-        Carry out a write, and return only if the service says that it is done, or shows it when it is read back.
+        Carry out a write, and return only if it is confirmed.
+
+        The response confirms it, or reading the object back does.
 
         An empty response says so, and one that shows the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
@@ -73,7 +75,7 @@ class ServiceOperations:
 
 
 def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Tell whether a response with a status of success says that the write is done."""
+    """Tell whether a 2xx response confirms the write."""
     if response.says_nothing:
         return True
     data = response.data
@@ -81,7 +83,11 @@ def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -
 
 
 def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
-    """Tell whether a write that failed may be done all the same, and reading the object may tell."""
+    """
+    Tell whether a failed write may have been done anyway.
+
+    If so, reading the object may confirm it.
+    """
     if error.retryable:
         return False
     if not error.from_service:
@@ -96,7 +102,7 @@ def _confirm(
     operation: Operation, doubt: CustodyError, read_back: Callable[[], str | None], *, is_absent: bool
 ) -> None:
     """
-    Read the object after a response that does not say what was done.
+    Read the object after an inconclusive response.
 
     :param is_absent: whether the service itself says that there is no such object, and it was to be deleted.
     """
@@ -126,7 +132,7 @@ def _confirm(
 
 
 def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
-    """Raise the service's refusal of a write, unless the object is in its new state already."""
+    """Raise the refusal of a write, unless it is already done."""
     failure: CustodyError | None = None
     fault: str | None = None
     try:
@@ -146,7 +152,7 @@ def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Call
 
 def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """
-    Return the object that a response to a write shows.
+    Return the object in the response to a write.
 
     :param data: the response's body.
     :param keys: keys under which it may be; else the body is the object itself.

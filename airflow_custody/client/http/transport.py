@@ -59,7 +59,7 @@ _MAX_BACKOFF = 20.0
 @dataclass(frozen=True)
 class _Failure:
     """
-    An exchange that brought no response.
+    An exchange without a response.
 
     :param error: the error to raise.
     :param may_retry: whether sending it again is safe and may help.
@@ -71,7 +71,9 @@ class _Failure:
 
 class _NotSentError(Exception):
     """
-    Ends a request whose body was not read. It is no OSError: urllib3 swallows some of them, and wraps all others.
+    Ends a request whose body was not read.
+
+    It is not an OSError, because urllib3 swallows some of those and wraps all others.
 
     :param raised: what ``before_send`` raised; None: the request was too late.
     :param why: what took too long.
@@ -129,7 +131,9 @@ def _clocks() -> Moment:
 
 class _Adapter(HTTPAdapter):
     """
-    The adapter of requests, with the TLS of the settings for all its connections: what they are is not looked up again.
+    The adapter of requests, with one TLS context.
+
+    The context holds the settings for all connections.
 
     Loading the CA bundle is most of what a new connection would cost.
     """
@@ -176,7 +180,11 @@ def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> 
 
 
 class _Session(requests.Session):
-    """A session that follows no redirect, nor takes one apart: its target may be unreadable."""
+    """
+    A session that ignores redirects.
+
+    It does not parse their targets, which may be unreadable.
+    """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
@@ -187,7 +195,11 @@ _calling: ContextVar[tuple[Operation, Authentication] | None] = ContextVar("_cal
 
 
 def _redact_warning(record: logging.LogRecord) -> bool:
-    """Redact what urllib3 logs of a call: it quotes headers that it cannot read."""
+    """
+    Redact urllib3's log entries about a call.
+
+    urllib3 quotes headers that it cannot read.
+    """
     if (call := _calling.get()) is not None:
         operation, auth = call
         text = f"{operation.name}: unreadable headers" if operation.confidential else record.getMessage()
@@ -200,7 +212,9 @@ logging.getLogger("urllib3.connection").addFilter(_redact_warning)
 
 class Transport:
     """
-    The one way to the service: sends requests over a pooled session, retries, and reads responses.
+    The only way to the service.
+
+    It sends requests over a pooled session, retries, and reads responses.
 
     :param settings: the client's settings.
     :param auth: the way to authenticate.
@@ -217,7 +231,11 @@ class Transport:
         self._own_session: tuple[int, _Session] | None = None
 
     def _session(self) -> _Session:
-        """Return the session of this process: of a connection that two share, each would read the other's responses."""
+        """
+        Return the session of this process.
+
+        If two processes shared a connection, each would read the other's responses.
+        """
         if self._own_session is not None and self._own_session[0] == os.getpid():
             return self._own_session[1]
         session = _Session()
@@ -237,7 +255,7 @@ class Transport:
             self._own_session[1].close()
 
     def observe(self, observer: Observer) -> None:
-        """Call ``observer`` with what can be seen of each exchange when it has ended."""
+        """Call ``observer`` after each exchange, with its observation."""
         self._observers.append(observer)
 
     def call(
@@ -251,7 +269,7 @@ class Transport:
         authenticate: bool = True,
     ) -> Reply[T]:
         """
-        Call an operation: send the request, retry it where that is safe, and read the response.
+        Call an operation, with retries where that is safe.
 
         :param operation: the operation; says whether it may be repeated.
         :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller judges the body.
@@ -324,7 +342,11 @@ class Transport:
         *,
         authenticate: bool,
     ) -> requests.PreparedRequest:
-        """Return the request as it is sent once: no nonce of an API key is accepted twice."""
+        """
+        Return the request for one sending.
+
+        A nonce of an API key is never accepted twice.
+        """
         prepared = self._session().prepare_request(request)
         signed_at = None
         if authenticate:
@@ -346,7 +368,7 @@ class Transport:
     def _exchange(
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> Response | _Failure | _NotSentError:
-        """Send one request once. Return its response, or why there is none."""
+        """Send one request once. Return its response or the failure."""
         started = time.monotonic()
         response, chain = self._receive(operation, prepared)
         not_sent = _not_sent(chain)
@@ -403,7 +425,11 @@ class Transport:
         return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
-        """Tell the observers of an exchange. An observer's error is logged: the outcome must not be lost."""
+        """
+        Notify the observers of an exchange.
+
+        An observer's error is logged, because the outcome must not be lost.
+        """
         seen = seen or Observation(None)
         is_error = seen.status is not None and seen.status >= 400
         observation = replace(seen, operation=operation.name, is_complete=is_complete or is_error)
@@ -505,7 +531,11 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
 
 
 def _backoff(retries: int) -> float:
-    """Return no delay before the first retry, then twice as long each time."""
+    """
+    Return the delay before a retry.
+
+    There is none before the first retry. After that, it doubles each time.
+    """
     if not retries:
         return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load

@@ -27,7 +27,7 @@ class UserOperations(ServiceOperations):
 
     def get_current_user(self) -> WireUser:
         """
-        Get the user that the client signs in as: ``GET /users/me`` (undocumented).
+        Get the client's user: ``GET /users/me`` (undocumented).
 
         :return: ``id``, ``externalUserId``, which signatures carry, ``tenantId``, ``roles`` and ``status``, as far as
             the service shows them.
