@@ -86,12 +86,16 @@ class HealthCheck:
 
     @property
     def report(self) -> WireHealthReport | None:
-        """The check's report: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
+        """
+        The check's report, as it was sent.
+
+        It has ``status``, ``results``, ``message``, ``error`` and more.
+        """
         return self.wire.get("report")
 
     @property
     def last_update_date(self) -> datetime | None:
-        """Time of the check's last run; None if it is missing or unreadable."""
+        """Time of the check's last run; None if unreadable or missing."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
 
 

@@ -25,7 +25,9 @@ class HealthOperations(ServiceOperations):
 
     def list_health_checks(self, tenant_id: str | None = None) -> HealthListing:
         """
-        List the service's health checks: ``GET /health``, from version 3.14 of the service on.
+        List the service's health checks: ``GET /health``.
+
+        The listing requires version 3.14 of the service or later.
 
         :param tenant_id: only the checks of this tenant; None (default): of all.
         :return: the entries in the order of the response; an empty list is a valid response. A group that cannot be

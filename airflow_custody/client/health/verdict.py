@@ -57,7 +57,7 @@ class HealthCriteria:
     @classmethod
     def of(cls, **given: Any) -> HealthCriteria:
         """
-        Return criteria made of what an author gave, templates rendered.
+        Return criteria from parameters with rendered templates.
 
         The parameters are those of the class. A single name may be given as a string. An empty list is refused: it
         is more likely a template that rendered to nothing than a wish, and would make the gate weaker.
@@ -84,7 +84,11 @@ class HealthCriteria:
 
     @classmethod
     def from_fields(cls, given: object) -> HealthCriteria:
-        """Return the criteria of an operator, sensor or trigger, whose fields have the names of the parameters."""
+        """
+        Return the criteria of an operator, sensor or trigger.
+
+        Its fields have the names of the parameters.
+        """
         return cls.of(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
@@ -161,18 +165,19 @@ class HealthVerdict:
 
     @property
     def healthy(self) -> bool:
-        """Whether at least one check was judged and nothing at all is wrong."""
+        """Whether checks were judged, and nothing at all is wrong."""
         return self.total > 0 and not self.problems
 
     @property
     def missing(self) -> frozenset[tuple[str, str]]:
-        """The names that the criteria ask for and that the listing does not have, each with its criterion."""
+        """The required names that the listing lacks, with their criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
 
     def wrong_names(self, named: Callable[[str], str] = repr) -> CustodyRequestError:
         """
-        Return the error for criteria that name what the service does not list: a wrong parameter, not an unhealthy
-        service.
+        Return the error for criteria with names that are not listed.
+
+        The parameter is wrong; the service is not unhealthy.
 
         :param named: names a criterion as the user gave it. Default: in quotation marks.
         """
@@ -187,7 +192,7 @@ class HealthVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """
-        Return the verdict as plain JSON data, small whatever the size of the listing.
+        Return the verdict as plain JSON data of limited size.
 
         :return: ``healthy``, ``total``, ``unhealthy``, ``groups`` (``{name: {"total", "unhealthy"}}``, the unhealthy
             ones first), ``problems`` (the first 20), ``problems_not_named``, ``groups_not_named``,
@@ -215,7 +220,7 @@ class HealthVerdict:
 
     @staticmethod
     def _some(problems: Sequence[Problem]) -> str:
-        """Return the first of these problems, and the number of the others."""
+        """Return the first problems, and the number of further ones."""
         more = len(problems) - _MAX_PROBLEMS_IN_SUMMARY
         reasons = "; ".join(map(str, problems[:_MAX_PROBLEMS_IN_SUMMARY]))
         return f"{reasons}; and {more} more" if more > 0 else reasons
@@ -236,7 +241,11 @@ class HealthVerdict:
         return f"the service is not healthy{counts}"
 
     def table(self) -> Iterator[str]:
-        """Yield the verdict as lines for a log: a row for each group, then all that is wrong."""
+        """
+        Yield the verdict as lines for a log.
+
+        There is a row for each group, followed by all problems.
+        """
         rows = [(sanitize(name, 40), group) for name, group in sorted(self.groups.items())]
         rows.append(("all", GroupCount(self.total, self.unhealthy)))
         width = max(5, *(len(name) for name, _ in rows))
@@ -246,7 +255,7 @@ class HealthVerdict:
         yield from self.details()
 
     def details(self) -> Iterator[str]:
-        """Yield the age of the oldest result as a line, and all that is wrong."""
+        """Yield a line with the oldest result, and all problems."""
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
         elif self.total:
@@ -257,7 +266,9 @@ class HealthVerdict:
 
 class HealthWait:
     """
-    A wait until the service is healthy, in a worker or in the triggerer.
+    A wait until the service is healthy.
+
+    It runs in a worker or in the triggerer.
 
     It fails when a name that the criteria ask for is missing from two listings in a row. A name that is missing once
     may belong to a service that is just starting.
@@ -356,7 +367,11 @@ def _check_faults(
 
 
 def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> list[str]:
-    """Return the faults in the status words of a check and its report."""
+    """
+    Return the faults in a check's status words.
+
+    Its report has a status too.
+    """
     faults = []
     status, report = wire.get("status"), wire.get("report")
     if status is None:
@@ -374,7 +389,7 @@ def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> 
 
 
 def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) -> list[str]:
-    """Return the error of a report, or the message that explains a fault."""
+    """Return a report's error, or the message that explains a fault."""
     error, message = report.get("error"), report.get("message")
     if error:
         return [f"its report has an error: {sanitize(error, 160)}"]
@@ -398,7 +413,7 @@ def _result_faults(
 
 
 def _validity_faults(text: str | None, now: datetime) -> list[str]:
-    """Return what is wrong with the expiry of a check."""
+    """Return the faults in the expiry of a check."""
     valid_until = parse_timestamp(text)
     if valid_until is None:
         return ["its expiry date is missing or unreadable"]
@@ -408,7 +423,7 @@ def _validity_faults(text: str | None, now: datetime) -> list[str]:
 
 
 def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
-    """Return a wrong tenant, and a group other than the listed one."""
+    """Return a wrong tenant, and a group that contradicts the listing."""
     faults = []
     wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
@@ -430,7 +445,7 @@ _FILTERS: dict[str, tuple[str, Callable[[HealthCheck], str | None]]] = {
 def _select(
     checks: Sequence[HealthCheck], criteria: HealthCriteria, without: str | None = None
 ) -> Sequence[HealthCheck]:
-    """Return the checks that pass the filters, or all of them but one."""
+    """Return the checks that pass the filters."""
     for setting, (_, name_of) in _FILTERS.items():
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
@@ -502,7 +517,11 @@ def _missing_results(selected: Sequence[HealthCheck], required: Sequence[str], *
 
 
 def _missing(setting: str, absent: Sequence[str], words: str, existing: Iterable[str | None]) -> Iterator[Problem]:
-    """Yield a problem for each name that is missing; the first also names some that exist."""
+    """
+    Yield a problem for each missing name.
+
+    The first problem also lists existing names.
+    """
     for number, name in enumerate(absent):
         reason = words.format(repr(sanitize(name, 80)))
         if number == 0:

@@ -1,4 +1,4 @@
-"""Signers of whitelisting requests: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``."""
+"""Signers: ECDSA on P-256 with SHA-256, as ``r || s``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permission
 
 class Signer(Protocol):
     """
-    A signer of messages with a P-256 key: implement this for a KMS or an HSM.
+    A signer of messages with a P-256 key.
+
+    Implement it for a KMS or an HSM.
 
     If a signer also has a method ``check()``, it is called before anything is read or sent, and raises
     :class:`CustodyConfigurationError` if its key cannot be used.
@@ -157,7 +159,7 @@ class PemSigner:
         )
 
     def _advice(self) -> str | None:
-        """Return what to say about the place of a key that cannot be used."""
+        """Return advice about the place of an unusable key."""
         return None
 
     def __repr__(self) -> str:
@@ -166,7 +168,9 @@ class PemSigner:
 
 def raw_signature(der: bytes) -> bytes:
     """
-    Convert a signature from DER, as AWS KMS and most libraries return it, to the service's format.
+    Convert a signature from DER to the service's format.
+
+    AWS KMS and most libraries return DER.
 
     :param der: a P-256 signature in DER.
     :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian.

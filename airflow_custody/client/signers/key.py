@@ -1,4 +1,8 @@
-"""The key behind a signer: all that it returns is checked before it is used, and nothing that it raises is quoted."""
+"""
+The key behind a signer.
+
+Everything that the signer returns is checked before use. Nothing that it raises is quoted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, No
 
 class SigningKey:
     """
-    A signer, its public key, and what is true of all that it signs.
+    A signer and its public key; its signatures are checked.
 
     :param signer: the signer.
     :raises CustodyConfigurationError: if it cannot sign.
@@ -39,7 +43,9 @@ class SigningKey:
 
     def sign(self, message: bytes) -> bytes:
         """
-        Return the signature of a message: 64 bytes ``r || s``, verified if the public key is known.
+        Return the signature of a message: 64 bytes ``r || s``.
+
+        It is verified if the public key is known.
 
         :param message: the message to sign.
         :raises CustodyConfigurationError: if what the signer returned cannot be used.
@@ -58,7 +64,9 @@ class SigningKey:
 
     def _run(self, part: Callable[[], _T]) -> _T:
         """
-        Return what a part of the signer returns. Nothing else may call a signer, or read one of its attributes.
+        Return the result of a part of the signer.
+
+        Nothing else may call a signer, or read one of its attributes.
 
         :raises CustodyError: if it fails; nothing of another error's text comes along.
         """
@@ -79,7 +87,11 @@ class SigningKey:
         )
 
     def _part(self, name: str) -> Any:
-        """Return an attribute of the signer; None if it has none. A property that raises is not missing."""
+        """
+        Return an attribute of the signer; None if it has none.
+
+        A property that raises is not missing.
+        """
         try:
             return getattr(self._signer, name)
         except AttributeError:
@@ -96,7 +108,11 @@ class SigningKey:
         return name
 
     def _read_public_key(self) -> PublicKey | None:
-        """Return the public key that the signer gives: PEM, DER, or a key of the library ``cryptography``."""
+        """
+        Return the signer's public key.
+
+        It may be PEM, DER, or a key of the library ``cryptography``.
+        """
         key = self._part("public_key")
         if callable(key):
             key = key()

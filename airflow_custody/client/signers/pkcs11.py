@@ -61,7 +61,9 @@ class Pkcs11Key:
 
 class Pkcs11Signer:
     """
-    A signer with a P-256 key in an HSM, through PKCS#11. The key never leaves the HSM.
+    A signer with a P-256 key in an HSM, through PKCS#11.
+
+    The key never leaves the HSM.
 
     The library is loaded, and initialised, in the process that signs, and once more in a child of such a process. Each
     use opens a session, logs in with the PIN, and closes it. Messages are hashed here and signed with ``CKM_ECDSA``,
@@ -94,7 +96,9 @@ class Pkcs11Signer:
 
     def public_key(self) -> EllipticCurvePublicKey | None:
         """
-        Return the public key, with which signatures are verified; None if the token does not have it.
+        Return the public key, which verifies signatures.
+
+        None if the token does not have it.
 
         :raises CustodyConfigurationError: if it is not a P-256 key.
         :raises CustodyError: if the HSM is away.
@@ -168,7 +172,11 @@ class Pkcs11Signer:
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Any, str]]:
-        """Open a session that is logged in, and yield it with the key's label; explain the failure otherwise."""
+        """
+        Open a session that is logged in.
+
+        Yields it with the key's label, or explains the failure.
+        """
         try:
             import pkcs11
         except ImportError:
@@ -220,7 +228,7 @@ class Pkcs11Signer:
         )
 
     def _advice(self) -> str | None:
-        """Return what to say about the place of a key that cannot be used."""
+        """Return advice about the place of an unusable key."""
         return None
 
     def __repr__(self) -> str:

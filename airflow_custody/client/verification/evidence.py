@@ -1,4 +1,8 @@
-"""What it takes to verify whitelisting requests again without the service, as a JSON file. No network."""
+"""
+Evidence to verify requests without the service, as a JSON file.
+
+There is no network access.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +95,9 @@ def read_evidence(path: str) -> tuple[EvidenceFile, str]:
 
 def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     """
-    Read evidence as strictly as a signed text: a repeated key could be read in two ways.
+    Read evidence, as strictly as a signed text.
+
+    A repeated key could be read in two ways.
 
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.

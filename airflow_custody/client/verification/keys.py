@@ -26,13 +26,19 @@ _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 
 class KeyTextError(ValueError):
-    """Raised when a public key cannot be read from a text or DER; explains why, and quotes nothing of it."""
+    """
+    Raised when a public key cannot be read.
+
+    The message gives the reason, and quotes nothing of the text or DER.
+    """
 
 
 @dataclass(frozen=True)
 class PublicKey:
     """
-    A P-256 public key, with which signatures are verified. Two are equal if their points are.
+    A P-256 public key, with which signatures are verified.
+
+    Two keys are equal if their points are equal.
 
     :param point: 64 bytes: the coordinates ``x`` and ``y``, 32 each, big-endian.
     """
@@ -71,7 +77,11 @@ class PublicKey:
 
     @property
     def pem(self) -> str:
-        """Its SubjectPublicKeyInfo in PEM, with 64 characters a line and a final line end."""
+        """
+        Its SubjectPublicKeyInfo in PEM.
+
+        Lines have 64 characters, and there is a final line end.
+        """
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return _library_key(self.point).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
@@ -83,7 +93,7 @@ class PublicKey:
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """
-        Tell whether a signature is one of this key over a message.
+        Tell whether this key made a signature over a message.
 
         :param signature: 64 bytes ``r || s``.
         :param message: the bytes that were hashed with SHA-256 and signed.
@@ -92,7 +102,7 @@ class PublicKey:
 
     def verifies_digest(self, signature: bytes, digest: bytes) -> bool:
         """
-        Tell whether a signature is one of this key over a message with this digest.
+        Tell whether this key signed a message with this digest.
 
         :param signature: 64 bytes ``r || s``.
         :param digest: the SHA-256 of the message.
@@ -145,7 +155,11 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
 
 
 def _find_bodies(text: str) -> list[str]:
-    """Return the base64 of each key; raise if there is none, or something else."""
+    """
+    Return the base64 of each key in a text.
+
+    Raises if there is no key, or any other content.
+    """
     if "PRIVATE KEY" in text:
         raise KeyTextError("it contains a private key, which is no longer secret; give public keys only")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
@@ -176,13 +190,19 @@ def _fault_of(text: str) -> str:
 
 
 def is_bare_base64(text: str) -> bool:
-    """Tell whether a text seems to be a key, public or private, without the lines of PEM."""
+    """
+    Tell whether a text seems to be a key without PEM.
+
+    The key may be public or private. PEM header and footer are missing.
+    """
     return _BARE.fullmatch(text) is not None
 
 
 def decode_base64(text: str) -> bytes:
     """
-    Decode base64 strictly: the standard alphabet with padding, and only the one text that encodes these bytes.
+    Decode base64 strictly.
+
+    Only the canonical text is accepted: the standard alphabet with padding.
 
     :param text: the text.
     :raises ValueError: if it is anything else.

@@ -1,4 +1,4 @@
-"""The pins: keys and other settings that are trusted when signatures are verified."""
+"""The pins: trusted keys and settings for verification."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 @dataclass(frozen=True)
 class VerificationPins:
     """
-    The trusted keys and settings. All of them come from local configuration, never from the service.
+    The trusted keys and settings.
+
+    They always come from local configuration, never from the service.
 
     :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
         keys, and each is given once.
@@ -70,7 +72,11 @@ class VerificationPins:
         return _read_keys(self.superadmin_keys)
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as plain JSON data, by the names of the settings, the keys in an order of their own."""
+        """
+        Return the pins as plain JSON data, by setting.
+
+        The keys are sorted by fingerprint.
+        """
         keys = sorted(zip(self.fingerprints, self.superadmin_keys, strict=True))
         return {
             "superadmin_keys": [key for _, key in keys],
@@ -127,5 +133,5 @@ def _is_name(text: object) -> bool:
 
 
 def wrong_setting(setting: str, why: str) -> CustodyConfigurationError:
-    """Return the error for a setting, whose name begins the message."""
+    """Return the error for a setting, named first in the message."""
     return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

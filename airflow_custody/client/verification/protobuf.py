@@ -1,5 +1,7 @@
 """
-A strict reader of protobuf messages, as the signed rules need it: no recursion by data, no value read in two ways.
+A strict reader of protobuf messages, for the signed rules.
+
+The data cannot cause recursion, and no value can be read in two ways.
 
 Where the wire format lets a reader choose, this one refuses: a singular field that comes twice, a known field of
 another wire type, groups, numbers that do not fit. Unknown fields are skipped, as the service's messages may grow.
@@ -54,7 +56,9 @@ def messages(name: str, message: Message) -> Field:
 
 def read_message(data: bytes, message: Message) -> dict[str, Any]:
     """
-    Return the values of a message's fields by name; an absent one is 0, empty, or an empty list.
+    Return the values of a message's fields by name.
+
+    An absent value is 0, empty, or an empty list.
 
     :param data: the message's bytes.
     :param message: its fields, by number.
@@ -104,7 +108,11 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Yield number, wire type and value of each field: a number if it is a varint, else bytes."""
+    """
+    Yield number, wire type and value of each field.
+
+    The value is a number for a varint, otherwise bytes.
+    """
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
@@ -128,7 +136,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position after it."""
+    """Return the number at a position, and the next position."""
     value = 0
     for index, byte in enumerate(data[position : position + _VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)

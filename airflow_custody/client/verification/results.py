@@ -90,7 +90,9 @@ class AppliedRule:
 @dataclass(frozen=True)
 class VerifiedAddress:
     """
-    A text that was proved to be signed: by enough people, at some time, under rules that super-administrators signed.
+    A text that is proved to be signed.
+
+    Enough users have signed it, at any time, under rules that super-administrators signed.
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.
@@ -124,7 +126,7 @@ class VerifiedAddress:
 @dataclass(frozen=True)
 class RequestSignatures:
     """
-    The signatures of a request that may not have enough of them yet.
+    The signatures of a request that may need more.
 
     :param hash: the hash of its text, in hex.
     :param rules: the rules under which they count; None: there are no signatures, and no rules.

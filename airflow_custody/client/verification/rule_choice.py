@@ -1,4 +1,8 @@
-"""The choice of the signed rules that apply to an address, by its signed text. Pure functions."""
+"""
+The choice of the rules that apply to an address.
+
+It depends on the signed text. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ _FOR_SUPERADMINS = "Exactly one rule must apply. Super-administrators make rules
 
 def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> str:
     """
-    Return the network of an address: the signed one, or else the one that is shown; empty if there is none.
+    Return the network of an address; empty if it is unknown.
+
+    The signed network comes first; otherwise it is the network that the service reports.
 
     :param text: the signed text.
     :param shown: the network that the service shows outside of it; None or empty: none.
@@ -44,8 +50,9 @@ def choose_rules(
     container: RulesContainer, text: SignedText, network: str, accepted: Collection[str] | None
 ) -> tuple[Rule, ...]:
     """
-    Return the rules that must all be met: no signature covers a network that is only shown, so that the address may be
-    on another one.
+    Return the rules that must all be met.
+
+    No signature covers a network that is only reported, so the address may be on another network.
 
     :param container: the signed rules.
     :param text: the signed text.
@@ -74,7 +81,11 @@ def choose_rules(
 
 
 def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | None) -> Rule | None:
-    """Return the rule for a chain and a network; None as network: one that no rule names."""
+    """
+    Return the rule for a chain and a network.
+
+    A network of None stands for a network that no rule names.
+    """
     named = network or ""
     found: Sequence[Rule] = (
         (own.get(named, ()) if named else ())
@@ -91,7 +102,9 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
 
 def paths_of(rule: Rule, text: SignedText) -> tuple[tuple[Path, ...], str | None]:
     """
-    Return the paths of a rule for a text, and the wallet's path if a line of the rule has them.
+    Return the paths of a rule for a text.
+
+    If a line of the rule has them, also the wallet's path.
 
     :param rule: the rule.
     :param text: the signed text.

@@ -1,4 +1,8 @@
-"""The signed rules: users with their keys, groups, and who must sign for which chain. Read from protobuf."""
+"""
+The signed rules: users with keys, groups, and required signers.
+
+They are read from protobuf.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +148,7 @@ class RulesContainer:
 
     def key_of(self, user_id: str) -> PublicKey | None:
         """
-        Return a user's key; None: there is no such user, or the key cannot be used.
+        Return a user's key; None if it is missing or unusable.
 
         Keys are read only when needed, so that an unusable key of a user who signed nothing does no harm.
         """
@@ -192,7 +196,9 @@ def read_container(data: bytes) -> RulesContainer:
 
 def read_signatures(data: bytes) -> list[bytes]:
     """
-    Read the signatures of rules from an envelope. Their users are not read: no signature covers them.
+    Read the signatures of rules from an envelope.
+
+    The names of their users are not read, because no signature covers them.
 
     :param data: the bytes of the message ``UserSignatures``.
     :raises RefusalError: if they cannot be read.
@@ -219,7 +225,11 @@ def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
 
 
 def _wallet_path(cells: list[dict[str, Any]]) -> str:
-    """Return the path of a line's first cell, if it is for a wallet. All cells must be readable."""
+    """
+    Return the wallet path of a line's first cell, or empty.
+
+    All cells must be readable.
+    """
     payloads = [read_message(cell["payload"], _CELLS.get(cell["type"], {})) for cell in cells]
     path: str = payloads[0]["path"] if cells and cells[0]["type"] == _INTERNAL_WALLET else ""
     return path

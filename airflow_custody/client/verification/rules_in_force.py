@@ -1,4 +1,8 @@
-"""The rules in force, fetched from the service, for pending requests that it shows without rules."""
+"""
+The rules in force, for pending requests without rules.
+
+They are fetched from the service.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _ADVICE = (
 
 class PendingVerifier(Verifier):
     """
-    A client's verifier, which verifies pending requests also if the service shows no rules on them.
+    A client's verifier, also for pending requests without rules.
 
     The interface does not say whether it shows them. The rules in force are fetched at most once, and only if a request
     needs them; like any rules, they must be signed by the pinned keys.
@@ -43,7 +47,9 @@ class PendingVerifier(Verifier):
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
-        Fetch the rules in force, if one of these requests needs them. A lasting failure counts against that request.
+        Fetch the rules in force, if a request needs them.
+
+        A permanent failure counts against that request.
 
         :param envelopes: the requests, as they came.
         :raises CustodyError: if they cannot be fetched now.
@@ -62,7 +68,11 @@ class PendingVerifier(Verifier):
             self.rules_in_force = rules
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
-        """Tell whether a pending request needs the rules in force; one that is to be signed does in any case."""
+        """
+        Tell whether a pending request needs the rules in force.
+
+        A request that is to be signed always needs rules.
+        """
         if self._even_unsigned:
             return not any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
         return super().needs_rules_in_force(envelope)
@@ -79,7 +89,9 @@ def verifier_for(
     client: CustodyClient, envelopes: Iterable[Mapping[str, Any]] = (), *, even_unsigned: bool = False
 ) -> PendingVerifier | None:
     """
-    Return the verifier for these requests, with the rules in force if one of them needs these.
+    Return the verifier for these requests.
+
+    It has the rules in force if a request needs them.
 
     :param client: the client.
     :param envelopes: the requests, as they came. Default: none yet.

@@ -47,7 +47,9 @@ class Entry:
     @cached_property
     def digest(self) -> bytes | None:
         """
-        The SHA-256 of the signed message, which is the whole list; None: the list cannot be signed.
+        The SHA-256 of the signed message; None if unusable.
+
+        The message is the whole list of hashes.
 
         It cannot if one of its members is not a hash: JSON writers escape such a text differently, so that a message
         could be read in two ways. Without that member, it would be another message.
@@ -61,7 +63,7 @@ class Entry:
 
 def read_entries(envelope: Mapping[str, Any]) -> list[Entry]:
     """
-    Return the signatures of a request, with a fault where one cannot be used.
+    Return the signatures of a request, with faults.
 
     :param envelope: the envelope as it came.
     :raises RefusalError: if they cannot be read at all.
@@ -98,7 +100,9 @@ def _read_entry(found: object) -> Entry:
 
 def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer, verifies: Verifies) -> str:
     """
-    Return why a signature is not that of a user in the rules over one of these hashes; empty if it is.
+    Return why a signature is invalid; empty if it is valid.
+
+    A valid signature is made by a user in the rules, over one of the hashes.
 
     :param entry: the signature.
     :param hashes: the hashes of the forms of the text.
@@ -137,7 +141,11 @@ class SignatureCount:
         self._signers = dict.fromkeys(valid)
 
     def count(self, path: Path) -> tuple[GroupSignatures, ...]:
-        """Return, for each group of a path, who has validly signed: no more users than it needs."""
+        """
+        Return the valid signers of each group of a path.
+
+        No more users are returned than the group needs.
+        """
         found = []
         for threshold in path:
             members = self._container.groups.get(threshold.group_id, frozenset())
@@ -152,7 +160,7 @@ class SignatureCount:
 
     def complete(self, paths: Sequence[Path]) -> tuple[GroupSignatures, ...] | None:
         """
-        Return the groups of the first path that is complete; None: none of the paths is.
+        Return the groups of the first complete path, or None.
 
         A path without groups is never complete, and neither is one with an unknown group or one without users, so
         that nothing passes by being empty. Another path may still be complete; the signed rules accept that one.
@@ -167,7 +175,7 @@ class SignatureCount:
 
     def describe(self, paths: Sequence[Path]) -> str:
         """
-        Describe the signatures that there are and the number that is needed, for a message.
+        Describe the existing and the needed signatures, for a message.
 
         :param paths: the paths, any one of which is enough, and none of which is complete.
         """

@@ -1,4 +1,4 @@
-"""The rules in a response, and whether the pinned super-administrators have signed them."""
+"""The rules in a response, and their verification against the pins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ _IN_FUTURE = "Check this machine's clock. Rules with a future date would always 
 
 
 class SignedRules(NamedTuple):
-    """Rules that are signed by the pinned keys, with the result of verifying them."""
+    """
+    Rules that are signed by the pinned keys.
+
+    They include the result of verifying them.
+    """
 
     container: RulesContainer
     rules: VerifiedRules
@@ -73,7 +77,9 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
 
 def listed_rules(rules: object) -> UnverifiedRules:
     """
-    Return rules as ``GET /rules`` shows them. A signature that is not base64 does not count.
+    Return rules from ``GET /rules``.
+
+    A signature that is not base64 does not count.
 
     :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
     :raises RefusalError: if they are missing.
@@ -125,7 +131,11 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
 
 
 def _check_date(timestamp: int, floor: int) -> None:
-    """Refuse rules without a date, or dated before the floor or in the future: these would pass any floor for ever."""
+    """
+    Refuse rules with a missing or impossible date.
+
+    Rules before the floor are refused. So are rules in the future, because they would always pass any floor.
+    """
     made = f"of {_date(timestamp)}" if timestamp else "without a date"
     if timestamp < floor:
         raise RefusalError(f"its rules are {made}, but 'rules_not_before' is {_date(floor)}", _TOO_OLD)

@@ -1,4 +1,8 @@
-"""The text of a whitelisting request, which its hash covers; refused if it could be read in two ways."""
+"""
+The text of a whitelisting request, which its hash covers.
+
+A text that could be read in two ways is refused.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,9 @@ class SignedWalletLink(TypedDict, total=False):
 
 class SignedFields(TypedDict, total=False):
     """
-    The fields in the text of an address. The required ones are always there, empty or not.
+    The fields in the text of an address.
+
+    The required fields are always present, empty or not.
 
     Old texts lack ``contractType``; a network, wallets and a participant are left out when empty.
     """
@@ -92,7 +98,11 @@ class SignedText:
 
     @property
     def wallet_path(self) -> str:
-        """The path of the one linked wallet, if it is the one link; else empty."""
+        """
+        The path of the only linked wallet.
+
+        Empty if there is another link, or none.
+        """
         wallets = self.fields.get("linkedWallets") or []
         if self.fields.get("linkedInternalAddresses") or len(wallets) != 1:
             return ""
@@ -118,7 +128,9 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
 
 def decode_strictly(text: str) -> Any:
     """
-    Return the value of a JSON text without repeated keys, in any case: see :func:`read_json_object`.
+    Return the value of a JSON text without repeated keys.
+
+    Keys that differ only in case also count as repeated; see :func:`read_json_object`.
 
     :param text: the text.
     :raises RefusalError: if it cannot be read in one way only.
@@ -145,7 +157,9 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
 
 def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
     """
-    Yield the legacy forms of a text: without ``contractType``, without the labels of linked addresses, without both.
+    Yield the legacy forms of a text.
+
+    These are without ``contractType``, without the labels of linked addresses, and without both.
 
     The text that users signed then is found by changing the received one, as the service's makers do it. But a change
     counts only if, read as JSON, it removes these keys and nothing else: the regular expression may take a part of a
@@ -186,7 +200,7 @@ _LEGACY_CHANGES: tuple[tuple[Callable[[str], str], bool, bool], ...] = (
 
 
 def _without(fields: Mapping[str, Any], contract: bool, labels: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields without these keys, and the names of those that were there."""
+    """Return the fields without these keys, and the removed keys."""
     omitted = []
     kept = dict(fields)
     if contract and "contractType" in kept:

@@ -1,5 +1,7 @@
 """
-The one rule of trust: in effect needs signatures, pending needs a clean text, rejected needs nothing.
+The only rule of trust for requests.
+
+A request in effect needs signatures. A pending request needs a clean text. A rejected request needs nothing.
 
 :func:`decide_trust` tells what the signatures of a request prove, in the state that the service reports. No I/O.
 """
@@ -89,7 +91,7 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
 
 def is_one_of(status: str | None, words: Iterable[str]) -> bool:
     """
-    Tell whether a status is one of these words.
+    Tell whether a status is one of some words.
 
     :param status: the status, as sent.
     :param words: the words; compared without case.
@@ -101,7 +103,7 @@ def is_one_of(status: str | None, words: Iterable[str]) -> bool:
 
 
 def describe_legacy(omitted: Iterable[str]) -> str:
-    """Describe a legacy form that was signed, with the fields that it lacks."""
+    """Describe a signed legacy form and its missing fields."""
     return f"in a legacy form, which does not cover {' and '.join(omitted) or 'nothing'}"
 
 

@@ -1,5 +1,7 @@
 """
-Verification that an address is whitelisted: by signatures alone, without trusting the service. No I/O.
+Verifies by signatures alone that an address is whitelisted.
+
+The service is not trusted. There is no I/O.
 
 Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
 thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else that the service shows
@@ -48,7 +50,9 @@ _MAX_PATHS = 20
 
 class Verifier:
     """
-    A verifier of envelopes against pins, which remembers its results. Several threads may share one.
+    A verifier of envelopes against pins, with a cache.
+
+    Several threads may share one.
 
     Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
     twice.
@@ -68,7 +72,7 @@ class Verifier:
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         """
-        Verify an envelope, and return the address that its signatures prove.
+        Verify an envelope, and return the proved address.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if they do not prove that it is whitelisted; the message says which step
@@ -89,7 +93,9 @@ class Verifier:
 
     def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return the signatures of a request that may be pending; each of them must be valid.
+        Return the valid signatures of a request, pending or not.
+
+        An invalid signature is an error.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
@@ -104,7 +110,9 @@ class Verifier:
 
     def examine(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return the signatures of a request, which of them are valid, and how many each group has.
+        Return the signatures of a request, valid or not.
+
+        The result also has the number of signatures in each group.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
@@ -134,7 +142,9 @@ class Verifier:
 
     def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:
         """
-        Return the users in the rules of a request that may be pending, with their keys; None: it cannot be used.
+        Return the users in a request's rules, with their keys.
+
+        The request may be pending. A key of None cannot be used.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if the rules are not signed as pinned.
@@ -155,7 +165,9 @@ class Verifier:
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
         """
-        Tell whether a pending request needs the rules in force: it has signatures, or names rules, and shows none.
+        Tell whether a pending request needs the rules in force.
+
+        It does if it has signatures or refers to rules, but carries no rules.
 
         :param envelope: the envelope as it came.
         """
@@ -190,7 +202,7 @@ class Verifier:
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
-        """Return the network of an address, if the envelope agrees with the text."""
+        """Return the network, if envelope and text agree."""
         shown, network = envelope.get("blockchain"), envelope.get("network")
         if shown != text.fields["currency"]:
             raise RefusalError(
@@ -234,7 +246,9 @@ class Verifier:
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
     """
-    Verify one envelope, and return the address that its signatures prove. For many, make one :class:`Verifier`.
+    Verify one envelope, and return the proved address.
+
+    For many envelopes, make one :class:`Verifier`.
 
     :param envelope: the envelope as it came, a dict.
     :param pins: the trusted keys and settings.
@@ -278,7 +292,11 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:
-    """Return the applied parts of the rules; empty: one of the rules is not met."""
+    """
+    Return the applied parts of the rules.
+
+    Empty if one of the rules is not met.
+    """
     applied = []
     for rule in rules:
         paths, wallet_path = paths_of(rule, text)
@@ -290,7 +308,11 @@ def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tu
 
 
 def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
-    """Return the paths that meet all rules at once; only the first ones if there are many."""
+    """
+    Return the paths that meet all rules at once.
+
+    If there are many, only the first ones are returned.
+    """
     found = []
     for paths in islice(product(*rules), _MAX_PATHS):
         minimums: dict[str, int] = {}

@@ -60,7 +60,7 @@ def to_event(
     with_payload: bool = True,
 ) -> dict[str, Any]:
     """
-    Return what an event says of calls, as plain JSON data.
+    Return an event for calls, as plain JSON data.
 
     :param calls: the calls, each with its creation time.
     :param late: ids of calls that appeared late. Default: none.

@@ -1,4 +1,4 @@
-"""The new calls in the journal of webhook calls since a cursor. Pure, except for fetching the pages."""
+"""The new webhook calls since a cursor. Pure, except for fetching."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
 @dataclass(frozen=True)
 class CallCursor:
     """
-    A cursor in the journal: a time, and the known calls from five minutes before it on. All older calls are known.
+    A cursor in the journal of webhook calls.
+
+    It has a time, and the known calls from five minutes before that time on. All older calls are known.
 
     :param at: creation time of the newest known call, but never later than the service's clock was when it was read.
         Where no call was known, that clock's time.
@@ -48,7 +50,7 @@ class CallCursor:
 
     def after(self, calls: Iterable[WebhookCall], now: datetime) -> CallCursor:
         """
-        Return the cursor that knows these calls as well.
+        Return a cursor that also knows these calls.
 
         :param calls: the calls, each with its creation time.
         :param now: the time by the service's clock.
@@ -132,14 +134,18 @@ class NewCalls:
 
     @property
     def late(self) -> frozenset[str]:
-        """Ids of calls that were created before one that was known already, and appeared after it."""
+        """
+        Ids of calls that appeared late.
+
+        Each was created before a call that was already known.
+        """
         newest = self.before.newest
         if newest is None:
             return frozenset()
         return frozenset(call.id for call in self.calls if call.created_at and call.created_at < newest)
 
     def cursor_after(self, number: int) -> CallCursor:
-        """Return the cursor after the first calls, so many of them."""
+        """Return the cursor after the first ``number`` calls."""
         return self.before.after(self.calls[:number], self.read_at)
 
 
@@ -199,7 +205,7 @@ class _JournalReader:
 
     def add(self, page: CursorPage[WebhookCall]) -> bool:
         """
-        Add a page, and tell whether it has a call not listed before.
+        Add a page, and tell whether it lists new calls.
 
         :raises CustodyResponseError: if its calls are not in the order of their time stamps.
         """
@@ -227,7 +233,7 @@ class _JournalReader:
             raise _unusable(self._operation, "the calls are not listed by time stamp, newest first and each once")
 
     def _start(self, times: list[datetime]) -> datetime:
-        """Return the time of the cursor or of the newest call, but not after now."""
+        """Return the cursor's or the newest call's time, at most now."""
         if self._cursor is not None:
             return min(self._cursor.at, self._now)
         return min(times[0], self._now) if times else self._now
@@ -253,7 +259,7 @@ class _JournalReader:
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:
-    """Return in words which calls may be lost; empty: none are."""
+    """Describe the calls that may be lost; empty if none are."""
     gaps = []
     newest = cursor.newest
     if newest and not any(each[1] == newest for each in cursor.seen & listed):

@@ -23,7 +23,7 @@ def verify_delivery(
     now: float | None = None,
 ) -> str:
     """
-    Verify that a delivery comes from the service, is recent, and was not seen before.
+    Verify that a delivery is the service's, recent and new.
 
     :param headers: the delivery's headers; their names in any case.
     :param body: the delivery's body, exactly the bytes that came.

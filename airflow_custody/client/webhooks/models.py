@@ -60,7 +60,9 @@ class WireWebhookCalls(TypedDict, total=False):
 @dataclass(frozen=True)
 class WebhookCall:
     """
-    A call that the service has made to a webhook, or is about to make: an entry of its journal.
+    A call to a webhook: an entry of the service's journal.
+
+    The service has made the call, or is about to make it.
 
     :param id: the call's id, the same when the call is repeated.
     :param webhook_id: id of the webhook that it goes to.
@@ -86,7 +88,9 @@ class WebhookCall:
     @classmethod
     def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
         """
-        Return the call that a row of the listing shows. Unreadable values are missing.
+        Return the call in a row of the listing.
+
+        Unreadable values are missing.
 
         :param call_id: its id, as text.
         :param row: the row.
@@ -105,7 +109,11 @@ class WebhookCall:
 
     @property
     def payload(self) -> Any:
-        """The payload: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
+        """
+        The payload; None if there is none.
+
+        It is parsed, on each access, if it is JSON. Otherwise it is the text.
+        """
         return read_payload(self.payload_text)
 
     def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
@@ -139,7 +147,9 @@ def has_status(webhook: Mapping[str, Any], status: str) -> bool:
 
 def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
     """
-    Return in words until when a webhook is cooling down; empty: it is not.
+    Return the end of a webhook's cool-down, as text.
+
+    Empty if the webhook is not cooling down.
 
     One whose time cannot be read may be: it counts as cooling down.
 
@@ -159,7 +169,11 @@ def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> st
 
 
 def _payload_text(value: Any) -> str | None:
-    """Return the text of a payload; one that is not text, as is published, becomes JSON again."""
+    """
+    Return the text of a payload.
+
+    Text is published; any other value is converted to JSON.
+    """
     return value if isinstance(value, str) or value is None else json.dumps(value)
 
 

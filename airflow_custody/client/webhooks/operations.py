@@ -113,7 +113,7 @@ class WebhookOperations(ServiceOperations):
 
     def delete_webhook(self, webhook_id: str) -> None:
         """
-        Delete a webhook configuration: ``DELETE /webhooks/{uuid}``. Afterwards it no longer exists.
+        Delete a webhook configuration: ``DELETE /webhooks/{uuid}``.
 
         It is deleted when the response is empty or names just this webhook, or else when the listing does not have it.
 
@@ -196,7 +196,9 @@ class WebhookOperations(ServiceOperations):
         status: str | None = None,
     ) -> Iterator[WebhookCall]:
         """
-        List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
+        List webhook calls, oldest first: ``GET /webhooks/calls`` (undocumented).
+
+        Pages are read one by one.
 
         The listing is complete as long as calls are only added, and only the oldest are removed: if there is more
         than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
@@ -224,7 +226,7 @@ class WebhookOperations(ServiceOperations):
         limit: int = DEFAULT_CALL_LIMIT,
     ) -> NewCalls:
         """
-        Read which calls of webhooks are new since a cursor: ``GET /webhooks/calls`` (undocumented).
+        Read new webhook calls since a cursor: ``GET /webhooks/calls`` (undocumented).
 
         The newest are read first, back to five minutes before the cursor's time. Every call is returned at least once
         over a row of readings, if each begins with the cursor of the one before, and a call appears no later than five
@@ -252,7 +254,11 @@ class WebhookOperations(ServiceOperations):
     def _call_pages(
         self, order: str, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
     ) -> Callable[[str | None], CursorPage[WebhookCall]]:
-        """Return what fetches the first page of calls in an order (None), or the one after the page with this name."""
+        """
+        Return a function that fetches pages of calls in an order.
+
+        It fetches the first page (None), or the page after the named one.
+        """
         filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": order}
         asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
 
@@ -266,7 +272,9 @@ class WebhookOperations(ServiceOperations):
 
     def get_newest_webhook_call(self) -> WebhookCall | None:
         """
-        Get the newest call of any webhook, in one request: ``GET /webhooks/calls`` (undocumented).
+        Get the newest webhook call: ``GET /webhooks/calls`` (undocumented).
+
+        It takes one request.
 
         :return: the call; None: there is none.
         :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
@@ -285,7 +293,7 @@ class WebhookOperations(ServiceOperations):
 
     def _webhook_state(self, webhook_id: str) -> str | None:
         """
-        Return the status of a webhook, as the listing shows it; None: it is not there.
+        Return a webhook's status in the listing; None: not listed.
 
         :raises CustodyError: if that cannot be known.
         """
@@ -310,7 +318,11 @@ class WebhookOperations(ServiceOperations):
 
 
 def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[str, str]:
-    """Return the query for the first page (None), or for the one after the page with this name."""
+    """
+    Return the query for a page.
+
+    Without a name, it is the first page; otherwise, the page after the named one.
+    """
     given = {key: value for key, value in filters.items() if value is not None}
     page = (
         {"cursor.pageRequest": "FIRST"} if name is None else {"cursor.pageRequest": "NEXT", "cursor.currentPage": name}
@@ -319,7 +331,7 @@ def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[s
 
 
 def _next_page(reply: Reply[Any]) -> str | None:
-    """Return the name of a page that is not the last; None: it is."""
+    """Return a page's name; None if it is the last."""
     cursor = reply.body.get("cursor") or {}
     if not cursor.get("hasNext"):
         return None
@@ -365,7 +377,7 @@ def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name
 
 @contextmanager
 def _naming_webhook(webhook_id: str) -> Iterator[None]:
-    """Begin the error about a webhook that does not exist with its id."""
+    """Put the id first in the error about a missing webhook."""
     try:
         yield
     except CustodyNotFoundError as error:
@@ -379,7 +391,11 @@ def _is_id(shown: object, webhook_id: str) -> bool:
 
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
-    """Return the operation for one webhook; only a UUID may become part of a path."""
+    """
+    Return the operation for one webhook.
+
+    Only a UUID may become part of a path.
+    """
     if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(
             f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}",
