@@ -12,16 +12,16 @@ from typing import Any
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import sanitize
 
-#: The largest id: the service's are 64-bit integers.
+#: The largest id, because the service's ids are 64-bit integers.
 MAX_ID = 2**63 - 1
 #: The longest accepted time in seconds, about 30 years.
 MAX_SECONDS = 1e9
-#: Advice where a DAG's native rendering has turned text into another type. ``| string`` does not help.
+#: Advice for text that native rendering has converted to another type. ``| string`` does not help.
 NATIVE_RENDERING = (
     " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
     "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
-# None as a template renders it: in text, and with the filter tojson.
+# A rendered None: as text, and with the filter tojson.
 _RENDERED_NONE = ("None", "null")
 
 
@@ -36,7 +36,7 @@ def describe(value: object) -> str:
         return "None"
     if isinstance(value, str):
         return sanitize(str.__repr__(value[:80]), 40)
-    # Python refuses to write very long ones.
+    # Python refuses to convert very long numbers to text.
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**40):
         return f"the {kind} {value!r}"
     return f"a value of type {kind}"
@@ -69,7 +69,7 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     :param name: the parameter's name.
     :param value: its value.
     :param error: type of the error to raise. Default :class:`CustodyRequestError`.
-    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names it.
+    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names the parameter.
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
@@ -107,7 +107,7 @@ def check_names(
     :param value: its value.
     :param error: type of the error to raise.
     :param may_be_empty: whether an empty list is accepted. Default False.
-    :raises CustodyError: of that type if it is anything else; ``setting`` names it.
+    :raises CustodyError: of that type for any other value; ``setting`` names the parameter.
     """
     if value is None:
         return None
@@ -158,7 +158,7 @@ def plain_names(value: object) -> Any:
 
     Text, such as a template, and other values are returned unchanged.
 
-    A set is sorted: Airflow identifies a watcher by its arguments, and a set's order differs between processes.
+    A set is sorted, because its order differs between processes, and Airflow identifies a watcher by its arguments.
     """
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
@@ -185,9 +185,9 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     An upstream task or a template may have returned None.
 
     :param name: the parameter's name, as an author writes it.
-    :param value: its value in the run; it was given.
+    :param value: the given value, in the run.
     :param advice: advice about None, for the error.
-    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
+    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that contains such a value.
     """
     if value is None:
         why = "is None: check the DAG file, the template or the upstream task; nothing was sent"

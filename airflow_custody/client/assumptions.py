@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AssumptionState = Literal["holds", "does not hold", "cannot tell"]
-#: What was found: the state, what was seen, and advice.
+#: The result: the state, the evidence, and advice.
 _Verdict = tuple[AssumptionState, dict[str, Any], str]
 
 #: Maximum numbers of requests and of webhook calls to read.
 MAX_REQUESTS, MAX_CALLS = 1000, 500
-# A page of three, of which one repeats the page before: the overlap is tried on ten pages.
+# Pages of three rows, each beginning with the last row of the previous page: ten pages test the overlap.
 _PAGE_SIZE, _MAX_PAGED = 3, 20
-# An id that no service has given to anything.
+# An id that no service has assigned.
 _NO_REQUEST = str(2**62)
-# The Date of a response has whole seconds.
+# A response's Date is in whole seconds.
 _MAX_BEHIND = 2.0
 _WORD = re.compile("[A-Za-z][A-Za-z_-]{0,29}")
 _MAX_WORDS = 20
-#: Stands for a text that is no word, so that no value is ever shown.
+#: Replaces a text that is not a word, so that no value is ever reported.
 OTHER_TEXT = "(other text)"
 _TRY_AGAIN = "If requests have changed meanwhile, run this again."
 
@@ -55,11 +55,11 @@ class Assumption:
     An assumption about the service, and the evidence from reads.
 
     :param assumption: its name.
-    :param state: ``holds``, only if it was seen; ``does not hold``; ``cannot tell``.
-    :param seen: what was seen: words of the service, counts and ages, error codes. No value, label, address, id or
-        host is in it.
-    :param advice: what to do about it. Default empty.
-    :param error: why it cannot be told, if a read failed. Default empty.
+    :param state: ``holds``, only with evidence; ``does not hold``; ``cannot tell``.
+    :param seen: the evidence: words of the service, counts and ages, error codes. It contains no value, label, address,
+        id or host.
+    :param advice: advice about the result. Default empty.
+    :param error: the error of a read that failed. Default empty.
     """
 
     assumption: str
@@ -115,10 +115,10 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     """
     Check the package's assumptions about the service. Nothing is written.
 
-    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only if something was seen
-    that shows it; where nothing was listed, nobody can tell.
+    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only with evidence. If nothing is listed,
+    its state is ``cannot tell``.
 
-    :param client: the client; with pinned keys, signatures are verified.
+    :param client: the client. With pinned keys, signatures are verified.
     :return: the assumptions, in the order of the documentation.
     """
     found = _Found(client)
@@ -300,11 +300,11 @@ def _signatures(found: _Found) -> _Verdict:
 
 
 def _clock(found: _Found) -> _Verdict:
-    # A gateway's error page has the gateway's clock.
+    # A gateway's error page has a date by the gateway's clock.
     dated = [(each.received_at - each.date) for each in found.observations if each.date and (each.status or 500) < 400]
     if not dated:
         return "cannot tell", {"responses with a date": 0}, ""
-    # One response may be slow; replicas may have clocks of their own.
+    # One response may be slow, and replicas may have different clocks.
     behind = median_high(dated).total_seconds()
     seen = {"seconds that the service is behind": round(behind)}
     if behind > _MAX_BEHIND:

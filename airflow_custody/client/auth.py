@@ -31,12 +31,12 @@ from airflow_custody.client.wire import TypedDict
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
-# A token is replaced this long before it ends.
+# A token is replaced this long before it expires.
 _MARGIN_SECONDS = 60.0
-# Statuses of the service itself that refuse a sign-in only for now.
+# Statuses of the service itself that refuse a sign-in only temporarily.
 _TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
-# A second token does no harm.
+# Repeating it does no harm: it returns a second token.
 SIGN_IN = Operation(
     "sign in",
     "POST",
@@ -56,7 +56,7 @@ class BearerToken(Authentication):
     """
     Authentication with a bearer token.
 
-    :param token: the token, without ``Bearer``; never shown by this class. White space around it is removed.
+    :param token: the token, without ``Bearer``; never printed by this class. White space around it is removed.
     :param source: place where the user finds the token, for error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
@@ -69,7 +69,7 @@ class BearerToken(Authentication):
             raise _missing("token", f"the API token {fault}")
         self._token = token
         self.hide(token)
-        #: When the token expires, if it is a JWT that says so.
+        #: Expiry of the token, if it is a JWT with an expiry.
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
             self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ class ApiKey(Authentication):
     Services support it from version 3.20 on.
 
     :param key_id: id of the key.
-    :param secret: the key's secret in hex; never shown by this class, and never sent.
+    :param secret: the key's secret in hex; never printed by this class, and never sent.
     :param source: place where the user finds both, for error messages.
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
@@ -170,18 +170,18 @@ class PasswordSignIn(Authentication):
 
     The service exchanges them for a token.
 
-    The token is fetched when the first request is sent. It is kept until a minute before it ends, or until the service
-    no longer accepts it, and then replaced. A user with two-factor authentication cannot sign in unattended.
+    The token is fetched before the first request. It is replaced one minute before it expires, or when the service no
+    longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
-    A refused password is not sent again, so that no account gets locked: after the service itself has refused it (a 4xx
-    other than 408 and 429), each later request with this object gets the same error, and nothing is sent. After any
-    other failure, the next request signs in again. One thread signs in at a time; the others wait, but no longer than
-    the time-out.
+    A refused password is not sent again, so that the account does not get locked. After the service itself has refused
+    it (a 4xx other than 408 and 429), each later request with this object raises the same error, and nothing is sent.
+    After any other failure, the next request signs in again. One thread signs in at a time. Other threads wait, at most
+    for the time-out.
 
     :param username: name of the user.
-    :param password: the password, without line breaks at its end; never shown by this class, and sent only to sign in.
+    :param password: the password, without line breaks at its end; never printed by this class, only sent to sign in.
     :param source: place where the user finds both, for error messages.
-    :param on_token: called with each token that was fetched, to keep it out of logs.
+    :param on_token: called with each fetched token, to keep it out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
 
@@ -233,7 +233,7 @@ class PasswordSignIn(Authentication):
         :param request: the request.
         :param transport: the transport that fetches the token.
         :raises CustodyAuthenticationError: if the service does not accept the user.
-        :raises CustodyError: of another type if signing in fails otherwise; the request itself was not sent then.
+        :raises CustodyError: of another type if signing in fails otherwise. The request itself was not sent.
         """
         token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
@@ -245,7 +245,7 @@ class PasswordSignIn(Authentication):
 
         The next request is sent with a new token.
 
-        :return: True: there is, or may be, a newer one.
+        :return: True, because a newer token exists or may be fetched.
         """
         with self._lock:
             if request.headers.get("Authorization") == f"Bearer {self._token}":
@@ -283,7 +283,7 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-        # A new error each time: one that several threads raise would collect the traceback of each.
+        # Make a new error each time, because one shared by several threads would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
     def _fetch_token(self, transport: Transport) -> str:
@@ -294,7 +294,7 @@ class PasswordSignIn(Authentication):
             raise reply.unexpected("it has no usable token")
         if self._on_token is not None:
             self._on_token(token)
-        # By this machine's clock. If that seems wrong, the token is used until the service no longer accepts it.
+        # Use this machine's clock. If it seems wrong, use the token until the service no longer accepts it.
         renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
         self._renew_at = renew_at if renew_at > time.time() else float("inf")
         self._token = token

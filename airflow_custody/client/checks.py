@@ -3,7 +3,7 @@ The checks of a connection.
 
 They are used by ``custody check`` and the button *Test Connection*.
 
-:func:`check_connection` first makes all calls, then judges their results: one function for each check.
+:func:`check_connection` first makes all calls, then judges their results. Each check is one function.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CheckState = Literal["ok", "failed", "unknown", "not checked"]
 
 #: The role that every read needs.
 DEFAULT_ROLE = "TPUser"
-#: The roles that the operations need, and for what.
+#: The roles that the operations need, and their purposes.
 ROLES = {
     DEFAULT_ROLE: "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
@@ -47,11 +47,11 @@ ROLES = {
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }
-# Status words of a user who may work. No complete list of status words is published.
+# Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
-# Clocks that are kept by NTP differ by less.
+# Clocks that use NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
-# More than all parts of one: each part that comes from the service is short.
+# More than all parts together, because each part from the service is short.
 _MAX_DETAIL = 3000
 
 
@@ -60,9 +60,9 @@ class Check:
     """
     The result of one check.
 
-    :param state: the state; ``unknown``: the service itself says that it does not offer it, and it was not required.
-    :param detail: what was found; empty: nothing to report.
-    :param advice: what to do about it. Default empty.
+    :param state: the state; ``unknown``: the service itself does not offer the operation, and it was not required.
+    :param detail: the finding; empty: nothing to report.
+    :param advice: advice about the finding. Default empty.
     :param error: the reason why it is not ok. Default None.
     """
 
@@ -77,7 +77,7 @@ class Check:
 
     @property
     def code(self) -> str:
-        """The code of its error; empty: it has none."""
+        """The code of its error; empty without an error."""
         return self.error.code if self.error else ""
 
 
@@ -90,10 +90,10 @@ class _Facts:
 
     :param client: the client.
     :param roles: the roles that its user must have.
-    :param responses: what was observed of each response.
+    :param responses: the observation of each response.
     :param unreachable: the reason why there was no response.
     :param sign_in_error: the reason why the service rejects the credentials.
-    :param other_program: the error that shows that another program responds. Then there are no other results.
+    :param other_program: the error that proves that another program responds. Then there are no other results.
     :param listing: the health listing.
     :param listing_error: the reason why there is none.
     :param user: the user.
@@ -167,9 +167,9 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
     Make read-only authenticated calls, and return the results of the checks.
 
     :param client: the client.
-    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
-        service that does not show the user's roles fails the check. Default: :data:`DEFAULT_ROLE`, which is judged only
-        if the service shows the roles, or responds with a 403 of its own.
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, the
+        check fails for a service that does not return the user's roles. Default: :data:`DEFAULT_ROLE`, which is judged
+        only if the service returns the roles, or responds with a 403 of its own.
     """
     facts = _read_facts(client, list(roles))
     return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)
@@ -206,7 +206,7 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
 def _read_user(client: CustodyClient) -> WireUser:
     user = client.get_current_user()
     if user_name(user) is None and user.get("roles") is None:
-        # Any server could have sent the rest.
+        # Any server could have sent the other fields.
         raise CustodyResponseError(
             "the response does not identify the user: it has no id, no externalUserId and no roles",
             advice="Check the base URL. If it is the service's own, ask its administrator.",
@@ -270,7 +270,7 @@ def _check_credentials(facts: _Facts) -> Check:
     cause = facts.listing_error or facts.user_error
     others = (_check_health, _check_user, _check_roles, _check_signatures)
     if any(check(facts).state == "failed" for check in others):
-        # Another failure speaks for itself. A 403 may be about the credentials, whatever it says.
+        # The other failure is reported by its own check. A 403 may be about the credentials, whatever its text.
         return facts.not_ok(cause, "unknown")
     return facts.not_ok(_not_proved(cause))
 
@@ -294,7 +294,7 @@ def _check_roles(facts: _Facts) -> Check:
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
     if isinstance(error, CustodyPermissionError):
-        # Every read takes this role, and this one takes no other.
+        # Every read needs this role, and this read needs no other.
         return facts.not_ok(error)
     roles = user.get("roles") if user else None
     if roles is None:

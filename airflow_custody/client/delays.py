@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
-# Far beyond each maximum; a larger power would be no float.
+# Far beyond each maximum. A larger power would overflow a float.
 _MAX_DOUBLINGS = 30
 
 

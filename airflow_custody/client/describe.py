@@ -1,4 +1,4 @@
-"""Descriptions of pins and of the service's rules, for people. No I/O."""
+"""Descriptions of pins and of the service's rules. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.rules.operations import WireRules
     from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
 
-#: What to say where no keys are pinned.
+#: The text for settings without pinned keys.
 NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
 
 

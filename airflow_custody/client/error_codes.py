@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-#: A code keeps its name and its meaning: runbooks and alerts name it.
+#: A code keeps its name and its meaning, because runbooks and alerts use it.
 ErrorCode = Literal[
     "setting-wrong",
     "credentials-missing",

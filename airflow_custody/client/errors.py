@@ -16,10 +16,10 @@ The errors of talking to the custody service, by type.
     ├── CustodyConnectionError       no connection, or no response to an operation that is safe to repeat
     ├── CustodyOutcomeUnknownError   a create was sent and may have been carried out
     ├── CustodyResponseError         a response that cannot be understood, or a redirect
-    ├── CustodyVerificationError     signatures do not prove what the service says
+    ├── CustodyVerificationError     signatures do not prove the service's data
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 
-Each has a ``code``, which is stable and names the cause; the documentation's page of error codes has an entry for each.
+Each has a ``code``, which is stable and names the cause; the documentation's page of error codes explains it.
 """
 
 from __future__ import annotations
@@ -42,30 +42,29 @@ class CustodyError(Exception):
     """
     The base of all errors of this package.
 
-    ``str(error)`` is for people, line by line: the operation and what went wrong, what to do about it, and
-    ``[custody/CODE]``. A program decides by the type and the attributes, never by the text. Neither ever holds a
-    secret.
+    ``str(error)`` is for people. Its lines are the operation and the failure, the advice, and ``[custody/CODE]``.
+    Programs use the type and the attributes, never the text. Neither ever contains a secret.
 
-    :param message: description of the failure, in the service's own words where it sent any.
+    :param message: description of the failure, in the service's own words if it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
     :param method: HTTP method; None if the error has nothing to do with a request.
-    :param path: path below ``/api/rest/v1``; None likewise.
+    :param path: path below ``/api/rest/v1``; None if the error has nothing to do with a request.
     :param status: HTTP status of the response; None if there was none.
     :param error_code: the service's own code (``E900-...``), if the response had one. Not to be confused with ``code``.
-    :param retry_after: seconds that the service asks to wait before the next call; None if it does not ask.
+    :param retry_after: seconds that the service requests before the next call; None if it requests none.
     :param required_roles: roles that the operation needs, when permission is missing.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
-    :param advice: advice for people: one or more sentences.
-    :param nothing_sent: whether it is certain that this request did not leave this machine. Default False.
-    :param from_service: whether the response is an error body of the service itself. Default False: it may be that of
-        a gateway in between, so it proves nothing about what was asked for.
+    :param advice: advice to the user: one or more sentences.
+    :param nothing_sent: whether this request certainly did not leave this machine. Default False.
+    :param from_service: whether the response is an error body of the service itself. Default False: it may come
+        from a gateway, so it proves nothing about the requested object.
     :param code: this package's name for the cause, such as ``token-expired``. It stays the same when texts change. None
-        (default): the one of the type. The service's own code is ``error_code``.
+        (default): the code of the type. The service's own code is ``error_code``.
     """
 
     retryable: bool = False
-    #: This package's name for the cause; the service's own is ``error_code``.
+    #: This package's name for the cause. The service's own code is ``error_code``.
     code: ErrorCode = "unexpected"
 
     def __init__(
@@ -111,8 +110,8 @@ class CustodyError(Exception):
 
         It does if the service is unavailable or busy, or if its response was truncated or changed while it was read.
 
-        An operation that is not offered (501) may be retried, but is nothing to wait for. Nor is a host that does not
-        exist (``unknown-host``), until its name has been found once: a wait decides that.
+        An operation that is not offered (501) may be retried, but a wait for it ends. A host that does not exist
+        (``unknown-host``) also ends a wait, unless its name was found before; the wait decides that.
         """
         return self.retryable and not self.not_offered and isinstance(self, _TRANSIENT)
 
@@ -123,15 +122,15 @@ class CustodyError(Exception):
 
         The service does not offer it, or not to this user.
 
-        A gateway in between may say so too. A caller that takes the error as evidence of something, and not only as an
-        operation that cannot be used, must check ``from_service`` as well.
+        A gateway may respond in the same way. A caller that uses the error as evidence, and not only as a sign that the
+        operation cannot be used, must also check ``from_service``.
         """
         return self.status in NOT_OFFERED_STATUSES
 
     @property
     def reason(self) -> str:
         """The failure and its cause, without advice."""
-        # Without a response, the path says no more than the operation.
+        # Without a response, the path adds nothing to the operation.
         facts = []
         if self.status is not None:
             facts += [f"{self.method} {self.path}"] if self.method else []
@@ -178,7 +177,7 @@ class CustodyError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """
-        Return the error as plain JSON data, to cross a process border.
+        Return the error as plain JSON data, for another process.
 
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
@@ -191,9 +190,9 @@ class CustodyError(Exception):
         """
         Build the error that :meth:`to_json` described.
 
-        :param data: the result of :meth:`to_json`, also of another version of this package: an unknown type becomes a
-            plain :class:`CustodyError`, and an unknown code that of the type.
-        :return: an error of the type it was.
+        :param data: the result of :meth:`to_json`, possibly of another version of this package. An unknown type becomes
+            a plain :class:`CustodyError`, and an unknown code becomes the code of the type.
+        :return: an error of the original type.
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
         types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
@@ -227,7 +226,7 @@ class WhitelistFileError(CustodyRequestError):
     """
     Raised when a whitelist file is wrong or unreadable; nothing was sent.
 
-    :param message: number of faults, and the first of them, one per line.
+    :param message: the number of faults, and the first faults, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
     :param facts: as for :class:`CustodyError`.
     """
@@ -296,7 +295,7 @@ class CustodyOutcomeUnknownError(CustodyError):
     """
     Raised when a create was sent and may have been carried out.
 
-    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. It is never repeated.
+    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. The create is never repeated.
     """
 
     code: ErrorCode = "outcome-unknown"
@@ -312,7 +311,7 @@ class CustodyVerificationError(CustodyError):
     """
     Raised when the pinned keys do not verify the service's data.
 
-    :param why: the reason without the request's name, for texts that name it themselves. Default: the message.
+    :param why: the reason without the request's name, for texts that already name the request. Default: the message.
     """
 
     code: ErrorCode = "not-verified"

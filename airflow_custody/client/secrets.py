@@ -11,13 +11,13 @@ from typing import Any
 
 #: The replacement for a secret.
 REDACTED = "***"
-# Everything before and after the host may be a secret: many services take a token in a path.
+# Everything before and after the host may be a secret, because many services accept a token in the path.
 _PLACE = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
     r"(?P<rest>[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-# What may surround a URL in a sentence, and what each URL contains, as it is, in JSON or encoded.
+# Characters around a URL in a sentence; and the slashes in each URL: verbatim, in JSON, and encoded.
 _AROUND_URLS = "\"'`.,;:!?()<>[]{}"
 _IN_URLS = ("//", "\\/", "%2f")
 
@@ -31,7 +31,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     :param text: any text.
     :param secrets: the secrets.
     """
-    # The longest first: one may be part of another.
+    # Replace the longest first, because one secret may be part of another.
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = _pattern(secret).sub(REDACTED, text)
     return text
@@ -68,12 +68,12 @@ def without_secrets(url: Any) -> str | None:
 
     None if there is no URL.
 
-    Text that may not be a host is not shown.
+    Text that may not be a host is redacted.
     """
     if not url:
         return None
     place = _PLACE.fullmatch(str(url))
-    # Characters that should have been encoded: the host may be a part of the password.
+    # If the password has unencoded characters, the apparent host may be part of it.
     if place is None or "@" in (place["rest"] or ""):
         return REDACTED
     user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")

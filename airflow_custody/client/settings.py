@@ -31,11 +31,11 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# No part of a name in the DNS is empty, or longer; an address of IPv6 is in brackets.
+# In the DNS, no part of a name is empty or longer. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
-# In characters: a private key is longer, in base64 too.
+# In characters. A private key is longer, even in base64.
 _MIN_KEY = 40
-# The first one that is set counts, as in the standard library.
+# The first variable that is set counts, as in the standard library.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -73,7 +73,7 @@ def _check_base_url(value: object) -> str:
     parsed = _parse_base_url(value)
     if not _HOST.fullmatch(parsed.host or ""):
         raise _refused_url("has no valid host: it is missing, or a part of its name is empty or too long")
-    # Checked in the text, because the parser has already resolved dots.
+    # Check the text, because the parser has already resolved dots.
     if re.search(r"[?#]|/\.{1,2}(/|$)", str(value)):
         raise _refused_url("must not contain a query, a fragment, or '.' or '..' in its path")
     path = (parsed.path or "").rstrip("/")
@@ -101,7 +101,7 @@ def _check_verify(value: object) -> bool | str:
     if is_pem(path):
         raise wrong_setting("verify", "must be the path of a CA bundle, not the bundle itself")
     try:
-        # OpenSSL would read any file, to its end.
+        # OpenSSL itself would read any file to its end.
         read_file(path)
         ssl.create_default_context(cafile=path)
         return path
@@ -122,7 +122,7 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     try:
         for path in paths:
             read_file(path)
-        # With an empty password, an encrypted key fails here instead of asking on a terminal.
+        # With an empty password, an encrypted key fails instead of prompting on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
@@ -150,7 +150,7 @@ class Proxy:
     A usable proxy.
 
     :param url: its URL, which may contain a password.
-    :param place: name in messages of the setting that it comes from.
+    :param place: the setting that it comes from, for messages.
     """
 
     url: str = field(repr=False)
@@ -163,7 +163,7 @@ class Proxy:
 
     @property
     def secrets(self) -> list[str]:
-        """Its password in all forms; with the user's name it is what the proxy gets, in base64."""
+        """Its password in all forms, also combined with the user name."""
         parts = urlsplit(self.url)
         user, password = parts.username or "", parts.password or ""
         return [self.url, password, unquote(password), f"{unquote(user)}:{unquote(password)}"] if password else []
@@ -183,7 +183,7 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
         address, parts = parse_url(url), urlsplit(url)
         parts.port  # noqa: B018 - it raises what the parser leaves
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-        # The beginning of a password with a "/", "?" or "#" would be taken for the proxy's port, and be shown.
+        # The start of a password with a "/", "?" or "#" would be read as the proxy's port, and be reported.
         is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
         if address.scheme in ("http", "https") and address.host and not is_split:
             return url
@@ -201,9 +201,9 @@ def _environment_proxy(url: str) -> Proxy | None:
     if not proxy:
         return None
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
-    # macOS and Windows have settings of their own.
+    # macOS and Windows have their own settings.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # In environment and system settings, and only there, host and port alone are usual.
+    # Only in environment and system settings, host and port alone are usual.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
@@ -238,7 +238,7 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
 def _read_key(text: str) -> str:
     if is_key_text(text):
         return text
-    # The text may be a key without its first line, even a private one: then it is not shown.
+    # The text may be a key without its first line, even a private key. Then it is not quoted.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
     try:
         found = pem_text(read_file(text).decode("utf-8-sig"))
@@ -299,7 +299,7 @@ class FormField:
     schema: Mapping[str, Any] = field(default_factory=dict)
 
 
-# A setting is one field here: type, check, field of the form, default and meaning. After a change, run
+# Each setting is one field: type, check, form field, default and meaning. After a change, run
 # ``python tests/client/test_settings.py``, which renews the copies in CustodyClient and get_provider_info.py.
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
@@ -369,7 +369,7 @@ class ClientSettings:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
-        # The value of what is no setting may be a secret.
+        # The value of an unknown name may be a secret.
         shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
         raise wrong_setting(str(first["loc"][0]), f"{why}{shown}")
 
@@ -432,7 +432,7 @@ class ClientSettings:
         """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Over TLS a proxy sees only the host's name.
+        # Over TLS, a proxy only learns the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:

@@ -7,17 +7,17 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-# Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
+# Line breaks, terminal escapes, invisible and direction-changing characters could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# Characters that show nothing although they count as letters, marks or symbols, or are not assigned yet: all with
-# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14); and those without it that
-# are by their names a blank, a filler, a joiner, a selector, a note without a head, or stand for an object.
+# Characters that are invisible although they count as letters, marks or symbols, or are not assigned yet. They include
+# all characters with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14), and
+# other characters whose name means a blank, a filler, a joiner, a selector, a note without a head, or an object.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u2d7f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Of a difference, as it may go on to the end.
+# Maximum code points of a difference, which may extend to the end.
 _MAX_POINTS = 4
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -36,7 +36,7 @@ def pem_text(pem: str | bytes) -> str:
     """
     Return a text in PEM with real line ends.
 
-    A file of environment variables, and JSON that was escaped twice, have ``\\n`` as two characters.
+    Files of environment variables, and JSON that was escaped twice, contain ``\\n`` as two characters.
 
     :param pem: the text as it was given.
     :raises TypeError: if it is neither text nor bytes.
@@ -71,10 +71,10 @@ def read_number(text: str, maximum: int) -> int | None:
 
     None if the text is not one, or it is larger than the maximum.
 
-    Use it for all text from elsewhere: ``int`` itself fails on a text of thousands of digits.
+    Use it for all text from elsewhere, because ``int`` itself fails on thousands of digits.
 
     :param text: the text.
-    :param maximum: the largest number that there may be.
+    :param maximum: the largest accepted number.
     """
     if not is_decimal(text) or len(text) > len(str(maximum)):
         return None
@@ -114,11 +114,11 @@ def sanitize(text: object, limit: int = 300) -> str:
 
     Unprintable characters are removed.
 
-    :param text: anything; it is turned into a string first.
+    :param text: any value; it is converted to a string first.
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
     :return: the text, white space folded.
     """
-    # Far more than can survive the folding; this bounds the work on a response of many megabytes.
+    # More than can remain after folding. This limits the work on a response of many megabytes.
     line = str(text)[: limit * 8]
     if not (line.isascii() and line.isprintable()):
         line = line.translate(_SHOWN)
@@ -171,9 +171,9 @@ def hidden_difference(first: str, second: str, shown: int) -> str:
 
     :param first: one text.
     :param second: the other one.
-    :param shown: number of characters that are shown of each.
+    :param shown: number of displayed characters of each.
     :return: the place and its code points, such as ``at character 4: U+0065 U+0301 and U+00E9``; empty if the
-        difference is seen: in ASCII characters that are shown, or because one of the texts is empty.
+        difference is visible: in displayed ASCII characters, or because one of the texts is empty.
     """
     start = _common_length(first, second)
     rest = first[start:], second[start:]
@@ -204,7 +204,7 @@ def name_some(names: Iterable[str], limit: int | None = None) -> str:
     Return at most ten names, and the number of further names.
 
     :param names: the names.
-    :param limit: maximum length of each name, which is then sanitized. Default None: all are sanitized already.
+    :param limit: maximum length of each name, which is then sanitized. Default None: the names are already sanitized.
     """
     names = list(names)
     shown = names[:MAX_NAMED]
@@ -230,7 +230,7 @@ def lines(*texts: str | None) -> str:
     """
     Join texts to a message of several lines.
 
-    For errors and log entries: Airflow's log viewer does not wrap a line, so the end of a long one is off the screen.
+    For errors and log entries, because Airflow's log viewer does not wrap long lines.
 
     :param texts: the lines; those that are None or empty are left out. Text from elsewhere must be sanitized before.
     """
@@ -241,7 +241,7 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
+    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also convert the Kelvin sign.
     """
     return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
 
@@ -267,7 +267,7 @@ def as_name(value: object) -> str | None:
     The service may send a number where text is expected.
 
     :param value: the value it sent.
-    :return: the text; None: it is neither, or a number of more than 64 bits, which is not a name.
+    :return: the text; None for any other value, or a number of more than 64 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)

@@ -16,14 +16,14 @@ class WaitState:
     """
     The state of a wait after a poll.
 
-    :param is_done: whether what is waited for has come.
-    :param summary: the state in words.
-    :param result: the state as plain JSON data; once it is done, the task's result.
-    :param error: the error that ends the wait. Default None: it goes on, or is done.
-    :param in_doubt: whether something is missing, so that another poll soon says whether the wait has failed. Default
-        False.
-    :param warnings: what is odd about it and not yet said. Default: nothing.
-    :param advice: what to do if the wait times out in this state. Default: nothing.
+    :param is_done: whether the wait has succeeded.
+    :param summary: the state as text.
+    :param result: the state as plain JSON data; when done, the task's result.
+    :param error: the error that ends the wait. Default None: it continues, or is done.
+    :param in_doubt: whether something is missing, so that an early next poll must decide whether the wait has failed.
+        Default False.
+    :param warnings: warnings that were not given yet. Default: none.
+    :param advice: advice for a wait that times out in this state. Default: none.
     """
 
     is_done: bool
@@ -46,7 +46,7 @@ class PollHistory:
 
     def __init__(self, *, is_first: bool = True) -> None:
         self.is_first = is_first
-        #: The last result, and what to do about it if the wait times out.
+        #: The last result, and the advice if the wait times out.
         self.last, self.advice = "the service has not been polled yet", ""
         self._failing_since: float | None = None
 
@@ -61,7 +61,7 @@ class PollHistory:
 
         It does if it is not transient, or if the host does not exist.
 
-        At a later poll its name was found before, so that it is an outage like any other.
+        At a later poll, the host's name was found before, so the failure is an ordinary outage.
         """
         return not error.transient or (self.is_first and error.code == "unknown-host")
 
@@ -71,7 +71,7 @@ class PollHistory:
 
         Returns an entry for the log.
 
-        :param found: the state, or an error; the entry says for how long there have been nothing but errors.
+        :param found: the state, or an error; the entry includes the time since errors began.
         """
         self.is_first = False
         if not isinstance(found, CustodyError):

@@ -22,10 +22,11 @@ def find_connection(
     Return a connection.
 
     :param conn_id: its id.
-    :param advice: what to do if there is none.
-    :param setting: what named it.
-    :param get: returns it. Default: from Airflow.
-    :raises CustodyConfigurationError: if Airflow does not find it. Airflow does not say so if it could not read it.
+    :param advice: advice if the connection does not exist.
+    :param setting: the setting that names the connection.
+    :param get: returns the connection. Default: from Airflow.
+    :raises CustodyConfigurationError: if Airflow does not find it. Airflow may not find a connection that it cannot
+        read.
     """
     from airflow_custody.client.errors import CustodyConfigurationError
 
@@ -50,12 +51,12 @@ def read_extras(connection: Connection) -> dict[str, Any] | None:
     A file or a secrets backend may add it.
 
     :param connection: the connection.
-    :return: the extras; None if they are not a JSON object, or have a name twice: a reviewer may have read the other
-        value.
+    :return: the extras; None if they are not a JSON object, or repeat a name, because a reviewer may have read the
+        other value.
     """
     from airflow_custody.client.wire import each_once
 
-    # Some secrets backends hand Airflow an object instead of text.
+    # Some secrets backends return an object instead of text.
     extras: Any = connection.extra
     if not isinstance(extras, dict):
         try:
@@ -80,8 +81,8 @@ def read_password(connection: Connection) -> str | None:
     Line breaks at its end are removed.
 
     :param connection: the connection.
-    :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number
-        may have lost leading zeros.
+    :return: the Password, empty if there is none; None if it is not text. Some secrets backends return a number,
+        which may have lost leading zeros.
     """
     from airflow_custody.client.text import without_line_end
 
@@ -91,13 +92,13 @@ def read_password(connection: Connection) -> str | None:
     if not isinstance(password, str):
         return None
     if stripped := password.strip():
-        # The token alone, as it is sent, is masked too.
+        # Also mask the token in the form in which it is sent.
         mask(stripped)
     return without_line_end(password)
 
 
 def mask(secret: str) -> None:
-    """Register a secret with Airflow's masker, wherever this Airflow has it."""
+    """Register a secret with Airflow's masker, in any version of Airflow."""
     try:
         from airflow.sdk.log import mask_secret
     except ImportError:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-#: Schemes, in lower case, of URLs that Airflow itself takes for files of this machine.
+#: Schemes, in lower case, of URLs that Airflow itself treats as files of this machine.
 _LOCAL_SCHEMES = ("file", "local")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: Failures that a repetition would not help.
+#: Permanent failures.
 _FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -23,7 +23,7 @@ class StorageError(Exception):
     :param name: the file's name, without secrets.
     :param why: the reason.
     :param retryable: whether the same call may succeed later. Default False.
-    :param exists: whether the reason is that a new file exists already. Default False.
+    :param exists: whether the reason is an existing file. Default False.
     """
 
     def __init__(self, name: str, why: str, *, retryable: bool = False, exists: bool = False) -> None:
@@ -50,7 +50,8 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme in _LOCAL_SCHEMES:
         return rest, ""
     if not _SCHEME.fullmatch(scheme):
-        # Airflow would drop white space from it and read file://, and with it a link that leads out of the bundle.
+        # Airflow would remove white space from the scheme. It could then read file://, and follow links out of the
+        # bundle.
         raise StorageError(location, "the part before :// is not an object storage scheme, such as s3")
     _check_url(scheme, rest)
     return "", f"{scheme}://{rest}"
@@ -60,12 +61,12 @@ def _check_url(scheme: str, rest: str) -> None:
     """Refuse an object's URL with a password or a signature."""
     host, slash, key = rest.partition("?")[0].partition("/")
     user, _, host = host.rpartition("@")
-    # Without a slash before it, a ? may be one of a password.
+    # Without a slash before it, a ? may be part of a password.
     shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
     if ":" in user:
         raise StorageError(shown, "the part before the @ must be an Airflow connection id, never a password")
     if "?" in rest:
-        # What follows may be a signature, with which anybody can read the file.
+        # The rest may be a signature, which gives access to the file.
         raise StorageError(shown, "give the plain URL without a ?, because its Airflow connection signs the request")
 
 
@@ -88,10 +89,10 @@ def write_location(path: str, url: str, data: bytes) -> None:
     In an object storage, another writer may create the same file between the check and the write. The write then fails
     only if the storage supports conditional writes.
 
-    :param path: its path on this machine; empty: it is an object.
-    :param url: its URL, if the path is empty.
-    :param data: its content.
-    :raises StorageError: if it exists already, or cannot be written.
+    :param path: the file's path on this machine; empty: it is an object.
+    :param url: the object's URL, if the path is empty.
+    :param data: the file's content.
+    :raises StorageError: if the file already exists, or cannot be written.
     """
     from airflow_custody.client.files import write_new_file
 
@@ -108,7 +109,7 @@ def _write_object(url: str, data: bytes) -> None:
     path = _object_path(url)
     if path.exists():
         raise FileExistsError
-    # One call: a file that is opened would be stored in part if writing failed.
+    # Use one call, because an opened file would be stored in part if writing failed.
     path.fs.pipe_file(path.path, data, mode="create")
 
 

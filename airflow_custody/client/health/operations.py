@@ -30,8 +30,8 @@ class HealthOperations(ServiceOperations):
         The listing requires version 3.14 of the service or later.
 
         :param tenant_id: only the checks of this tenant; None (default): of all.
-        :return: the entries in the order of the response; an empty list is a valid response. A group that cannot be
-            read has one entry, whose :attr:`HealthCheck.is_readable` is false. Its ``is_blank`` tells whether the
+        :return: the entries in the order of the response; an empty list is a valid response. An unreadable group
+            has one entry, whose :attr:`HealthCheck.is_readable` is false. ``is_blank`` of the list is whether the
             response was ``{}``.
         :raises CustodyNotFoundError: from a service before version 3.14.
         """

@@ -16,11 +16,11 @@ from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
 
-# Maximum number of unhealthy checks, and of groups, in a verdict's JSON; it stays small whatever is listed.
+# Maximum numbers of problems and of groups in a verdict's JSON, so that it stays small.
 _MAX_PROBLEMS = 20
 _MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
-# How many of the names that exist a reason names, and how long it may become with them.
+# Maximum number of existing names in a reason, and maximum length of the reason.
 _MAX_EXISTING_NAMES = 10
 _MAX_REASON = 800
 
@@ -32,11 +32,11 @@ class HealthCriteria:
 
     Make one with :meth:`of` or :meth:`from_fields`, which check the values.
 
-    :param tenant_id: the tenant whose checks are asked for; None: all tenants'.
+    :param tenant_id: the tenant whose checks are requested; None: all tenants.
     :param groups: only checks of these groups, by exact name; None: of all.
     :param components: only checks of these components, by exact name; None: of all.
     :param checks: only checks of these names; None: all.
-    :param require_results: keys that some check must report, and that must be healthy wherever they are reported.
+    :param require_results: keys that at least one check must report, and that must be healthy in each report.
     :param healthy_statuses: the status words that count as healthy, in lower case.
     :param require_fresh: whether a check must not be past its ``validUntilDate``.
     """
@@ -59,10 +59,10 @@ class HealthCriteria:
         """
         Return criteria from parameters with rendered templates.
 
-        The parameters are those of the class. A single name may be given as a string. An empty list is refused: it
-        is more likely a template that rendered to nothing than a wish, and would make the gate weaker.
+        The parameters are those of the class. A single name may be given as a string. An empty list is refused, because
+        it is probably a template without a value, and would make the gate weaker.
 
-        :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
+        :raises CustodyConfigurationError: if a parameter is malformed; ``setting`` names it.
         """
         checked: dict[str, Any] = {}
         for name, value in given.items():
@@ -97,9 +97,9 @@ class Problem:
     """
     A reason why the service does not count as healthy.
 
-    :param reason: the reason, in words.
+    :param reason: the reason, as text.
     :param check: the check that it is about; None: the listing as a whole.
-    :param missing: the criterion and the name that it asks for and the listing does not have, if that is the reason.
+    :param missing: the criterion and its name that is not listed, if that is the reason.
     """
 
     reason: str
@@ -145,13 +145,13 @@ class HealthVerdict:
 
     :param fetched_at: time of fetching the listing.
     :param total: the number of checks that were judged.
-    :param unhealthy: the number of those that are not healthy.
-    :param groups: the same for each group.
-    :param problems: all that is wrong.
-    :param oldest_update: time of the least recent run among the checks; None: not known, as one of them does not say
-        readably, or there is none.
+    :param unhealthy: the number of judged checks that are not healthy.
+    :param groups: both numbers for each group.
+    :param problems: all problems.
+    :param oldest_update: time of the oldest last run among the checks; None: unknown, because a time is missing or
+        unreadable, or there are no checks.
     :param checks: the checks that were judged.
-    :param is_selection: whether the criteria choose among the service's checks. Default False.
+    :param is_selection: whether the criteria select some of the service's checks. Default False.
     """
 
     fetched_at: datetime
@@ -179,7 +179,7 @@ class HealthVerdict:
 
         The parameter is wrong; the service is not unhealthy.
 
-        :param named: names a criterion as the user gave it. Default: in quotation marks.
+        :param named: returns the user's name of a criterion. Default: in quotation marks.
         """
         settings = sorted({setting for setting, _ in self.missing})
         reasons = self._some([problem for problem in self.problems if problem.missing is not None])
@@ -196,7 +196,7 @@ class HealthVerdict:
 
         :return: ``healthy``, ``total``, ``unhealthy``, ``groups`` (``{name: {"total", "unhealthy"}}``, the unhealthy
             ones first), ``problems`` (the first 20), ``problems_not_named``, ``groups_not_named``,
-            ``oldest_result_age_seconds`` (None: not known, as one check does not say) and ``fetched_at`` (ISO 8601).
+            ``oldest_result_age_seconds`` (None: unknown for a check) and ``fetched_at`` (ISO 8601).
         """
         age = None if self.oldest_update is None else (self.fetched_at - self.oldest_update).total_seconds()
         by_need = sorted(self.groups.items(), key=lambda item: -item[1].unhealthy)
@@ -231,12 +231,12 @@ class HealthVerdict:
             return "the service cannot be judged"
         selected = "selected " if self.is_selection else ""
         if self.healthy and self.is_selection:
-            # Other checks may fail: this says nothing about the service as a whole.
+            # Other checks may fail, so the service as a whole may be unhealthy.
             number = f"{self.total} " if self.total > 1 else ""
             return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
-        # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
+        # If the listing as a whole is the reason, omit the number of unhealthy checks, which may be 0.
         counts = f" ({self.unhealthy} of {count(self.total, f'{selected}check')} unhealthy)" if self.unhealthy else ""
         return f"the service is not healthy{counts}"
 
@@ -270,8 +270,8 @@ class HealthWait:
 
     It runs in a worker or in the triggerer.
 
-    It fails when a name that the criteria ask for is missing from two listings in a row. A name that is missing once
-    may belong to a service that is just starting.
+    It fails when a name in the criteria is missing from two listings in a row. If a name is missing once, the service
+    may just be starting.
 
     :param criteria: which checks are judged and what makes them healthy.
     """
@@ -287,8 +287,8 @@ class HealthWait:
         """
         Return the state after a poll.
 
-        :param check_health: returns the verdict on the present listing by some criteria.
-        :raises CustodyError: what it raises.
+        :param check_health: returns the verdict on the current listing by given criteria.
+        :raises CustodyError: any error of ``check_health``.
         """
         verdict = self.verdict = check_health(self.criteria)
         missing_again, self._missing = self._missing & verdict.missing, verdict.missing
@@ -308,14 +308,14 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
 
     :param checks: the listing.
     :param criteria: which checks are judged and what makes them healthy.
-    :param now: time of fetching the listing, aware; None (default): now. If the service's clock was ahead of it, that
-        counts: a clock that is slow must not keep alive what has expired.
+    :param now: time of fetching the listing, aware; None (default): now. If the service's clock is ahead, its time is
+        used, so that a slow local clock does not accept expired checks.
     :return: the verdict.
     """
     now = now or datetime.now(timezone.utc)
     if isinstance(checks, HealthListing) and checks.date is not None:
         now = max(now, checks.date)
-    # Few words come again and again: lower-casing them once each is enough.
+    # Cache the result, because a few words are repeated for all checks.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)
     groups: dict[str, GroupCount] = defaultdict(GroupCount)
@@ -326,9 +326,9 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
         if reasons := _check_faults(check, criteria, now, is_healthy):
             group.unhealthy += 1
             problems.append(Problem("; ".join(reasons), check))
-    # Problems of the listing as a whole explain the rest: they come first.
+    # Problems of the listing as a whole come first, because they explain the other problems.
     listing = _problems_of_listing(checks, selected, criteria, is_complete=not problems)
-    # None: one of them does not say, and may be the oldest.
+    # None if a time is unknown, because that check may be the oldest.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
     return HealthVerdict(
@@ -488,7 +488,7 @@ def _missing_names(
     Return a problem for each filtered name that no check has.
 
     :param checks: the listing.
-    :param searched: the checks that may have the names.
+    :param searched: the checks to search for the names.
     :param criteria: the criteria with the filters.
     :param predicate: end of the sentence ``no check named ...``.
     """

@@ -11,7 +11,7 @@ from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
-# A service may echo a token after it was replaced.
+# A service may echo a token after its replacement.
 _MAX_TOKENS = 200
 
 
@@ -26,12 +26,12 @@ class Authentication(ABC):
 
     #: Advice to the user when the service does not accept the credentials.
     advice = ""
-    #: Whether the credentials of a request are only good for a moment, because they sign the time.
+    #: Whether credentials are valid only briefly, because they sign the time.
     signs_time = False
 
     def __init__(self, *, source: str) -> None:
         self.source = source
-        # Replaced, never changed: another thread may be redacting.
+        # Replaced, never modified, because another thread may be redacting.
         self._secrets: frozenset[str] = frozenset()
         self._tokens: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class Authentication(ABC):
         Put the credentials on a request that is ready to be sent.
 
         :param request: the request.
-        :param transport: the client's transport, for those who fetch a token through it: same host, TLS and proxy.
+        :param transport: the client's transport, to fetch a token with the same host, TLS and proxy.
         """
 
     def renew(self, request: PreparedRequest) -> bool:

@@ -30,36 +30,36 @@ from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.settings import ClientSettings, Proxy
 
 NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
-# Reasons of OpenSSL for a first record that is not TLS.
+# OpenSSL's reasons for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
-# The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
+# The resolver's error numbers for a name that does not exist. Its own failure (EAI_AGAIN) has another number.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
 _UNKNOWN_CA = "Its CA is not in {bundle}, or the server does not send an intermediate certificate."
 _NO_BUNDLE = "If its CA is private, set {bundle} to the path of its bundle."
 _OTHER_CERTIFICATE = "The certificate, or that of its CA, is not valid for this kind of server. Have it reissued."
-# What to do, by OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_... in its x509_vfy.h).
+# Advice by OpenSSL's error codes for certificates (X509_V_ERR_... in its x509_vfy.h).
 _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
     # It is for another host name or IP address.
     (
         frozenset({62, 64}),
         "The certificate is for another host, or has no subject alternative name: check {place}.",
     ),
-    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not say which of
-    # the two is meant.
+    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not report which
+    # of the two failed.
     (
         frozenset({9, 10}),
         "Check this machine's clock. If it is right, replace the certificate, or that of its CA in {bundle}.",
     ),
-    # Its issuer is unknown, or only another CA of this name is known; or it, or the last of its chain, is self-signed.
+    # Its issuer is unknown, or another CA has this name. Or the certificate, or the last of its chain, is self-signed.
     (frozenset({2, 7, 18, 19, 20, 21}), "{unknown_ca}"),
-    # The key of the certificate or of its CA is too weak, or the hash of a signature.
+    # The key of the certificate or of its CA is too weak, or a signature's hash is.
     (
         frozenset({66, 67, 68}),
         "The certificate, or that of its CA, has a key or a signature that is too weak. Have it reissued, for example "
         "with P-256 and SHA-256.",
     ),
-    # Rules that OpenSSL only checks in its strict mode.
+    # OpenSSL checks these rules only in its strict mode.
     (
         frozenset(range(80, 95)),
         "The certificate, or that of its CA, violates RFC 5280, which Python checks from version 3.13 on. Have it "
@@ -75,7 +75,7 @@ class _Facts:
 
     :param chain: the exceptions; empty: the server sent data before the request.
     :param sent: whether the request was sent.
-    :param proxy: the proxy that the failure is about; None: it is about the service.
+    :param proxy: the proxy, if the failure is about it; None: the failure is about the service.
     """
 
     chain: Sequence[BaseException]
@@ -143,7 +143,7 @@ class _Kind:
     advice: str = ""
 
 
-# The first kind that applies is the failure's.
+# The first kind that applies is used.
 _KINDS = (
     _Kind(
         lambda facts: facts.is_certificate_refused,
@@ -230,7 +230,7 @@ class Failures:
 
         :param operation: the operation that was called.
         :param chain: the exceptions; empty: the server sent data before the request.
-        :param sent: whether the body was read; None: there is no body, and only the exceptions tell.
+        :param sent: whether the body was read; None: there is no body, and the exceptions decide.
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
         if sent is None:
@@ -247,7 +247,7 @@ class Failures:
     def _error(self, operation: Operation, facts: _Facts) -> CustodyError:
         """Return the error for a failure by its kind."""
         if facts.is_foreign or facts.is_from_proxy:
-            # Anything that is not HTTP comes from the first peer.
+            # Non-HTTP data comes from the first peer, which is the proxy if there is one.
             facts = replace(facts, proxy=self._settings.proxy_in_use)
         kind = next(each for each in _KINDS if each.applies(facts))
         texts = self._texts(operation, facts)
@@ -292,7 +292,7 @@ class Failures:
         """
         Return the reason for a failure, for people.
 
-        It is in the operating system's own words, if there are any.
+        It is the operating system's own text, if there is one.
         """
         if not chain:
             return "the server sent data before the request"

@@ -6,10 +6,10 @@ It counts when the request is sent.
 
 from __future__ import annotations
 
-#: Maximum number of seconds between recording or signing a request, and its last byte's departure.
+#: Maximum seconds between recording or signing a request and sending it.
 FENCE = 5.0
 
-#: The same moment by a monotonic clock, which stands still while a machine sleeps, and by one that may be set.
+#: A moment by two clocks: monotonic, which may stop while a machine sleeps, and Unix time, which may be set.
 Moment = tuple[float, float]
 
 

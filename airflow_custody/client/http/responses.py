@@ -54,8 +54,8 @@ class _StatusMeaning:
 
     :param error_type: type of the error.
     :param code: code of the error, if the service itself reports it about a documented operation.
-    :param is_refusal: whether the service itself has then done nothing. Otherwise, the operation may have been
-        carried out.
+    :param is_refusal: whether this status, from the service itself, means that nothing was done. Otherwise, the
+        operation may have been carried out.
     """
 
     error_type: type[CustodyError]
@@ -63,8 +63,8 @@ class _StatusMeaning:
     is_refusal: bool = True
 
 
-# The server or a gateway gave up on the request, also in the service's own words (gRPC's "deadline exceeded" and
-# "canceled"). How much of it was done is unknown.
+# The server or a gateway gave up on the request. The service itself also uses these statuses (for gRPC's "deadline
+# exceeded" and "canceled"). The outcome is unknown.
 _GIVEN_UP = _StatusMeaning(CustodyConnectionError, "no-response", is_refusal=False)
 _SERVER_FAILED = _StatusMeaning(CustodyServerError, "service-failed", is_refusal=False)
 _REQUEST_REFUSED = _StatusMeaning(CustodyRequestError, "request-refused")
@@ -80,7 +80,7 @@ _MEANINGS = {
 }
 _NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
-# Without "<" in the tag: a body of nothing but its beginnings would take long.
+# "<" is not allowed in the tag, because a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _NO_JSON = object()
 
@@ -93,14 +93,14 @@ class Observation:
     It covers the response, its connection and the peer's clock.
 
     :param status: the HTTP status of its response; None: there was none.
-    :param received_at: time of the response, or of the end without one, by this machine's clock.
+    :param received_at: time of the response or the failure, by this machine's clock.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
-    :param tls_version: the version of TLS that it came over; empty: none, or it cannot be seen.
-    :param certificate_ends: expiry of the peer's certificate; None if that cannot be seen, as without
+    :param tls_version: the TLS version; empty: there is none, or it is not known.
+    :param certificate_ends: expiry of the peer's certificate; None if it is not known, such as without
         verification.
-    :param is_complete: whether the response was read to its end; of an error (400 or above) its status is enough.
+    :param is_complete: whether the response was read to its end. For an error (400 or above), the status is enough.
         Default True.
-    :param operation: name of the operation, for people. Default empty: not known.
+    :param operation: name of the operation. Default empty: not known.
     """
 
     status: int | None
@@ -188,7 +188,8 @@ class Response:
 
         It is flat, or has the RPC form.
 
-        Both have a number ``code`` beside the ``message``; a gateway's has none. A redirect is never the service's.
+        Both forms have a numeric ``code`` beside the ``message``; a gateway's body does not. A redirect is never the
+        service's.
         """
         data = self.data
         if self.status < 400 or not isinstance(data, dict):
@@ -202,7 +203,7 @@ class Response:
 
         A response with such a body is never a success.
 
-        It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
+        The body has a non-empty ``error`` or ``error_code``, a ``code`` other than 0 beside a ``message``, or a
         ``success`` that is false.
         """
         data = self.data
@@ -234,17 +235,16 @@ class Reply(Generic[T]):
     response: Response
     auth: Authentication
     settings: ClientSettings
-    #: The body in the shape that was asked for.
+    #: The body in the expected shape.
     body: T = None  # type: ignore[assignment]
 
     def read(self, shape: Any) -> Reply[T]:
         """
         Read the body.
 
-        :param shape: the ``TypedDict`` or model that the body must fit, its unknown fields ignored; None: the caller
-            judges it, and looks at :attr:`Response.says_error`.
-        :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something
-            failed.
+        :param shape: the ``TypedDict`` or model that the body must fit; unknown fields are ignored. None: the caller
+            judges the body, and must check :attr:`Response.says_error`.
+        :raises CustodyError: according to the status, or if the body is truncated, does not fit or reports a failure.
         """
         response = self.response
         if not 200 <= response.status < 300:
@@ -270,7 +270,7 @@ class Reply(Generic[T]):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the body"
-        # A place may be a key of the body, and a confidential operation quotes none.
+        # The place may be a key of the body, which a confidential operation must not quote.
         is_quoted = not self.operation.confidential
         raise self.unexpected(
             self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has an unexpected form"
@@ -295,9 +295,10 @@ class Reply(Generic[T]):
         """
         Refuse a listing without any of these keys.
 
-        The service leaves out what is empty, so ``{}`` is an empty listing; ``{"status": "UP"}`` is someone else's.
+        An empty object is an empty listing, because the service leaves out empty values. ``{"status": "UP"}`` is from
+        another program.
 
-        :raises CustodyError: if it has none of them.
+        :raises CustodyError: if it has none of these keys.
         """
         if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
@@ -308,12 +309,12 @@ class Reply(Generic[T]):
 
         The last value would count, and hide the other values.
 
-        For what decides that something is well; it reads the body a second time.
+        Use it where the body proves success. It reads the body a second time.
 
-        :raises CustodyError: if a key does.
+        :raises CustodyError: if a key is repeated.
         """
         try:
-            # Numbers are left as text: only the keys count.
+            # Numbers stay text, because only the keys matter.
             json.loads(self.response.body, object_pairs_hook=each_once, parse_int=str, parse_float=str)
             return
         except ValueError as error:
@@ -389,7 +390,7 @@ class Reply(Generic[T]):
 
     @property
     def _is_about_object(self) -> bool:
-        """Whether the service itself says that an object does not exist."""
+        """Whether the service itself reports that an object does not exist."""
         return self.response.status == 404 and self.response.is_service_error and self.operation.names_objects
 
     @property
@@ -410,7 +411,7 @@ class Reply(Generic[T]):
         return meaning.code
 
     def _advice_on_refusal(self) -> str | None:
-        """Return what to do about a refusal by its status."""
+        """Return advice about a refusal, by its status."""
         if self.response.status == 401:
             return self.auth.advice
         if roles := self._required_roles:
@@ -446,10 +447,10 @@ class Reply(Generic[T]):
             size += " starting with a byte order mark, which JSON does not allow"
         if self.operation.confidential:
             return f"{size}, not shown: it may contain a secret"
-        # All of it: a secret must not be cut before it is redacted.
+        # Decode all of it, because a secret must be redacted before the text is cut.
         text = response.body.decode("utf-8", "replace")
         if response.content_type.lower().startswith("text/html"):
-            # What is a secret as a whole may be none in pieces.
+            # Redact first, because a part of a secret would not be recognized.
             title = _TITLE.search(self.auth.redact(text, len(text)))
             named = sanitize(title[1], 60) if title else ""
             return f"a web page, {named!r}" if named else f"a web page of {size}"

@@ -44,19 +44,19 @@ class ServiceOperations:
 
         The response confirms it, or reading the object back does.
 
-        An empty response says so, and one that shows the object in its new state. Any other response may come from a
+        A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
-        it does not know the operation. Its other refusals may mean that an earlier try has done it.
+        the service does not know the operation. Its other refusals may mean that an earlier try succeeded.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
-        :param shows: tells whether a JSON object that came back shows the new state.
-        :param read_back: reads the object. Returns None if it is in its new state, and otherwise says in which state
-            it is. Raises a :class:`CustodyError` if that cannot be known.
-        :param is_deletion: whether the new state is that there is no such object. Default False.
-        :raises CustodyNotFoundError: if the service itself says that there is no such object.
-        :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is still in another
-            state, or if it may be possible to read it later.
+        :param shows: returns whether a JSON object in the response has the new state.
+        :param read_back: reads the object. Returns None if it is in its new state, otherwise its state as text. Raises
+            a :class:`CustodyError` if the state is unknown.
+        :param is_deletion: whether the object must no longer exist. Default False.
+        :raises CustodyNotFoundError: if the service itself reports that the object does not exist.
+        :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is in another state,
+            or may become readable later.
         """
         try:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
@@ -94,7 +94,7 @@ def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
         return 300 <= (error.status or 0) < 500
     if isinstance(error, CustodyAuthenticationError):
         return False
-    # A user who may not delete an object may not see it either.
+    # A user without permission to delete an object may also lack permission to read it.
     return not is_deletion or error.status in (400, 404, 409)
 
 
@@ -104,15 +104,15 @@ def _confirm(
     """
     Read the object after an inconclusive response.
 
-    :param is_absent: whether the service itself says that there is no such object, and it was to be deleted.
+    :param is_absent: whether the service itself reports that the object to delete does not exist.
     """
-    # What the service does not know will not be known later.
+    # An object that the service does not know will not appear later.
     retryable = not is_absent
     try:
         state = read_back()
         why = f"when it was read back, {state}"
     except CustodyError as error:
-        # Only the service's own 404 to a documented deletion is enough where it offers no reading.
+        # If the service offers no reading, only its own 404 to a documented deletion is enough.
         is_enough = is_absent and operation.documented and error.not_offered and error.from_service
         state = None if is_enough else "unread"
         why, retryable = f"reading it back failed too: {error.reason}", error.retryable
@@ -155,8 +155,8 @@ def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     Return the object in the response to a write.
 
     :param data: the response's body.
-    :param keys: keys under which it may be; else the body is the object itself.
-    :return: the first with an ``id``; empty: there is none.
+    :param keys: keys that may hold the object. Otherwise, the body is the object itself.
+    :return: the first object with an ``id``; empty: there is none.
     """
     candidates = [*(data.get(key) for key in keys), data]
     return next((each for each in candidates if isinstance(each, dict) and each.get("id")), {})

@@ -39,17 +39,17 @@ from airflow_custody.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 
-#: Maximum ``Retry-After`` in seconds that is waited for; beyond it the error is raised and carries it.
+#: Maximum ``Retry-After`` in seconds for a retry. If it is longer, the error is raised with this value.
 MAX_RETRY_AFTER = 60.0
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-# In bytes: what comes compressed may become a thousand times as long.
+# In bytes. Decompression may make it a thousand times as long.
 _PIECE = 16 * 1024
-# Connections that are kept: one for each thread that a caller may have.
+# Connections to keep: one for each thread of a caller.
 _MAX_CONNECTIONS = 32
-# Statuses after which what is safe to repeat is repeated.
+# Operations that are safe to repeat are repeated after these statuses.
 _RETRIED_STATUSES = (429, 502, 503, 504)
 _MAX_LATE = 3
 # In seconds.
@@ -75,8 +75,8 @@ class _NotSentError(Exception):
 
     It is not an OSError, because urllib3 swallows some of those and wraps all others.
 
-    :param raised: what ``before_send`` raised; None: the request was too late.
-    :param why: what took too long.
+    :param raised: the exception of ``before_send``; None: the request was too late.
+    :param why: the step that took too long.
     """
 
     def __init__(self, raised: BaseException | None, why: str = "") -> None:
@@ -88,8 +88,8 @@ class _Body:
     """
     A request body that reports when it is first read.
 
-    No operation can be carried out without its body. The first read means that the connection stands, the headers have
-    left, and the body is about to leave.
+    No operation can be carried out without its body. At the first read, the connection is open, the headers are sent,
+    and the body is about to be sent.
 
     :param data: the body.
     :param before_send: called by the first read.
@@ -141,16 +141,16 @@ class _Adapter(HTTPAdapter):
     def __init__(self, settings: ClientSettings) -> None:
         options = [*HTTPConnection.default_socket_options]
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # What this process has given up, or left behind when it died, is not delivered later.
+            # Data of a request that this process has given up, or of a dead process, must not be delivered later.
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
         proxy = settings.proxy_in_use
-        # Only the service is given the client certificate.
+        # Only the service is sent the client certificate, not the proxy.
         over_tls = proxy is not None and proxy.url.lower().startswith("https:")
         self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
         is_https = settings.base_url.startswith("https:")
         context = _tls_context(settings) if is_https else self._proxy_context
         self._options: dict[str, Any] = {"socket_options": options, "ssl_context": context}
-        # It makes no retries: which are safe is decided here, and logged in our own words.
+        # The adapter itself makes no retries. This module decides which retries are safe, and logs them.
         super().__init__(pool_maxsize=_MAX_CONNECTIONS)
         self.init_poolmanager(1, _MAX_CONNECTIONS, **self._options)
 
@@ -163,7 +163,7 @@ class _Adapter(HTTPAdapter):
         return manager.connection_from_url(request.url)
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-        """Leave the connection as it is: its context has the settings already."""
+        """Do nothing, because the connection's context already has the settings."""
 
 
 def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> ssl.SSLContext:
@@ -190,7 +190,7 @@ class _Session(requests.Session):
         return None
 
 
-# The call that this thread is in: its operation, and the credentials of its client.
+# The current call of this thread: its operation, and the credentials of its client.
 _calling: ContextVar[tuple[Operation, Authentication] | None] = ContextVar("_calling", default=None)
 
 
@@ -239,7 +239,7 @@ class Transport:
         if self._own_session is not None and self._own_session[0] == os.getpid():
             return self._own_session[1]
         session = _Session()
-        # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
+        # Ignore ~/.netrc, and any CA bundle or proxy that the settings did not check.
         session.trust_env = False
         name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", self.settings.user_agent]))
         session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
@@ -271,19 +271,18 @@ class Transport:
         """
         Call an operation, with retries where that is safe.
 
-        :param operation: the operation; says whether it may be repeated.
+        :param operation: the operation; determines whether it may be repeated.
         :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
-        :param before_send: called for each sending when the connection stands and the body, without which nothing can
-            be done, is about to leave. What it raises comes out of here unchanged, and nothing was done. If it takes
-            longer than five seconds, the request is prepared anew and it is called again, three times in all. Default
-            None.
+        :param before_send: called before each sending of the body, when the connection is open. Nothing is done
+            without the body. Its exceptions are raised unchanged, and nothing was done. If it takes longer than five
+            seconds, the request is prepared again and it is called again, at most three times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
-        :raises CustodyError: ``nothing_sent`` if the body was never read, whatever else went wrong. Otherwise, if the
-            operation may not be repeated, a :class:`CustodyOutcomeUnknownError`; but for the service's own refusal
-            (``from_service``), and a redirect.
+        :raises CustodyError: with ``nothing_sent`` if the body was never read, whatever the failure. Otherwise, if the
+            operation may not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and the
+            service's own refusal (``from_service``).
         """
         request = requests.Request(
             operation.method,
@@ -376,7 +375,7 @@ class Transport:
             if not_sent.raised is not None:
                 raise not_sent.raised
             return not_sent
-        # A request cannot be carried out without its body, so whatever came is not the response to it.
+        # A request cannot be carried out without its body, so any received data is not its response.
         sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
         if response is None or sent is False:
             return self._failure(operation, chain, sent=sent)
@@ -394,7 +393,7 @@ class Transport:
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> tuple[Response | None, list[BaseException]]:
         """Send one request once, and return its response or the exceptions."""
-        # An exception that the caller is handling becomes part of a new exception's chain, but is not about this call.
+        # An exception that the caller is handling joins the chain of a new exception, but is not about this call.
         earlier = sys.exc_info()[1]
         response: Response | None = None
         seen: Observation | None = None
@@ -404,12 +403,13 @@ class Transport:
             with self._session().send(
                 prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
             ) as received:
-                # Observe before the body is read to its end, which gives the connection back. Any other end closes it.
+                # Observe before reading the body: at its end, the connection is returned; at any other end, it is
+                # closed.
                 seen = Observation.of(received) if self._observers else None
                 response = self._read(operation, received)
         except CustodyError:
             raise
-        # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
+        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header.
         except Exception as exception:
             chain = list(exception_chain(exception, earlier))
         finally:
@@ -421,7 +421,7 @@ class Transport:
     def _failure(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> _Failure:
         error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
         is_safe = error.nothing_sent or operation.is_retried
-        # Do not repeat at once what a proxy refused: the account there may get locked.
+        # Do not repeat a request that a proxy refused, because the account there may get locked.
         return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
@@ -461,11 +461,11 @@ class Transport:
         """
         Read the body within the limits of time and size.
 
-        :return: the body, and why it is not complete; None: no error says that it is not.
+        :return: the body, and the reason why it is incomplete; None: no error occurred.
         """
         status, limit = received.status_code, self.settings.max_response_bytes
         if status < 200:
-            # The end of an interim response is not the end of the stream.
+            # After an interim response, the stream continues.
             return b"", None
         deadline = time.monotonic() + self.settings.timeout
         body = bytearray()
@@ -493,7 +493,7 @@ def _may_lack_body(received: requests.Response) -> bool:
     """
     Tell whether a response without a body may have had one.
 
-    http.client takes the end of the stream for the end of the headers, and urllib3 a piece of gzip for all of it.
+    http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
     """
     if received.raw.tell():
         return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-# Errors of reading a key that no retry changes.
+# Errors of reading a key that are permanent.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, UnsuitableFileError)
 
 
@@ -31,10 +31,11 @@ class Signer(Protocol):
     :class:`CustodyConfigurationError` if its key cannot be used.
 
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
-    before it is sent, and found again afterwards by this key, whatever name the service shows it under.
+    before it is sent. Afterwards, the signature is found by this key, whatever user name the service reports for it.
 
-    Only the type of a signer's exception is shown, as its text may hold a secret. It is retryable, unless its type
-    stands for a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised unchanged.
+    Only the type of a signer's exception is reported, because its text may hold a secret. The failure is retryable,
+    unless the type means a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised
+    unchanged.
     """
 
     @property
@@ -46,7 +47,7 @@ class Signer(Protocol):
         Sign a message.
 
         :param message: the bytes to hash with SHA-256 and sign.
-        :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian. :func:`raw_signature` makes them from DER.
+        :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian. :func:`raw_signature` converts DER to this format.
         """
 
 
@@ -54,13 +55,13 @@ class PemSigner:
     """
     A signer with a private key in PEM.
 
-    The key is loaded when it is needed, and not kept.
+    The key is loaded on each use, and not kept.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``. Its line ends may be written as two characters,
         ``\\n``.
     :param name: the name of the key in the log.
     :param password: the password that the key is encrypted with; None (default): it is not encrypted.
-    :raises CustodyConfigurationError: if the name is a key.
+    :raises CustodyConfigurationError: if the name is itself a key.
     """
 
     def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
@@ -125,7 +126,7 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            # The exception's own text may come from the caller's function, and not every number is the system's.
+            # The exception's own text may come from the caller's function, and its number may not be the system's.
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
             reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
             if isinstance(error, UnsuitableFileError):

@@ -18,7 +18,7 @@ from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BY
 _T = TypeVar("_T")
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-# Mistakes in a signer's code. What else it raises may be trouble of a KMS that passes.
+# Mistakes in a signer's code. Other exceptions may be temporary failures of a KMS.
 _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
 
 
@@ -33,7 +33,7 @@ class SigningKey:
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
-        #: The name of the key; until that is known, the signer's type.
+        #: The name of the key. Until it is known, the signer's type.
         self.name = type(signer).__name__
         self.name = self._run(self._read_name)
         if (check := self._run(lambda: self._part("check"))) is not None:
@@ -48,8 +48,8 @@ class SigningKey:
         It is verified if the public key is known.
 
         :param message: the message to sign.
-        :raises CustodyConfigurationError: if what the signer returned cannot be used.
-        :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
+        :raises CustodyConfigurationError: if the returned signature cannot be used.
+        :raises CustodyError: if the signer failed. It is retryable, unless the cause is a mistake in the signer's code.
         """
         signature = self._run(lambda: self._signer.sign(message))
         if not isinstance(signature, bytes) or len(signature) != SIGNATURE_BYTES:
@@ -68,7 +68,7 @@ class SigningKey:
 
         Nothing else may call a signer, or read one of its attributes.
 
-        :raises CustodyError: if it fails; nothing of another error's text comes along.
+        :raises CustodyError: if it fails. The text of another exception is not included.
         """
         try:
             return part()
@@ -76,8 +76,8 @@ class SigningKey:
             raise
         except Exception as exception:
             failure = exception
-        # Outside of "except", so that it is not chained to this error either. A certificate or a response that cannot
-        # be read may be a ValueError, too.
+        # Raised outside of "except", so that the exception is not chained. An OSError may also be a ValueError, such as
+        # for an unreadable certificate or response.
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
             f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The object identifier of P-256 in DER, as PKCS#11 names a curve.
 _P256 = bytes.fromhex("06082a8648ce3d030107")
 _POINT_BYTES = 65
-# Reasons that no retry changes, by the names of the library's exceptions.
+# Permanent failures, by the names of the library's exceptions.
 _REASONS = {
     "PinIncorrect": "the HSM rejected the PIN; some HSMs lock it after a few failed attempts",
     "PinInvalid": "the HSM rejected the PIN: it has characters that the HSM does not accept",
@@ -65,13 +65,13 @@ class Pkcs11Signer:
 
     The key never leaves the HSM.
 
-    The library is loaded, and initialised, in the process that signs, and once more in a child of such a process. Each
-    use opens a session, logs in with the PIN, and closes it. Messages are hashed here and signed with ``CKM_ECDSA``,
+    The library is loaded and initialised in the process that signs, and again in each child process. Each use opens a
+    session, logs in with the PIN, and closes the session. Messages are hashed here and signed with ``CKM_ECDSA``,
     the mechanism that HSMs with EC keys have in common. If the token also has the public key, under the same label,
     signatures are verified before they are sent. Needs the extra ``pkcs11``.
 
-    A wrong PIN, key or library fails the task without retries: repeating a wrong PIN would lock the token. An HSM that
-    is away, or a token that is not there, is tried again by Airflow's retries.
+    A wrong PIN, key or library fails the task without retries, because repeating a wrong PIN would lock the token. If
+    the HSM or the token is unavailable, Airflow's retries apply.
 
     :param module: the path of the HSM's PKCS#11 library on the worker.
     :param token: the label of the token.
@@ -88,8 +88,8 @@ class Pkcs11Signer:
         """
         Check that the key can be used; nothing is signed.
 
-        :raises CustodyConfigurationError: if it cannot, and trying again would not help.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyConfigurationError: if it cannot, and a retry would not help.
+        :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as (session, label):
             self._private_key(session, label)
@@ -101,7 +101,7 @@ class Pkcs11Signer:
         None if the token does not have it.
 
         :raises CustodyConfigurationError: if it is not a P-256 key.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyError: if the HSM is unavailable.
         """
         from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
@@ -113,7 +113,7 @@ class Pkcs11Signer:
                 return None
             self._check_curve(key)
             point = bytes(key[Attribute.EC_POINT])
-        # Some libraries give the point as it is, most as an OCTET STRING in DER.
+        # Some libraries return the raw point, but most return an OCTET STRING in DER.
         try:
             return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-_POINT_BYTES:])
         except ValueError:
@@ -125,8 +125,8 @@ class Pkcs11Signer:
 
         :param message: the bytes to hash with SHA-256 and sign.
         :return: 64 bytes ``r || s``.
-        :raises CustodyConfigurationError: if the key cannot be used, and trying again would not help.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyConfigurationError: if the key cannot be used, and a retry would not help.
+        :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as (session, label):
             from pkcs11 import Mechanism
@@ -165,7 +165,7 @@ class Pkcs11Signer:
         try:
             curve = bytes(key[Attribute.EC_PARAMS])
         except (AttributeSensitive, AttributeTypeInvalid):
-            # Not every HSM shows the curve of a private key. Its signatures are checked before they are sent.
+            # Some HSMs do not return the curve of a private key. Its signatures are checked before they are sent.
             return
         if curve != _P256:
             raise self._unusable("it is not a P-256 (secp256r1) key", "signing-failed")
@@ -205,7 +205,7 @@ class Pkcs11Signer:
         if kind == "PKCS11Error":
             detail = sanitize(failure, 160)
             if is_loaded:
-                # An HSM's own code. It may mean a rejected PIN, so it is not tried again.
+                # An HSM's own code may mean a rejected PIN, so there is no retry.
                 return self._unusable(f"the HSM failed with an error unknown to PKCS#11: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:
@@ -240,7 +240,7 @@ def _initialised(module: str) -> Any:
     import pkcs11
 
     if os.path.dirname(module):
-        # One path for each library: loaded under a second one, it would be initialised again, and fail.
+        # Use one path for each library, because loading it under a second path would initialise it again, and fail.
         module = _paths.setdefault(os.path.realpath(module), module)
     library = pkcs11.lib(module)
     if _initialised_by.setdefault(module, os.getpid()) != os.getpid():

@@ -29,13 +29,13 @@ class UserOperations(ServiceOperations):
         """
         Get the client's user: ``GET /users/me`` (undocumented).
 
-        :return: ``id``, ``externalUserId``, which signatures carry, ``tenantId``, ``roles`` and ``status``, as far as
-            the service shows them.
+        :return: ``id``, ``externalUserId`` (the name in signatures), ``tenantId``, ``roles`` and ``status``, as far as
+            the service returns them.
         """
         reply = self._transport.call(GET_CURRENT_USER, WireUserResponse)
         user = reply.body.get("result")
         if not user:
             raise reply.unexpected("it has no 'result'")
-        # Its roles decide.
+        # Access depends on the roles.
         reply.require_unique_keys()
         return user

@@ -21,7 +21,7 @@ SIGNATURE_BYTES = 2 * INTEGER_BYTES
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
-# Base64 of DER, which begins with 0x30; a hash or a name is shorter.
+# Base64 of DER, which begins with 0x30. Hashes and names are shorter.
 _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 
@@ -50,7 +50,7 @@ class PublicKey:
         """
         Read a key from its SubjectPublicKeyInfo.
 
-        :param der: the encoding with the named curve and an uncompressed point: no key has another encoding here.
+        :param der: the encoding with the named curve and an uncompressed point. No other encoding is accepted.
         :raises KeyTextError: if it is anything else, or the point is not on the curve.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -136,10 +136,10 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
     """
     Read the keys of a text in PEM.
 
-    Its line ends may be of any kind, or lost, as in a form's field. Lines may be comments: they begin with ``#``.
+    Its line ends may be of any kind, or lost, as in a form's field. Lines that begin with ``#`` are comments.
 
     :param text: PEM.
-    :raises KeyTextError: if there is none, one of them cannot be used, or there is something else.
+    :raises KeyTextError: if there is no key, a key cannot be used, or there is other content.
     """
     bodies = _find_bodies(text)
     for number, body in enumerate(bodies, 1):
@@ -211,7 +211,7 @@ def decode_base64(text: str) -> bytes:
         data = binascii.a2b_base64(text)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-    # The decoder skips foreign characters and ignores trailing bits. A text that encodes back unchanged had neither.
+    # The decoder skips foreign characters and ignores trailing bits. Text without them encodes back unchanged.
     if binascii.b2a_base64(data, newline=False) != text.encode("ascii"):
         raise ValueError("not canonical base64")
     return data

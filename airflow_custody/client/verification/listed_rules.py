@@ -16,13 +16,13 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
 
     Equal rules become one object, also across pages.
 
-    A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and its
-    meaning is not known, so it is only compared. A row that names a label which is absent, or there twice, has none. A
-    row with rules of its own keeps these.
+    A page may have the rules once, beside its rows, under a label that rows refer to. The label is only compared,
+    because no signature covers it and its meaning is not known. A row gets no rules if its label is missing or
+    repeated. A row with its own rules keeps them.
 
     :param rows: the rows. They are changed.
     :param containers: the page's ``rulesContainers``.
-    :param known: the rules of the pages before, empty at first. It is changed.
+    :param known: the rules of the previous pages, empty at first. It is changed.
     """
     entries = _by_label(containers)
     for row in rows:

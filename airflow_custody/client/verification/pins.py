@@ -11,7 +11,7 @@ from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import pem_text, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
-# 2009 and 2100 in Unix seconds: a number outside is a date without dashes, or milliseconds.
+# 2009 and 2100 in Unix seconds. Other numbers are dates without dashes, or milliseconds.
 _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
 
@@ -23,15 +23,15 @@ class VerificationPins:
     They always come from local configuration, never from the service.
 
     :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
-        keys, and each is given once.
+        keys, and none is repeated.
     :param superadmin_minimum: number of these keys that must have signed the rules: at least one, and at most all.
-    :param networks: names of the networks that are accepted, for all chains. Default None: any; then an address whose
-        signed text does not name its network needs the signatures that each of its chain's rules asks for.
-    :param allow_legacy_signatures: whether an address counts that was signed before its text had the keys
-        ``contractType`` or a linked address's ``label``; these are then not reported. Default False.
-    :param rules_not_before: Unix time in seconds, from 2009 to 2100, before which no rules count: older rules stay
-        validly signed for ever. Rules without a date do not count either then. Default None: any rules count.
-    :raises CustodyConfigurationError: if one of these is missing or wrong; ``setting`` names it.
+    :param networks: names of the accepted networks, for all chains. Default None: any. Then, if the signed text of an
+        address does not name its network, the address needs the signatures that each rule for its chain requires.
+    :param allow_legacy_signatures: whether to accept an address that was signed before its text had the keys
+        ``contractType`` or a linked address's ``label``. These keys are then not reported. Default False.
+    :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules are refused, because they stay validly
+        signed forever. Rules without a date are then refused, too. Default None: rules of any age are accepted.
+    :raises CustodyConfigurationError: if a parameter is missing or wrong; ``setting`` names it.
     """
 
     superadmin_keys: str | Iterable[str]
@@ -88,7 +88,7 @@ class VerificationPins:
         }
 
 
-#: The settings of a client that say what is trusted.
+#: The settings of a client that determine trust.
 PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins))
 
 
@@ -124,7 +124,7 @@ def _read_names(given: Any) -> tuple[str, ...]:
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
-    # Their order says nothing.
+    # Their order does not matter.
     return tuple(sorted(set(names)))
 
 

@@ -1,10 +1,11 @@
 """
 A strict reader of protobuf messages, for the signed rules.
 
-The data cannot cause recursion, and no value can be read in two ways.
+The data cannot deepen the recursion, and no value can be read in two ways.
 
-Where the wire format lets a reader choose, this one refuses: a singular field that comes twice, a known field of
-another wire type, groups, numbers that do not fit. Unknown fields are skipped, as the service's messages may grow.
+If the wire format allows several readings, this reader refuses the message. It refuses a repeated singular field, a
+known field of another wire type, groups, and numbers that do not fit. It skips unknown fields, because the service may
+add fields to its messages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_BYTES = 10
 _LAST_FIELD_NUMBER = (1 << 29) - 1
-# The bits above the low 31 of a negative value, which has all 64.
+# The bits above the low 31 of a negative value, which is written with 64 bits.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _LAST_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
 
@@ -31,8 +32,8 @@ class Field:
 
     :param name: its name.
     :param kind: type of its values.
-    :param repeated: whether it may come several times. Default False.
-    :param message: the fields of its values, by number, if these are messages.
+    :param repeated: whether it may be repeated. Default False.
+    :param message: the fields of its values, by number, if the values are messages.
     """
 
     name: str
@@ -62,7 +63,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
 
     :param data: the message's bytes.
     :param message: its fields, by number.
-    :raises RefusalError: if it is not such a message.
+    :raises RefusalError: if the data is not such a message.
     """
     found: dict[str, Any] = {}
     for number, wire_type, value in _fields(data):

@@ -24,9 +24,9 @@ def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | 
     The signed network comes first; otherwise it is the network that the service reports.
 
     :param text: the signed text.
-    :param shown: the network that the service shows outside of it; None or empty: none.
+    :param shown: the network that the service reports outside of the text; None or empty: none.
     :param accepted: the networks that are pinned; None: any.
-    :raises RefusalError: if they contradict each other.
+    :raises RefusalError: if the networks contradict each other, or are not pinned.
     """
     signed: str = text.fields.get("network") or ""
     if signed and shown and signed != shown:
@@ -58,11 +58,11 @@ def choose_rules(
     :param text: the signed text.
     :param network: its network, as :func:`network_of` returned it.
     :param accepted: the networks that are pinned; None: any.
-    :raises RefusalError: if there is no rule, or it is not certain which.
+    :raises RefusalError: if there is no rule, or several rules could apply.
     """
     currency = text.fields["currency"]
     own, default = container.by_network.get(currency, {}), container.by_network.get("", {})
-    # None: a network that no rule names.
+    # None stands for a network that no rule names.
     possible: list[str | None] = [network] if network else []
     if not text.fields.get("network"):
         possible += [*filter(None, (*own, *default)), None] if accepted is None else accepted

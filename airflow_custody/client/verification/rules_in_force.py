@@ -29,12 +29,12 @@ class PendingVerifier(Verifier):
     """
     A client's verifier, also for pending requests without rules.
 
-    The interface does not say whether it shows them. The rules in force are fetched at most once, and only if a request
-    needs them; like any rules, they must be signed by the pinned keys.
+    The interface description does not say whether pending requests carry rules. The rules in force are fetched at most
+    once, and only if a request needs them. Like any rules, they must be signed by the pinned keys.
 
     :param client: the client.
     :param verifier: its verifier, whose cache is shared.
-    :param even_unsigned: whether a request that nobody has signed needs them, too, because it is to be signed. Default
+    :param even_unsigned: whether an unsigned request needs the rules, too, because it is about to be signed. Default
         False.
     """
 
@@ -51,8 +51,8 @@ class PendingVerifier(Verifier):
 
         A permanent failure counts against that request.
 
-        :param envelopes: the requests, as they came.
-        :raises CustodyError: if they cannot be fetched now.
+        :param envelopes: the requests, as received.
+        :raises CustodyError: if the rules cannot be fetched now.
         """
         is_known = self.rules_in_force is not None or self._failure is not None
         if is_known or not any(map(self.needs_rules_in_force, envelopes)):
@@ -94,7 +94,7 @@ def verifier_for(
     It has the rules in force if a request needs them.
 
     :param client: the client.
-    :param envelopes: the requests, as they came. Default: none yet.
+    :param envelopes: the requests, as received. Default: none yet.
     :param even_unsigned: as for :class:`PendingVerifier`.
     :return: the verifier; None: no keys are pinned.
     :raises CustodyError: if the rules cannot be fetched now.

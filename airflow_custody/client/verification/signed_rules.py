@@ -22,7 +22,7 @@ from airflow_custody.client.verification.rules_container import (
 )
 from airflow_custody.client.verification.signature_count import Verifies
 
-#: Seconds by which the date of the rules may be ahead of our clock.
+#: Maximum seconds that the date of the rules may be ahead of this machine's clock.
 MAX_AHEAD = 300
 
 # Advice for each error.
@@ -52,7 +52,7 @@ class SignedRules(NamedTuple):
     rules: VerifiedRules
 
 
-#: Rules and their signatures, not verified: the container in base64, and the bytes of each signature.
+#: Unverified rules and their signatures: the container in base64, and the bytes of each signature.
 UnverifiedRules = tuple[str, tuple[bytes, ...]]
 
 
@@ -60,8 +60,8 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
     """
     Return the rules that an envelope carries.
 
-    :param envelope: the envelope as it came.
-    :raises RefusalError: if they are missing, or their signatures cannot be read.
+    :param envelope: the envelope as received.
+    :raises RefusalError: if the rules are missing, or their signatures cannot be read.
     """
     text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
     if not text and envelope.get("rulesContainerHash"):
@@ -107,11 +107,11 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
     :param verifies: verifies signatures.
     :param text: the container, in base64.
     :param signatures: the bytes of its signatures.
-    :raises RefusalError: if they are not signed as pinned, cannot be read, or have a date that does not count.
+    :raises RefusalError: if the rules are not signed as pinned, cannot be read, or have a refused date.
     """
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
-    # Count keys, not signatures: from one signature anybody can make another that is valid.
+    # Count keys, not signatures, because a valid signature can be changed into another valid signature.
     signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in signatures)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:

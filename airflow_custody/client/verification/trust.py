@@ -3,7 +3,7 @@ The only rule of trust for requests.
 
 A request in effect needs signatures. A pending request needs a clean text. A rejected request needs nothing.
 
-:func:`decide_trust` tells what the signatures of a request prove, in the state that the service reports. No I/O.
+:func:`decide_trust` applies it to a request in the state that the service reports. No I/O.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 #: The status of a request in effect, from a published sample.
 EFFECTIVE_STATUSES = ("approved",)
-#: Statuses, some of them guesses, of a request that can no longer take effect. A word that the service never uses
-#: does no harm.
+#: Statuses of a request that can no longer take effect. Some are guesses. A word that the service never uses does no
+#: harm.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
-#: The warning, once in a task, that no keys are pinned.
+#: The warning that no keys are pinned, given once in each task.
 NOT_PINNED = "No super-administrators' keys are pinned, so the service is trusted without verification."
-# An id that somebody may paste into a terminal.
+# Maximum length of an id in a command to copy.
 _MAX_ID = 40
 
-#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status does not say more.
+#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown.
 ReportedState = Literal["effective", "pending", "rejected", "unknown"]
-#: Result of verifying a request: ``verified``, all that its state needs is proved; ``unsigned``, its text is clean, and
-#: nobody has signed it, or needs to have; ``unverified``, less than its state needs; ``not checked``, it needs nothing,
-#: or no keys are pinned.
+#: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: its text is
+#: clean, and it has and needs no signatures. ``unverified``: less is proved than its state needs. ``not checked``: it
+#: needs no proof, or no keys are pinned.
 TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
 
 
@@ -45,9 +45,9 @@ class Trust:
     The result of verifying a request.
 
     :param state: the result in one word.
-    :param address: the verified address, if the request is shown as not pending. Default None.
-    :param signatures: the signatures that it has, all of them valid, if it is pending. Default None.
-    :param error: why it is unverified. Default None.
+    :param address: the verified address, if the request is not reported as pending. Default None.
+    :param signatures: its signatures, all of them valid, if it is pending. Default None.
+    :param error: the reason why it is unverified. Default None.
     """
 
     state: TrustState
@@ -60,11 +60,11 @@ def decide_trust(envelope: Mapping[str, Any], state: ReportedState, verifier: Ve
     """
     Decide whether a request can be trusted in its state.
 
-    A request in effect, or settled with an unknown status, must be signed as the rules ask. A pending request must have
-    a text that its hash covers, and each signature that is there must be valid. A rejected request needs no proof:
-    nobody relies on it.
+    A request in effect, or settled with an unknown status, must be signed as the rules require. A pending request must
+    have a text that matches its hash, and each of its signatures must be valid. A rejected request needs no proof,
+    because it has no effect.
 
-    :param envelope: the request, as it came.
+    :param envelope: the request, as received.
     :param state: its state.
     :param verifier: the verifier; None: no keys are pinned, and nothing is checked.
     :return: the result.

@@ -4,8 +4,8 @@ Verifies by signatures alone that an address is whitelisted.
 The service is not trusted. There is no I/O.
 
 Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
-thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else that the service shows
-of a request is unproved and decides nothing. If it contradicts the signed text, the request is refused.
+thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else in a request is
+unproved, and decides nothing. If it contradicts the signed text, the request is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from airflow_custody.client.verification.signed_text import SignedText, legacy_f
 
 __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "VerifiedRules", "Verifier", "verify_envelope"]
 
-#: Maximum number of verified signatures, and of verified rules, that are remembered.
+#: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
 # Maximum number of combined paths, where several rules apply to a request, each with several paths.
@@ -54,29 +54,29 @@ class Verifier:
 
     Several threads may share one.
 
-    Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
+    Rules are cached by their bytes and signatures, and signatures by key, message and bytes, so that none is verified
     twice.
 
     :param pins: the trusted keys and settings.
-    :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
-        rules. They are verified like any. Default None: such a request is refused, unless nobody has signed it.
+    :param rules_in_force: the rules in force, as ``GET /rules`` returns them, for pending requests without rules. They
+        are verified like any rules. Default None: a request without rules is refused if it has signatures.
     """
 
     def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
         self.pins = pins
-        #: The rules in force; None: they are not known, or cannot be used.
+        #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
-        # Errors are not remembered: anybody can send many envelopes that fail.
+        # Errors are not cached, because any number of envelopes may fail.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         """
         Verify an envelope, and return the proved address.
 
-        :param envelope: the envelope as it came, a dict.
-        :raises CustodyVerificationError: if they do not prove that it is whitelisted; the message says which step
-            failed, and why.
+        :param envelope: the envelope as received, a dict.
+        :raises CustodyVerificationError: if the signatures do not prove that the address is whitelisted. The message
+            gives the failed step and the reason.
         """
         with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
@@ -97,9 +97,9 @@ class Verifier:
 
         An invalid signature is an error.
 
-        :param envelope: the envelope as it came, a dict.
-        :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
-            the rules over this text.
+        :param envelope: the envelope as received, a dict.
+        :raises CustodyVerificationError: like :meth:`examine`, and if a signature was not made by a user in the rules
+            over this text.
         """
         found = self.examine(envelope)
         with _name_subject(_name_of(envelope)):
@@ -114,7 +114,7 @@ class Verifier:
 
         The result also has the number of signatures in each group.
 
-        :param envelope: the envelope as it came, a dict.
+        :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
             rule applies.
         """
@@ -130,7 +130,7 @@ class Verifier:
             hashes = [form.hash for form in forms]
             checked = [(each, why_invalid(each, hashes, signed.container, self._verifies)) for each in entries]
             valid = [entry for entry, fault in checked if not fault]
-            # Users with the same key cannot be told apart: the names of users are not signed.
+            # Users with the same key cannot be distinguished, because their names are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
@@ -146,7 +146,7 @@ class Verifier:
 
         The request may be pending. A key of None cannot be used.
 
-        :param envelope: the envelope as it came, a dict.
+        :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if the rules are not signed as pinned.
         """
         with _name_subject(_name_of(envelope)):
@@ -155,10 +155,10 @@ class Verifier:
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
-        Verify rules as ``GET /rules`` shows them.
+        Verify rules from ``GET /rules``.
 
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
-        :raises CustodyVerificationError: if they are not signed as pinned, or cannot be decoded.
+        :raises CustodyVerificationError: if the rules are not signed as pinned, or cannot be decoded.
         """
         with _name_subject("the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules
@@ -169,7 +169,7 @@ class Verifier:
 
         It does if it has signatures or refers to rules, but carries no rules.
 
-        :param envelope: the envelope as it came.
+        :param envelope: the envelope as received.
         """
         if _shows_rules(envelope):
             return False
@@ -250,9 +250,9 @@ def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> Veri
 
     For many envelopes, make one :class:`Verifier`.
 
-    :param envelope: the envelope as it came, a dict.
+    :param envelope: the envelope as received, a dict.
     :param pins: the trusted keys and settings.
-    :raises CustodyVerificationError: as :meth:`Verifier.verify`.
+    :raises CustodyVerificationError: like :meth:`Verifier.verify`.
     """
     return Verifier(pins).verify(envelope)
 

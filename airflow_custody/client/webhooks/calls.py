@@ -16,9 +16,9 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: How late a call may appear, behind one that was created later, and still be found.
+#: How long after a newer call an older call may appear, and still be found.
 OVERLAP = timedelta(minutes=5)
-# An operator and watchers may read the calls of one asset. Each has a cursor of its own in the asset's state store.
+# An operator and watchers may read the calls of one asset. Each has its own cursor in the asset's state store.
 #: The key of the operator's cursor in an asset's state store.
 OPERATOR_CURSOR_KEY = "custody_read_webhook_calls"
 #: The beginning of the keys of watchers' cursors in the same store.
@@ -35,8 +35,8 @@ class CallCursor:
 
     It has a time, and the known calls from five minutes before that time on. All older calls are known.
 
-    :param at: creation time of the newest known call, but never later than the service's clock was when it was read.
-        Where no call was known, that clock's time.
+    :param at: creation time of the newest known call, but not later than the time of reading by the service's clock.
+        If no call was known, the time of reading.
     :param seen: ids and creation times of the known calls.
     """
 
@@ -114,11 +114,11 @@ class NewCalls:
     """
     The new calls in the journal.
 
-    :param before: the cursor that they are new to. After a gap, without the calls that are no longer listed.
+    :param before: the cursor before these calls. After a gap, without the calls that are no longer listed.
     :param read_at: the time by the service's clock.
-    :param calls: the calls, in the order in which they were created.
-    :param more: whether there are more new calls than were asked for.
-    :param gap: in words, which calls may be lost; empty: none are.
+    :param calls: the calls, in the order of creation.
+    :param more: whether there are more new calls than requested.
+    :param gap: description of the calls that may be lost; empty: none.
     """
 
     before: CallCursor
@@ -153,13 +153,13 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     Read the calls that are new since a cursor.
 
-    The newest are read first, until a call is older than the cursor's five minutes.
+    The newest calls are read first, until a call is more than five minutes older than the cursor.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the one after the page with this name; the newest calls come first.
-    :param cursor: the cursor; None: no call is returned, and a cursor that knows all there are.
-    :param limit: maximum number of calls to return: the oldest.
-    :raises CustodyResponseError: as :meth:`.WebhookOperations.read_webhook_calls` says.
+    :param cursor: the cursor; None: return no calls, and a cursor that knows all existing calls.
+    :param limit: maximum number of calls to return; the oldest new calls come first.
+    :raises CustodyResponseError: like :meth:`.WebhookOperations.read_webhook_calls`.
     """
     page = fetch(None)
     reader = _JournalReader(operation, cursor, limit, now=page.date or datetime.now(timezone.utc))
@@ -219,7 +219,7 @@ class _JournalReader:
         self._first_time = times[0] if times else self._first_time
         listed_before = len(self._listed)
         for key, call in zip(keys, calls, strict=True):
-            # While the journal is read, new calls push others to the next page.
+            # New calls during the reading move older calls to the next page.
             if key not in self._listed and key[1] >= self._oldest_time:
                 self._listed.add(key)
                 self._add_if_new(key, call)
@@ -250,7 +250,7 @@ class _JournalReader:
         """Return the new calls of all pages."""
         cursor, listed = self._cursor, self._listed
         if cursor is None:
-            # In an empty journal, the first call may be dated before now, by another clock of the service.
+            # If the journal is empty, the first call may be dated before now by another clock of the service.
             newest = max((created for _, created in listed), default=EPOCH)
             return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
         gap = _find_gap(cursor, listed, self._now)
