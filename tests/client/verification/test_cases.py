@@ -93,7 +93,7 @@ TEXTS = {
         "in force ('GET /rules') are enough",
     ),
     "rules/no-rules-named-only": ("lacks the rules that it refers to", "'rulesContainers'"),
-    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 pinned keys that must", "never the service"),
+    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 required pinned keys", "never the service"),
     "rules/too-few-pinned-keys-by-a-stranger-and-one-must": ("signed by none of the pinned keys", "never the"),
     "rules/a-pin-shows-older-rules-by-a-second": (
         "its rules are of 2026-01-01T00:00:00Z, and none before 2026-01-01T00:00:01Z count",
