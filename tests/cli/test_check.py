@@ -282,7 +282,7 @@ def test_required_roles(custody: Run, sandbox: Sandbox, response: Fault | None, 
     assert found["state"] == state
     assert found["code"] == code
     if response == (200, {"result": USER}):
-        assert found["advice"] == "Give the user AdminReadOnly or ADMIN, or use another user."
+        assert found["advice"] == "Grant the user AdminReadOnly or ADMIN, or use another user."
 
 
 def test_an_unknown_role_is_rejected(custody: Run, sandbox: Sandbox) -> None:

@@ -46,7 +46,7 @@ def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: San
         f'request {each}: verified: ETH 0x{number:040x} "L{number}", validly signed by signer-1@example.test'
         for number, each in enumerate(ids, 1)
     ]
-    assert re.match(r"2 requests: 2 verified \(2 of 2 pinned keys must sign \([0-9a-f]{16}…, [0-9a-f]{16}…\); ", last)
+    assert re.match(r"2 requests: 2 verified \(2 of 2 pinned keys must sign \([0-9a-f]{16}…, [0-9a-f]{16}…\)\. ", last)
     # What an auditor keeps.
     data = audit("-o", "json").data
     pins = VerificationPins(**sandbox.control.pins())

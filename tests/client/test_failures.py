@@ -160,7 +160,7 @@ def test_retry_after_is_honoured_up_to_a_minute(sandbox: Sandbox, waits: Skippin
         read(client)
         assert waits.skipped == 7
         sandbox.control.add_fault("rate_limit", retry_after=61)
-        with pytest.raises(CustodyRateLimitError, match="asks to wait 61 s") as caught:
+        with pytest.raises(CustodyRateLimitError, match="requests a wait of 61 s") as caught:
             read(client)
     assert caught.value.retry_after == 61
     assert waits.skipped == 7
