@@ -110,7 +110,7 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
     with Sandbox(certfile=certificate) as server:
         monkeypatch.setenv("CUSTODY_TOKEN", server.token)
         for verify, code, name, state, text in (
-            (["--verify", bundle], 0, "tls", "ok", "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 "),
+            (["--verify", bundle], 0, "tls", "ok", "TLSv1.3; the certificate is accepted, and expires on 3000-01-01 "),
             (["--verify", "false"], 0, "tls", "unknown", "TLSv1.3; the certificate is not verified"),
             ([], 1, "reachable", "failed", "TLS: the certificate of"),
         ):

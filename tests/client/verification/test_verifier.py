@@ -212,7 +212,7 @@ def test_rules_alone() -> None:
         (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
         (IN_FORCE | {"rulesContainer": "A" * 6_000_000}, "are larger than"),
         (IN_FORCE | {"rulesContainer": None}, "are missing"),
-        (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp comes twice"),
+        (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp is repeated"),
     ],
 )
 def test_rules_that_are_refused(rules: dict[str, Any], why: str) -> None:

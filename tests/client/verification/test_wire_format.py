@@ -88,7 +88,7 @@ WHOLE = {
         *((field(1, each, sized(bytes(4))), f"small has the wire type {each}") for each in (BYTES, FIXED32)),
         *((field(4, each, bytes(8)), f"text has the wire type {each}") for each in (VARINT, FIXED64)),
         (field(4, BYTES, sized(b"\xff")), "text is not UTF-8"),
-        (field(1, VARINT, varint(1)) * 2, "small comes twice"),
+        (field(1, VARINT, varint(1)) * 2, "small is repeated"),
         (field(7, BYTES, varint(4) + bytes(3)), "ends within a field"),
         (field(7, FIXED64, bytes(7)), "ends within a field"),
         (field(7, FIXED32, bytes(3)), "ends within a field"),
