@@ -28,7 +28,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 pytestmark = pytest.mark.usefixtures("connection")
 
-LOST = "was given, and resolved to None"
+LOST = "is None: check the DAG file"
 each_task = pytest.mark.parametrize("entry", [pytest.param(each, id=each.task.__name__) for each in TABLE])
 
 

@@ -32,7 +32,7 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
     ("signer", "extra", "password", "why"),
     [
         (ConnectionSigner, {"privatekey": "x"}, None, "no extra 'private_key'"),
-        (Pkcs11ConnectionSigner, HSM, None, "there is no PIN"),
+        (Pkcs11ConnectionSigner, HSM, None, "the PIN is missing"),
         (Pkcs11ConnectionSigner, {}, "12345", "no extra 'pkcs11_module', 'pkcs11_token', 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_key": 7}, "12345", "no extra 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),

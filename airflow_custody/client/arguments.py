@@ -1,4 +1,8 @@
-"""Checks of arguments: text stays text, numbers are finite, lists are lists. Errors name the parameter."""
+"""
+Checks of arguments. Errors name the parameter.
+
+Text must be text, numbers must be finite, and lists must be lists.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,31 @@ from typing import Any
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import sanitize
 
-#: The largest id: the service's are 64-bit integers.
+#: The largest id, because the service's ids are 64-bit integers.
 MAX_ID = 2**63 - 1
 #: The longest accepted time in seconds, about 30 years.
 MAX_SECONDS = 1e9
-#: Advice where a DAG's native rendering has turned text into another type. ``| string`` does not help.
+#: Advice for text that native rendering has converted to another type. ``| string`` does not help.
 NATIVE_RENDERING = (
-    " (give it as text. In a DAG with render_template_as_native_obj=True, and only there, Airflow turns text that "
-    "looks like Python into a value: there, {{ ... | tojson }}, literal('...') or an upstream task's text keep it)"
+    " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
+    "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
-# None as a template renders it: in text, and with the filter tojson.
+# A rendered None: as text, and with the filter tojson.
 _RENDERED_NONE = ("None", "null")
 
 
 def describe(value: object) -> str:
-    """Describe a value and its type briefly; for unknown types only the type."""
+    """
+    Describe a value and its type briefly.
+
+    For an unknown type, only the type is given.
+    """
     kind = sanitize(type(value).__name__, 40)
     if value is None:
         return "None"
     if isinstance(value, str):
         return sanitize(str.__repr__(value[:80]), 40)
-    # Python refuses to write very long ones.
+    # Python refuses to convert very long numbers to text.
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**40):
         return f"the {kind} {value!r}"
     return f"a value of type {kind}"
@@ -42,7 +50,11 @@ def text_fault(value: object) -> str | None:
 
 
 def identifier_fault(value: object) -> str | None:
-    """Explain why a value is not an id, which is text or a whole number; None if it is."""
+    """
+    Explain why a value is not an id; None if it is.
+
+    An id is text or a whole number.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
     if isinstance(value, str):
@@ -57,7 +69,7 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     :param name: the parameter's name.
     :param value: its value.
     :param error: type of the error to raise. Default :class:`CustodyRequestError`.
-    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names it.
+    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names the parameter.
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
@@ -72,7 +84,11 @@ def _wrong(error: type[CustodyError], name: str, why: str) -> CustodyError:
 
 
 def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
-    """Return an id, given as text or a whole number, as text; raises as :func:`check_text` does."""
+    """
+    Return an id as text.
+
+    It may be text or a whole number. Raises like :func:`check_text`.
+    """
     fault = identifier_fault(value)
     if fault is not None:
         raise _wrong(error, name, f"{fault}; nothing was sent")
@@ -83,13 +99,15 @@ def check_names(
     name: str, value: object, error: type[CustodyError] = CustodyRequestError, *, may_be_empty: bool = False
 ) -> list[str] | None:
     """
-    Return names that were given as a list, or a single one as text; None if they were not given.
+    Return names as a list; None if they were not given.
+
+    A single name may be given as text.
 
     :param name: the parameter's name.
     :param value: its value.
     :param error: type of the error to raise.
     :param may_be_empty: whether an empty list is accepted. Default False.
-    :raises CustodyError: of that type if it is anything else; ``setting`` names it.
+    :raises CustodyError: of that type for any other value; ``setting`` names the parameter.
     """
     if value is None:
         return None
@@ -99,12 +117,16 @@ def check_names(
         raise _wrong(error, name, f"must be a list of names, not {describe(value)}; nothing was sent")
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
-        raise _wrong(error, name, "is an empty list; leave it out if it is not meant")
+        raise _wrong(error, name, "is an empty list; omit the parameter instead")
     return names
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return a flag, given as a bool, or as text that a template renders to; raises as above."""
+    """
+    Return a flag, given as a bool or as rendered text.
+
+    Raises like :func:`check_text`.
+    """
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
@@ -113,14 +135,18 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
-    """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
+    """
+    Return a number of seconds, from zero to :data:`MAX_SECONDS`.
+
+    Raises like :func:`check_text`.
+    """
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a number of seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
-    """Return a Unix time in seconds; raises as above."""
+    """Return a Unix time in seconds; raises like :func:`check_text`."""
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a Unix time in seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
@@ -128,9 +154,11 @@ def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequ
 
 def plain_names(value: object) -> Any:
     """
-    Return names as a list, which can be serialized; text, such as a template, and other values stay as they are.
+    Return names as a list, which can be serialized.
 
-    A set is sorted: Airflow identifies a watcher by its arguments, and a set's order differs between processes.
+    Text, such as a template, and other values are returned unchanged.
+
+    A set is sorted, because its order differs between processes, and Airflow identifies a watcher by its arguments.
     """
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
@@ -142,21 +170,27 @@ def _is_number(value: object) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a value is None, or None as a template renders it: the text ``None`` or ``null``."""
+    """
+    Tell whether a value is None, or a rendered None.
+
+    A template renders None as the text ``None`` or ``null``.
+    """
     return value is None or (isinstance(value, str) and str.__str__(value).strip() in _RENDERED_NONE)
 
 
 def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     """
-    Refuse a value that is missing because an upstream task or a template did not yield one.
+    Refuse a value that is missing in the run.
+
+    An upstream task or a template may have returned None.
 
     :param name: the parameter's name, as an author writes it.
-    :param value: its value in the run; it was given.
+    :param value: the given value, in the run.
     :param advice: advice about None, for the error.
-    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
+    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that contains such a value.
     """
     if value is None:
-        why = "was given, and resolved to None: the DAG file, a template or an upstream task says so; nothing was sent"
+        why = "is None: check the DAG file, the template or the upstream task; nothing was sent"
         raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, str) and is_missing(value):
         why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"

@@ -1,4 +1,4 @@
-"""What this package assumes about the service, tried with reads only."""
+"""The package's assumptions about the service, checked with reads only."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AssumptionState = Literal["holds", "does not hold", "cannot tell"]
-#: What was found: the state, what was seen, and advice.
+#: The result: the state, the evidence, and advice.
 _Verdict = tuple[AssumptionState, dict[str, Any], str]
 
 #: Maximum numbers of requests and of webhook calls to read.
 MAX_REQUESTS, MAX_CALLS = 1000, 500
-# A page of three, of which one repeats the page before: the overlap is tried on ten pages.
+# Pages of three rows, each beginning with the last row of the previous page: ten pages test the overlap.
 _PAGE_SIZE, _MAX_PAGED = 3, 20
-# An id that no service has given to anything.
+# An id that no service has assigned.
 _NO_REQUEST = str(2**62)
-# The Date of a response has whole seconds.
+# A response's Date is in whole seconds.
 _MAX_BEHIND = 2.0
 _WORD = re.compile("[A-Za-z][A-Za-z_-]{0,29}")
 _MAX_WORDS = 20
-#: Stands for a text that is no word, so that no value is ever shown.
+#: Replaces a text that is not a word, so that no value is ever reported.
 OTHER_TEXT = "(other text)"
-_TRY_AGAIN = "If somebody worked in the service meanwhile, run this again."
+_TRY_AGAIN = "If requests have changed meanwhile, run this again."
 
 
 @dataclass(frozen=True)
 class Assumption:
     """
-    An assumption about the service, and what reads show of it.
+    An assumption about the service, and the evidence from reads.
 
     :param assumption: its name.
-    :param state: ``holds``, only if it was seen; ``does not hold``; ``cannot tell``.
-    :param seen: what was seen: words of the service, counts and ages, error codes. No value, label, address, id or
-        host is in it.
-    :param advice: what to do about it. Default empty.
-    :param error: why it cannot be told, if a read failed. Default empty.
+    :param state: ``holds``, only with evidence; ``does not hold``; ``cannot tell``.
+    :param seen: the evidence: words of the service, counts and ages, error codes. It contains no value, label, address,
+        id or host.
+    :param advice: advice about the result. Default empty.
+    :param error: the error of a read that failed. Default empty.
     """
 
     assumption: str
@@ -71,7 +71,11 @@ class Assumption:
 
 @dataclass
 class _Found:
-    """What was read; of a read that failed, its error stands in ``errors`` by the operation's name."""
+    """
+    The results of the reads.
+
+    The error of a failed read is in ``errors``, under the operation's name.
+    """
 
     client: CustodyClient
     errors: dict[str, CustodyError] = field(default_factory=dict)
@@ -98,7 +102,7 @@ class _Found:
 
     @property
     def decided(self) -> list[WhitelistEnvelope]:
-        """The others."""
+        """The requests that are not pending."""
         return [each.shown for each in self.snapshot if each.reported != "pending" and each.state != "missing"]
 
     @property
@@ -109,12 +113,12 @@ class _Found:
 
 def check_assumptions(client: CustodyClient) -> list[Assumption]:
     """
-    Try what this package assumes about the service. Nothing is written.
+    Check the package's assumptions about the service. Nothing is written.
 
-    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only if something was seen
-    that shows it; where nothing was listed, nobody can tell.
+    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only with evidence. If nothing is listed,
+    its state is ``cannot tell``.
 
-    :param client: the client; with pinned keys, signatures are verified.
+    :param client: the client. With pinned keys, signatures are verified.
     :return: the assumptions, in the order of the documentation.
     """
     found = _Found(client)
@@ -153,7 +157,11 @@ def _failure(error: CustodyError) -> dict[str, Any]:
 
 
 def _words(texts: Iterable[str | None]) -> dict[str, int]:
-    """Count words, the most frequent first; what is no word is counted, and not shown."""
+    """
+    Count words, the most frequent first.
+
+    A text that is not a word is counted, but not quoted.
+    """
     counts = Counter("(none)" if not each else each if _WORD.fullmatch(each) else OTHER_TEXT for each in texts)
     shown = dict(counts.most_common(_MAX_WORDS))
     if rest := counts.total() - sum(shown.values()):
@@ -171,16 +179,16 @@ def _operations(found: _Found) -> _Verdict:
         is_absent = error.not_offered and error.from_service and error.status != 403
         seen.setdefault(absent if is_absent else error.code, []).append(name)
     state: AssumptionState = "does not hold" if absent in seen else "cannot tell" if found.errors else "holds"
-    return state, seen, "What changes something was not tried."
+    return state, seen, "Writes were not tried."
 
 
 def _refusals(found: _Found) -> _Verdict:
     _, error = attempt(lambda: found.client.get_whitelist_request(_NO_REQUEST))
     if not isinstance(error, CustodyNotFoundError):
-        raise error or CustodyResponseError("a request is shown under an id that does not exist")
+        raise error or CustodyResponseError("the service returns a request for an id that does not exist")
     if error.from_service:
         return "holds", {"status": 404, "body": "the service's own"}, ""
-    return "does not hold", {"status": 404, "body": "another"}, "Is it a gateway that refuses in place of the service?"
+    return "does not hold", {"status": 404, "body": "another program's"}, "A gateway may have rejected the request."
 
 
 def _statuses(found: _Found) -> _Verdict:
@@ -196,19 +204,19 @@ def _statuses(found: _Found) -> _Verdict:
         return (
             "does not hold",
             seen,
-            "Give the words of requests in effect as effective_statuses, those of rejected ones as rejected_statuses.",
+            "Set effective_statuses and rejected_statuses to the words of requests in effect and of rejected requests.",
         )
     if "effective" in meanings:
         return "holds", seen, ""
-    return "cannot tell", seen, "Nothing in effect is listed."
+    return "cannot tell", seen, "No request in effect is listed."
 
 
 def _own_pending(found: _Found) -> _Verdict:
     own = [each for each in found.pending if each.created_by & found.own_ids]
-    seen = {"pending": len(found.pending), "of these, made by this user": len(own)}
+    seen = {"pending": len(found.pending), "pending, made by this user": len(own)}
     if own:
         return "holds", seen, ""
-    return "cannot tell", seen, "Create a request with this user, and run this before anybody signs it."
+    return "cannot tell", seen, "Create a request as this user, and run this before it is signed."
 
 
 def _makers(found: _Found) -> _Verdict:
@@ -216,12 +224,12 @@ def _makers(found: _Found) -> _Verdict:
     own = sum(bool(each & found.own_ids) for each in made)
     seen = {
         "requests": len(made),
-        "of these, with who made them": sum(map(bool, made)),
+        "with a creator": sum(map(bool, made)),
         "made by this user": own,
-        "the user's": sorted(kind for kind, _ in found.own_ids),
+        "kinds of this user's ids": sorted(kind for kind, _ in found.own_ids),
     }
     if not found.own_ids or not all(made):
-        return "does not hold", seen, "After a lost response nothing is sent again; a person decides."
+        return "does not hold", seen, "After a lost response, nothing is sent again, and you must decide."
     return "holds" if own else "cannot tell", seen, ""
 
 
@@ -242,8 +250,8 @@ def _pages(found: _Found) -> _Verdict:
     seen = {
         "listed": len(ids),
         "total": "not given" if total is None else total,
-        "read again by threes": len(again),
-        "in pages": pages,
+        "read again in pages of three": len(again),
+        "pages read": pages,
     }
     is_whole = len(ids) < MAX_REQUESTS
     if again != ids[:_MAX_PAGED] or (total is not None and (total != len(ids) if is_whole else total < len(ids))):
@@ -265,12 +273,12 @@ def _texts(found: _Found) -> _Verdict:
         unknown |= (fields.keys() - {*TEXT_KEYS}) | (links - {*LINK_KEYS})
     seen = {
         "requests": len(found.listed),
-        "without a text of the published form that their hash covers": unusable,
+        "without a published text that matches the hash": unusable,
         "keys": _words(keys.elements()),
         "unknown keys": len(unknown),
     }
     if unusable or unknown:
-        return "does not hold", seen, "A request whose text has unknown keys, or not its hash, is not signed."
+        return "does not hold", seen, "A request is not signed if its text has unknown keys or another hash."
     return "holds" if keys else "cannot tell", seen, ""
 
 
@@ -287,20 +295,20 @@ def _signatures(found: _Found) -> _Verdict:
     in_force = found.errors.get("get rules") or error
     seen = {"rules in force": in_force.code if in_force else "verified", **{k: dict(v) for k, v in proved.items()}}
     if error is not None or any(each["unverified"] for each in proved.values()):
-        return "does not hold", seen, "'custody check' and 'custody whitelist verify' say what is not proved, and why."
+        return "does not hold", seen, "See 'custody check' and 'custody whitelist verify' for the reasons."
     return "holds" if proved["in effect"] else "cannot tell", seen, ""
 
 
 def _clock(found: _Found) -> _Verdict:
-    # A gateway's error page has the gateway's clock.
+    # A gateway's error page has a date by the gateway's clock.
     dated = [(each.received_at - each.date) for each in found.observations if each.date and (each.status or 500) < 400]
     if not dated:
         return "cannot tell", {"responses with a date": 0}, ""
-    # One response may be slow; replicas may have clocks of their own.
+    # One response may be slow, and replicas may have different clocks.
     behind = median_high(dated).total_seconds()
     seen = {"seconds that the service is behind": round(behind)}
     if behind > _MAX_BEHIND:
-        return "does not hold", seen, "Set both clocks by NTP."
+        return "does not hold", seen, "Synchronize both clocks with NTP."
     return "holds", seen, ""
 
 
@@ -313,11 +321,11 @@ def _journal(found: _Found) -> _Verdict:
     if error is not None and is_ordered:
         raise error
     if not dates:
-        return "cannot tell", seen, "No call with a time is listed."
+        return "cannot tell", seen, "No call with a time stamp is listed."
     seen |= {"oldest, in hours": _hours(min(dates)), "newest, in hours": _hours(max(dates)), "by time": is_ordered}
     # Clocks may differ by minutes.
     if not is_ordered or len(dates) < len(calls) or _hours(max(dates)) < -0.1:
-        return "does not hold", seen, "New calls cannot be read: they are found by their times."
+        return "does not hold", seen, "New calls cannot be read, because they are found by their time stamps."
     return "holds" if len(set(dates)) > 1 else "cannot tell", seen, ""
 
 

@@ -1,4 +1,4 @@
-"""The ways to authenticate: an API token, an API key, or a user name and a password."""
+"""The ways to authenticate: API token, API key, or password."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from airflow_custody.client.wire import TypedDict
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
-# A token is replaced this long before it ends.
+# A token is replaced this long before it expires.
 _MARGIN_SECONDS = 60.0
-# Statuses of the service itself that refuse a sign-in only for now.
+# Statuses of the service itself that refuse a sign-in only temporarily.
 _TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
-# A second token does no harm.
+# Repeating it does no harm: it returns a second token.
 SIGN_IN = Operation(
     "sign in",
     "POST",
@@ -56,7 +56,7 @@ class BearerToken(Authentication):
     """
     Authentication with a bearer token.
 
-    :param token: the token, without ``Bearer``; never shown by this class. White space around it is removed.
+    :param token: the token, without ``Bearer``; never printed by this class. White space around it is removed.
     :param source: place where the user finds the token, for error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
@@ -69,11 +69,11 @@ class BearerToken(Authentication):
             raise _missing("token", f"the API token {fault}")
         self._token = token
         self.hide(token)
-        #: When the token expires, if it is a JWT that says so.
+        #: Expiry of the token, if it is a JWT with an expiry.
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
             self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
-        self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
+        self.advice = f"The token (from {source}) is wrong, revoked or expired."
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
@@ -97,7 +97,7 @@ class ApiKey(Authentication):
     Services support it from version 3.20 on.
 
     :param key_id: id of the key.
-    :param secret: the key's secret in hex; never shown by this class, and never sent.
+    :param secret: the key's secret in hex; never printed by this class, and never sent.
     :param source: place where the user finds both, for error messages.
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
@@ -108,21 +108,21 @@ class ApiKey(Authentication):
         super().__init__(source=source)
         key_id = (key_id or "").strip()
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
-            raise _missing("api_key_id", "the API key's id is missing, or contains what cannot be sent in a header")
+            raise _missing("api_key_id", "the API key's id is missing, or has characters that a header cannot hold")
         key = b""
         with suppress(TypeError, ValueError):
             key = bytes.fromhex(secret)
         # Raised outside of "except", so that the caught exception is not chained.
         if not key:
-            raise _missing("secret", "the API key's secret is missing, or is not made of hexadecimal digits")
+            raise _missing("secret", "the API key's secret is missing, or not hexadecimal")
         self._key = key
         self._key_id = key_id
         for form in {secret.strip(), key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
             self.hide(form)
         self.advice = (
-            f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
-            "clock is wrong: signatures cover the time. Or a gateway changes the request's host or path, which "
-            "signatures also cover: it must pass them on as the base URL has them."
+            f"The API key's id or secret (from {source}) is wrong, or the key was revoked. Or this machine's clock is "
+            "wrong, because signatures cover the time. Or a gateway changes the request's host or path, which "
+            "signatures also cover; it must pass them on unchanged."
         )
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
@@ -166,20 +166,22 @@ class ApiKey(Authentication):
 
 class PasswordSignIn(Authentication):
     """
-    Authentication with a user name and a password, which the service exchanges for a token.
+    Authentication with a user name and a password.
 
-    The token is fetched when the first request is sent. It is kept until a minute before it ends, or until the service
-    no longer accepts it, and then replaced. A user with two-factor authentication cannot sign in unattended.
+    The service exchanges them for a token.
 
-    A refused password is not sent again, so that no account gets locked: after the service itself has refused it (a 4xx
-    other than 408 and 429), each later request with this object gets the same error, and nothing is sent. After any
-    other failure, the next request signs in again. One thread signs in at a time; the others wait, but no longer than
-    the time-out.
+    The token is fetched before the first request. It is replaced one minute before it expires, or when the service no
+    longer accepts it. A user with two-factor authentication cannot sign in unattended.
+
+    A refused password is not sent again, so that the account does not get locked. After the service itself has refused
+    it (a 4xx other than 408 and 429), each later request with this object raises the same error, and nothing is sent.
+    After any other failure, the next request signs in again. One thread signs in at a time. Other threads wait, at most
+    for the time-out.
 
     :param username: name of the user.
-    :param password: the password, without line breaks at its end; never shown by this class, and sent only to sign in.
+    :param password: the password, without line breaks at its end; never printed by this class, only sent to sign in.
     :param source: place where the user finds both, for error messages.
-    :param on_token: called with each token that was fetched, to keep it out of logs.
+    :param on_token: called with each fetched token, to keep it out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
 
@@ -201,8 +203,8 @@ class PasswordSignIn(Authentication):
         self._on_token = on_token
         self.hide(self._password)
         self.advice = (
-            f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
-            "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
+            f"The user name or the password (from {source}) is wrong, or the user may not sign in. If the password is "
+            "an API token, remove the user name. A user with two-factor authentication needs an API key, because "
             "one-time codes are not supported."
         )
         # Held to sign in, and to forget a token.
@@ -215,17 +217,23 @@ class PasswordSignIn(Authentication):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the service has refused the password, which this object therefore does not send again."""
+        """
+        Whether the service has refused the password.
+
+        If so, this object does not send it again.
+        """
         return self._refusal is not None
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """
-        Add the ``Authorization`` header to a request, and sign in first if needed.
+        Add the ``Authorization`` header to a request.
+
+        Signs in first if there is no usable token.
 
         :param request: the request.
         :param transport: the transport that fetches the token.
         :raises CustodyAuthenticationError: if the service does not accept the user.
-        :raises CustodyError: of another type if signing in fails otherwise; the request itself was not sent then.
+        :raises CustodyError: of another type if signing in fails otherwise. The request itself was not sent.
         """
         token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
@@ -233,9 +241,11 @@ class PasswordSignIn(Authentication):
 
     def renew(self, request: PreparedRequest) -> bool:
         """
-        Forget the token that the request was sent with, so that the next one is sent with a new one.
+        Forget the token that a request was sent with.
 
-        :return: True: there is, or may be, a newer one.
+        The next request is sent with a new token.
+
+        :return: True, because a newer token exists or may be fetched.
         """
         with self._lock:
             if request.headers.get("Authorization") == f"Bearer {self._token}":
@@ -246,11 +256,11 @@ class PasswordSignIn(Authentication):
         return self._token if time.time() < self._renew_at else None
 
     def _wait_and_sign_in(self, transport: Transport) -> str:
-        """Return a token that another thread has fetched meanwhile, or a new one."""
+        """Return a token from another thread, or a new one."""
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
-                "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
+                "another sign-in with this account did not finish within the time-out; nothing was sent",
                 code="no-response",
                 nothing_sent=True,
             )
@@ -260,7 +270,11 @@ class PasswordSignIn(Authentication):
             self._lock.release()
 
     def _sign_in(self, transport: Transport) -> str:
-        """Return a new token; raise the error of an earlier refusal if there was one."""
+        """
+        Return a new token.
+
+        After a refusal, the error of that refusal is raised again.
+        """
         if self._refusal is None:
             try:
                 return self._fetch_token(transport)
@@ -269,7 +283,7 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-        # A new error each time: one that several threads raise would collect the traceback of each.
+        # Make a new error each time, because one shared by several threads would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
     def _fetch_token(self, transport: Transport) -> str:
@@ -280,7 +294,7 @@ class PasswordSignIn(Authentication):
             raise reply.unexpected("it has no usable token")
         if self._on_token is not None:
             self._on_token(token)
-        # By this machine's clock. If that seems wrong, the token is used until the service no longer accepts it.
+        # Use this machine's clock. If it seems wrong, use the token until the service no longer accepts it.
         renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
         self._renew_at = renew_at if renew_at > time.time() else float("inf")
         self._token = token
@@ -288,7 +302,7 @@ class PasswordSignIn(Authentication):
 
 
 def _is_refusal(error: CustodyError) -> bool:
-    """Tell whether the service itself has refused the credentials, and not only for now."""
+    """Tell whether the service itself has permanently refused the credentials."""
     status = error.status or 0
     return error.from_service and 400 <= status < 500 and status not in _TEMPORARY_STATUSES
 
@@ -298,7 +312,11 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 
 def _token_fault(token: object) -> str | None:
-    """Explain why a token cannot be sent in a header, without quoting it; None if it can."""
+    """
+    Explain why a header cannot hold a token; None if it can.
+
+    The token is not quoted.
+    """
     if not isinstance(token, str) or not token:
         return "is missing"
     if token.strip().lower().startswith("bearer "):
@@ -309,7 +327,11 @@ def _token_fault(token: object) -> str | None:
 
 
 def _jwt_time(token: str) -> float | None:
-    """Return the Unix time when a JWT ends (``exp``); None if it does not say. Its signature is not checked."""
+    """
+    Return the Unix time when a JWT expires (``exp``).
+
+    None if the token has no such time. Its signature is not checked.
+    """
     with suppress(ValueError, AttributeError, IndexError):
         payload = token.split(".")[1]
         value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("exp")

@@ -1,7 +1,9 @@
 """
-The checks of a connection, for ``custody check`` and the button *Test Connection*.
+The checks of a connection.
 
-:func:`check_connection` first makes all calls, then judges their results: one function for each check.
+They are used by ``custody check`` and the button *Test Connection*.
+
+:func:`check_connection` first makes all calls, then judges their results. Each check is one function.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ CheckState = Literal["ok", "failed", "unknown", "not checked"]
 
 #: The role that every read needs.
 DEFAULT_ROLE = "TPUser"
-#: The roles that the operations need, and for what.
+#: The roles that the operations need, and their purposes.
 ROLES = {
     DEFAULT_ROLE: "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
-    "WhitelistedAddressApprover": "signing and rejecting them",
+    "WhitelistedAddressApprover": "signing and rejecting whitelisting requests",
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }
-# Status words of a user who may work. No complete list of status words is published.
+# Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
-# Clocks that are kept by NTP differ by less.
+# Clocks that use NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
-# More than all parts of one: each part that comes from the service is short.
+# More than all parts together, because each part from the service is short.
 _MAX_DETAIL = 3000
 
 
@@ -58,9 +60,9 @@ class Check:
     """
     The result of one check.
 
-    :param state: the state; ``unknown``: the service itself says that it does not offer it, and it was not required.
-    :param detail: what was found; empty: nothing to report.
-    :param advice: what to do about it. Default empty.
+    :param state: the state; ``unknown``: the service itself does not offer the operation, and it was not required.
+    :param detail: the finding; empty: nothing to report.
+    :param advice: advice about the finding. Default empty.
     :param error: the reason why it is not ok. Default None.
     """
 
@@ -75,21 +77,23 @@ class Check:
 
     @property
     def code(self) -> str:
-        """The code of its error; empty: it has none."""
+        """The code of its error; empty without an error."""
         return self.error.code if self.error else ""
 
 
 @dataclass
 class _Facts:
     """
-    The results of the calls. The calls end early if the service cannot be reached or rejects the credentials.
+    The results of the calls.
+
+    The calls end early if the service cannot be reached or rejects the credentials.
 
     :param client: the client.
     :param roles: the roles that its user must have.
-    :param responses: what was observed of each response.
+    :param responses: the observation of each response.
     :param unreachable: the reason why there was no response.
     :param sign_in_error: the reason why the service rejects the credentials.
-    :param other_program: the error that shows that another program responds. Then there are no other results.
+    :param other_program: the error that proves that another program responds. Then there are no other results.
     :param listing: the health listing.
     :param listing_error: the reason why there is none.
     :param user: the user.
@@ -115,12 +119,20 @@ class _Facts:
 
     @property
     def is_proved(self) -> bool:
-        """Whether a response shows that the service accepts the credentials: any server could have sent the others."""
+        """
+        Whether a response proves that the service accepts the credentials.
+
+        Any server could have sent the other responses.
+        """
         has_listing = self.listing is not None and not self.listing.is_blank
         return has_listing or self.user is not None or self.verified is not None
 
     def not_ok(self, error: CustodyError, state: CheckState = "failed", detail: str = "", advice: str = "") -> Check:
-        """Return the result of a check that is not ok, with the error's own texts unless others are given."""
+        """
+        Return the result of a check that is not ok.
+
+        The texts are the error's own unless others are given.
+        """
         return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
 
@@ -140,7 +152,11 @@ class ConnectionReport:
 
     @property
     def failures(self) -> list[CustodyError]:
-        """The errors, in the order of the calls; none: the client can be used."""
+        """
+        The errors, in the order of the calls.
+
+        Without errors, the client can be used.
+        """
         checks = [self.checks[name] for name in _FAILURES]
         errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
@@ -148,12 +164,12 @@ class ConnectionReport:
 
 def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionReport:
     """
-    Make authenticated calls that change nothing, and return the results of the checks.
+    Make read-only authenticated calls, and return the results of the checks.
 
     :param client: the client.
-    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
-        service that does not show the user's roles fails the check. Default: :data:`DEFAULT_ROLE`, which is judged only
-        if the service shows the roles, or responds with a 403 of its own.
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, the
+        check fails for a service that does not return the user's roles. Default: :data:`DEFAULT_ROLE`, which is judged
+        only if the service returns the roles, or responds with a 403 of its own.
     """
     facts = _read_facts(client, list(roles))
     return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)
@@ -190,16 +206,16 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
 def _read_user(client: CustodyClient) -> WireUser:
     user = client.get_current_user()
     if user_name(user) is None and user.get("roles") is None:
-        # Any server could have sent the rest.
+        # Any server could have sent the other fields.
         raise CustodyResponseError(
-            "the service does not say who the user is: the response has no id, no externalUserId and no roles",
-            advice="Check that the base URL is the service's own; if it is, ask its administrator.",
+            "the response does not identify the user: it has no id, no externalUserId and no roles",
+            advice="Check the base URL. If it is the service's own, ask its administrator.",
         )
     return user
 
 
 def _read_rules(facts: _Facts) -> None:
-    """Read the rules in force and verify their signatures, if keys are pinned."""
+    """Read and verify the rules in force, if keys are pinned."""
     verifier = facts.client.verifier
     if verifier is None:
         return
@@ -235,10 +251,10 @@ def _check_tls(facts: _Facts) -> Check:
     if settings.base_url.startswith("http:"):
         return Check("unknown", "plain HTTP: the token can be read in transit", "Use https://.")
     if settings.verify is False:
-        advice = "Give the path of the CA bundle in 'verify' instead of false."
+        advice = "Set 'verify' to the path of the CA bundle instead of false."
         return Check("unknown", f"{seen.tls_version}; the certificate is not verified", advice)
     ends = seen.certificate_ends
-    end = f"ends on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its end is not known"
+    end = f"expires on {ends:%Y-%m-%d %H:%M} UTC" if ends else "its expiry date is not known"
     return Check("ok", f"{seen.tls_version or 'TLS'}; the certificate is accepted, and {end}")
 
 
@@ -254,7 +270,7 @@ def _check_credentials(facts: _Facts) -> Check:
     cause = facts.listing_error or facts.user_error
     others = (_check_health, _check_user, _check_roles, _check_signatures)
     if any(check(facts).state == "failed" for check in others):
-        # Another failure speaks for itself. A 403 may be about the credentials, whatever it says.
+        # The other failure is reported by its own check. A 403 may be about the credentials, whatever its text.
         return facts.not_ok(cause, "unknown")
     return facts.not_ok(_not_proved(cause))
 
@@ -269,7 +285,7 @@ def _check_user(facts: _Facts) -> Check:
     detail = ", ".join(f"{name} {facts.client.auth.redact(str(value), 80)}" for name, value in values.items())
     status = facts.user.get("status")
     if status and not may_work(status):
-        return Check("unknown", detail, "What this status means is not published: may this user work?")
+        return Check("unknown", detail, "The meaning of this status is not published. Check that this user may work.")
     return Check("ok", detail)
 
 
@@ -278,13 +294,13 @@ def _check_roles(facts: _Facts) -> Check:
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
     if isinstance(error, CustodyPermissionError):
-        # Every read takes this role, and this one takes no other.
+        # Every read needs this role, and this read needs no other.
         return facts.not_ok(error)
     roles = user.get("roles") if user else None
     if roles is None:
         if facts.roles:
             return facts.not_ok(_not_shown(error))
-        return Check("unknown", "the service does not say which roles the user has")
+        return Check("unknown", "the service does not return the user's roles")
     detail = f"has {describe_roles(roles, facts.client.auth.redact)}"
     if lacking := missing_roles(facts.roles or [DEFAULT_ROLE], roles):
         return facts.not_ok(_lacks(facts.client, lacking), detail=detail)
@@ -297,7 +313,7 @@ def _check_health(facts: _Facts) -> Check:
         return facts.not_ok(facts.listing_error)
     if facts.listing is None:
         return Check()
-    return Check("ok", f"{count(len(facts.listing), 'check')}; custody health judges them")
+    return Check("ok", f"{count(len(facts.listing), 'check')}; run 'custody health' to judge them")
 
 
 def _check_signatures(facts: _Facts) -> Check:
@@ -312,10 +328,11 @@ def _check_signatures(facts: _Facts) -> Check:
     if error is None:
         return Check()
     if _state_of(error) == "unknown":
-        detail, advice = "the service does not offer its rules", "Each address is verified with its own."
+        detail = "the service does not offer its rules"
+        advice = "Each address is verified with the rules that it carries."
         return facts.not_ok(error, "unknown", f"{pins}. {detail}", advice)
     are_read = facts.rules is not None
-    advice = "Nothing is verified under them: are the pins right? Do not take keys from it." if are_read else ""
+    advice = "No address is verified under them. Check the pins; do not take keys from the service." if are_read else ""
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
@@ -330,7 +347,9 @@ def _check_clock(facts: _Facts) -> Check:
     detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
     if abs(difference) <= _MAX_CLOCK_DIFFERENCE:
         return Check("ok", detail)
-    return Check("failed", detail, "Set both by NTP: API keys sign the time, and tokens and health checks expire.")
+    return Check(
+        "failed", detail, "Use NTP for both clocks: API keys sign the time, and tokens and health checks expire."
+    )
 
 
 _CHECKS: dict[str, Callable[[_Facts], Check]] = {
@@ -360,7 +379,9 @@ def _state_of(error: CustodyError) -> CheckState:
 
 def user_name(user: WireUser) -> str | None:
     """
-    Return the id of a user, or else the external id; None if neither has a visible character.
+    Return a user's id, or else the external id.
+
+    None if neither has a visible character.
 
     :param user: the user.
     """
@@ -369,7 +390,7 @@ def user_name(user: WireUser) -> str | None:
 
 def may_work(status: str) -> bool:
     """
-    Tell whether a user's status is known to mean that the user may work.
+    Tell whether a user's status is known to allow work.
 
     :param status: the status.
     """
@@ -378,7 +399,9 @@ def may_work(status: str) -> bool:
 
 def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) -> str:
     """
-    Name a user's roles, and those that operations need and the user lacks, with what they are for.
+    Name a user's roles, and the missing ones.
+
+    Each missing role is listed with its purpose.
 
     :param roles: the roles.
     :param redact: removes secrets from a text of the service.
@@ -401,7 +424,11 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
 
 
 def _is_of_another_program(error: CustodyError) -> bool:
-    """Tell whether what responded is not the service; with a 403, it may be a gateway before the service."""
+    """
+    Tell whether another program than the service responded.
+
+    A 403 does not prove that, because it may come from a gateway before the service.
+    """
     return error.code == "response-unusable" and not error.retryable and error.status != 403
 
 
@@ -409,7 +436,7 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
     named = " and ".join(client.auth.redact(each, 60) for each in roles)
     return CustodyPermissionError(
         f"{client.settings.user_text.replace('The', 'the', 1)} lacks {named}",
-        advice=f"Give the user {named}, or use another user.",
+        advice=f"Grant the user {named}, or use another user.",
         required_roles=roles,
         code="role-missing",
     )
@@ -417,18 +444,18 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
 
 def _not_proved(cause: CustodyError) -> CustodyError:
     return CustodyResponseError(
-        "nothing shows that the service accepts the credentials: the health listing is {}, which any server may send, "
-        f"and {cause.reason}",
-        advice="Check that the base URL is the service's own; if it is, ask its administrator for health checks, or to "
-        "let this user read GET /users/me.",
+        "no response proves that the service accepts the credentials: the health listing is {}, which any server may "
+        f"send, and {cause.reason}",
+        advice="Check the base URL. If it is the service's own, ask its administrator for health checks, or to let "
+        "this user read GET /users/me.",
         code=cause.code,
     )
 
 
 def _not_shown(error: CustodyError | None) -> CustodyError:
-    why = "the service does not say which roles the user has" if error is None else error.reason
+    why = "the service does not return the user's roles" if error is None else error.reason
     return CustodyResponseError(
-        f"whether the user has the role that is asked for is not known: {why}",
-        advice="Ask an administrator of the service which roles the user has; without --role this is no failure.",
+        f"it is not known whether the user has the required roles: {why}",
+        advice="Ask an administrator of the service for the user's roles. Without --role, this check does not fail.",
         code="role-missing",
     )

@@ -1,4 +1,8 @@
-"""The client of the custody service: its settings, and the operations of all subjects."""
+"""
+The client of the custody service.
+
+It has the settings, and the operations of all subjects.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +39,14 @@ class CustodyClient(
     """
     A client of one custody service, independent of Airflow.
 
-    Use it in a ``with`` block or call :meth:`close`. Nothing is sent when it is made. Several threads may share one
-    client.
+    Use it in a ``with`` block or call :meth:`close`. Making a client sends nothing. Several threads may share a client.
 
     Reads, status changes and deletes are repeated on connection errors and on 429, 502, 503 and 504, with
-    back-off and as ``Retry-After`` asks (up to a minute). A create is repeated only if its body has not left.
+    back-off. ``Retry-After`` is respected, up to a minute. A create is repeated only if its body was not sent.
 
-    Every method raises a :class:`CustodyError`, whose type says what went wrong: see
-    :mod:`airflow_custody.client.errors`. The methods list only errors of their own. Operations that are marked
-    *undocumented* are not part of the interface description that this package was built to: they are known from other
+    Every method raises a :class:`CustodyError`, whose type identifies the failure: see
+    :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations that are marked
+    *undocumented* are not part of the interface description that this package was built to. They are known from other
     publications of the service's makers, and a service may not offer them.
 
     :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is
@@ -128,7 +131,7 @@ class CustodyClient(
         :param settings: the settings.
         :param auth: the way to authenticate.
         """
-        # The settings are not checked again: a CA bundle takes long to load.
+        # The settings are not checked again, because loading a CA bundle takes long.
         client = cls.__new__(cls)
         super(CustodyClient, client).__init__(Transport(settings, auth))
         return client
@@ -140,20 +143,24 @@ class CustodyClient(
 
     @property
     def auth(self) -> Authentication:
-        """The way the client authenticates; its ``repr`` shows no secret."""
+        """The way the client authenticates; its ``repr`` contains no secret."""
         return self._transport.auth
 
     @cached_property
     def verifier(self) -> Verifier | None:
-        """The verifier of whitelisted addresses; None: no keys are pinned, and nothing is verified."""
+        """
+        The verifier of whitelisted addresses.
+
+        None if no keys are pinned, and nothing is verified.
+        """
         pins = self.settings.pins
         return None if pins is None else Verifier(pins)
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` after each exchange, with what is visible of it from outside.
+        Call ``observer`` after each exchange, with its visible properties.
 
-        Each try counts as an exchange, also one that failed or had no response.
+        Each try counts as an exchange, including tries that failed or had no response.
 
         :param observer: called when the exchange has ended, in the thread of the call; its exceptions are logged.
         """

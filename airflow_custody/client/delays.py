@@ -1,4 +1,4 @@
-"""Delays between tries: each is twice as long as the one before, up to a maximum."""
+"""Delays between tries. Each is twice the previous, up to a maximum."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
-# Far beyond each maximum; a larger power would be no float.
+# Far beyond each maximum. A larger power would overflow a float.
 _MAX_DOUBLINGS = 30
 
 
@@ -22,13 +22,16 @@ def growing_delay(number: int, *, first: float, maximum: float) -> float:
 
 
 def growing_delays(*, first: float, maximum: float) -> Iterator[float]:
-    """Yield the delays before tries, without an end; same parameters as :func:`growing_delay`."""
+    """Yield delays before tries, endlessly; same parameters as :func:`growing_delay`."""
     return (growing_delay(number, first=first, maximum=maximum) for number in count())
 
 
 def tries_within(seconds: float, *, first: float = 1.0, maximum: float = 5.0) -> Iterator[None]:
     """
-    Yield for each try: at once, then after growing delays, and a last time when the seconds have passed.
+    Yield once for each try.
+
+    The first try is immediate, further tries follow after growing delays, and the last is made when the seconds have
+    passed.
 
     :param seconds: seconds from the first try to the last.
     :param first: the first delay in seconds. Default 1.

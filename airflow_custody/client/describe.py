@@ -1,4 +1,4 @@
-"""Descriptions of pins and of the service's rules, for people. No I/O."""
+"""Descriptions of pins and of the service's rules. No I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from airflow_custody.client.rules.operations import WireRules
     from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
 
-#: What to say where no keys are pinned.
+#: The text for settings without pinned keys.
 NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
 
 
 def how_to_pin(source: str | None) -> str:
     """
-    Say how keys are pinned.
+    Return instructions for pinning keys.
 
     :param source: place of the settings: ``--base-url``, or an Airflow connection.
     """
@@ -35,17 +35,18 @@ def how_to_pin(source: str | None) -> str:
 def describe_pins(pins: VerificationPins) -> str:
     """Return pins in words."""
     keys = name_some(pins.fingerprints)
-    networks = "any network" if pins.networks is None else f"networks {name_some(sorted(pins.networks), 40)}"
-    legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
+    networks = "any" if pins.networks is None else name_some(sorted(pins.networks), 40)
+    legacy = "accepted" if pins.allow_legacy_signatures else "refused"
     oldest = pins.rules_not_before
-    floor = "rules of any age" if oldest is None else f"rules from {format_unix_time(oldest)} on"
+    floor = "Age of rules: not limited" if oldest is None else f"Rules from {format_unix_time(oldest)} on"
     number = count(len(pins.fingerprints), "pinned key")
-    return f"{pins.superadmin_minimum} of {number} must sign ({keys}); {networks}, {legacy}, {floor}"
+    signers = f"{pins.superadmin_minimum} of {number} must sign ({keys})"
+    return f"{signers}. Networks: {networks}. Legacy signatures: {legacy}. {floor}"
 
 
 def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
     """
-    Describe the verified rules that the service says are in force.
+    Describe the verified rules that the service reports as in force.
 
     :param pins: the pins.
     :param verified: the verified facts.
@@ -54,15 +55,19 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     since = format_unix_time(verified.timestamp) if verified.timestamp else None
     signers = _signers(pins, rules)
     text = (
-        f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
-        f"signed by {name_some(signers, 80)}; SHA-256 {verified.sha256}"
+        f"The service's rules in force are {f'dated {since}' if since else 'without a date'} and signed by "
+        f"{name_some(signers, 80)}; SHA-256 {verified.sha256}"
     )
     others = [each for each in pins.fingerprints if each not in signers]
-    return f"{text}; did not sign them: {name_some(others, 80)}" if others else text
+    return f"{text}; not signed by {name_some(others, 80)}" if others else text
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
-    """Return the fingerprints of all pinned keys that signed the rules, not only of as many as are required."""
+    """
+    Return the fingerprints of all pinned keys that signed the rules.
+
+    There may be more of them than required.
+    """
     found = []
     for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
         try:

@@ -1,5 +1,7 @@
 """
-The error codes: each message ends with one, alerts match on it, and the documentation's page of errors explains it.
+The error codes. Each message ends with one.
+
+Alerts match on the codes, and the documentation's page of error codes explains them.
 
 The advice about an error is in its message.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-#: A code keeps its name and its meaning: runbooks and alerts name it.
+#: A code keeps its name and its meaning, because runbooks and alerts use it.
 ErrorCode = Literal[
     "setting-wrong",
     "credentials-missing",
@@ -53,11 +55,15 @@ ErrorCode = Literal[
 
 
 def known_code(code: object) -> ErrorCode | None:
-    """Return a code that this version knows; None for any other value, such as one of a later version."""
+    """
+    Return a code that this version knows; None for other values.
+
+    A later version may have more codes.
+    """
     names: dict[str, ErrorCode] = {each: each for each in get_args(ErrorCode)}
     return names.get(code) if isinstance(code, str) else None
 
 
 def label(code: ErrorCode) -> str:
-    """Return a code as it stands at the end of a text: ``[custody/token-expired]``."""
+    """Return a code in its printed form: ``[custody/token-expired]``."""
     return f"[custody/{code}]"

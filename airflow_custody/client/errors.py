@@ -16,10 +16,10 @@ The errors of talking to the custody service, by type.
     ├── CustodyConnectionError       no connection, or no response to an operation that is safe to repeat
     ├── CustodyOutcomeUnknownError   a create was sent and may have been carried out
     ├── CustodyResponseError         a response that cannot be understood, or a redirect
-    ├── CustodyVerificationError     signatures do not prove what the service says
+    ├── CustodyVerificationError     signatures do not prove the service's data
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 
-Each has a ``code``, which is stable and names the cause; the documentation's page of error codes has an entry for each.
+Each has a ``code``, which is stable and names the cause; the documentation's page of error codes explains it.
 """
 
 from __future__ import annotations
@@ -42,30 +42,29 @@ class CustodyError(Exception):
     """
     The base of all errors of this package.
 
-    ``str(error)`` is for people, line by line: the operation and what went wrong, what to do about it, and
-    ``[custody/CODE]``. A program decides by the type and the attributes, never by the text. Neither ever holds a
-    secret.
+    ``str(error)`` is for people. Its lines are the operation and the failure, the advice, and ``[custody/CODE]``.
+    Programs use the type and the attributes, never the text. Neither ever contains a secret.
 
-    :param message: description of the failure, in the service's own words where it sent any.
+    :param message: description of the failure, in the service's own words if it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
     :param method: HTTP method; None if the error has nothing to do with a request.
-    :param path: path below ``/api/rest/v1``; None likewise.
+    :param path: path below ``/api/rest/v1``; None if the error has nothing to do with a request.
     :param status: HTTP status of the response; None if there was none.
     :param error_code: the service's own code (``E900-...``), if the response had one. Not to be confused with ``code``.
-    :param retry_after: seconds that the service asks to wait before the next call; None if it does not ask.
+    :param retry_after: seconds that the service requests before the next call; None if it requests none.
     :param required_roles: roles that the operation needs, when permission is missing.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
-    :param advice: advice for people: one or more sentences.
-    :param nothing_sent: whether it is certain that this request did not leave this machine. Default False.
-    :param from_service: whether the response is an error body of the service itself. Default False: it may be that of
-        a gateway in between, so it proves nothing about what was asked for.
+    :param advice: advice to the user: one or more sentences.
+    :param nothing_sent: whether this request certainly did not leave this machine. Default False.
+    :param from_service: whether the response is an error body of the service itself. Default False: it may come
+        from a gateway, so it proves nothing about the requested object.
     :param code: this package's name for the cause, such as ``token-expired``. It stays the same when texts change. None
-        (default): the one of the type. The service's own code is ``error_code``.
+        (default): the code of the type. The service's own code is ``error_code``.
     """
 
     retryable: bool = False
-    #: This package's name for the cause; the service's own is ``error_code``.
+    #: This package's name for the cause. The service's own code is ``error_code``.
     code: ErrorCode = "unexpected"
 
     def __init__(
@@ -107,27 +106,31 @@ class CustodyError(Exception):
     @property
     def transient(self) -> bool:
         """
-        Whether a wait goes on: the service is away or busy, or its response was truncated or changed while it was read.
+        Whether a wait continues after this error.
 
-        An operation that is not offered (501) may be retried, but is nothing to wait for. Nor is a host that does not
-        exist (``unknown-host``), until its name has been found once: a wait decides that.
+        It does if the service is unavailable or busy, or if its response was truncated or changed while it was read.
+
+        An operation that is not offered (501) may be retried, but a wait for it ends. A host that does not exist
+        (``unknown-host``) also ends a wait, unless its name was found before; the wait decides that.
         """
         return self.retryable and not self.not_offered and isinstance(self, _TRANSIENT)
 
     @property
     def not_offered(self) -> bool:
         """
-        Whether the operation is not available: the service does not offer it, or not to this user.
+        Whether the operation is not available.
 
-        A gateway in between may say so too. A caller that takes the error as evidence of something, and not only as an
-        operation that cannot be used, must check ``from_service`` as well.
+        The service does not offer it, or not to this user.
+
+        A gateway may respond in the same way. A caller that uses the error as evidence, and not only as a sign that the
+        operation cannot be used, must also check ``from_service``.
         """
         return self.status in NOT_OFFERED_STATUSES
 
     @property
     def reason(self) -> str:
         """The failure and its cause, without advice."""
-        # Without a response, the path says no more than the operation.
+        # Without a response, the path adds nothing to the operation.
         facts = []
         if self.status is not None:
             facts += [f"{self.method} {self.path}"] if self.method else []
@@ -139,12 +142,16 @@ class CustodyError(Exception):
 
     @property
     def text(self) -> str:
-        """The failure, its cause and the advice on one line, without the code: for use within another text."""
+        """
+        The failure, its cause and the advice, on one line.
+
+        Without the code, for use within another text.
+        """
         return " ".join(sentences(self.reason, self.advice).split())
 
     def shorten(self, limit: int = 4000) -> str:
         """
-        Return the text and the code on one line: for a terminal, or a page.
+        Return the text and the code on one line.
 
         :param limit: maximum length of the text in characters; the code is not cut. Default 4000.
         """
@@ -155,7 +162,9 @@ class CustodyError(Exception):
 
     def with_facts(self, **facts: Any) -> Self:
         """
-        Return a copy of this error, of the same type and with the same traceback and cause.
+        Return a copy of this error, with other attributes.
+
+        Its type, traceback and cause stay the same.
 
         :param facts: the attributes that differ, with their new values.
         """
@@ -168,7 +177,7 @@ class CustodyError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """
-        Return the error as plain JSON data, to cross a process border.
+        Return the error as plain JSON data, for another process.
 
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
@@ -181,9 +190,9 @@ class CustodyError(Exception):
         """
         Build the error that :meth:`to_json` described.
 
-        :param data: the result of :meth:`to_json`, also of another version of this package: an unknown type becomes a
-            plain :class:`CustodyError`, and an unknown code that of the type.
-        :return: an error of the type it was.
+        :param data: the result of :meth:`to_json`, possibly of another version of this package. An unknown type becomes
+            a plain :class:`CustodyError`, and an unknown code becomes the code of the type.
+        :return: an error of the original type.
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
         types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
@@ -193,7 +202,7 @@ class CustodyError(Exception):
 
 
 def _facts() -> Iterable[str]:
-    """Return the names of an error's attributes beside its message."""
+    """Return the names of an error's attributes, except its message."""
     return CustodyError.__init__.__kwdefaults__ or ()
 
 
@@ -204,16 +213,20 @@ class CustodyConfigurationError(CustodyError):
 
 
 class CustodyRequestError(CustodyError):
-    """Raised when the request is wrong: refused before sending, or by the service with 400 or 422."""
+    """
+    Raised when the request is wrong.
+
+    It was refused before sending, or rejected by the service with 400 or 422.
+    """
 
     code: ErrorCode = "parameter-wrong"
 
 
 class WhitelistFileError(CustodyRequestError):
     """
-    Raised when a whitelist file is wrong, or cannot be read; nothing was sent.
+    Raised when a whitelist file is wrong or unreadable; nothing was sent.
 
-    :param message: number of faults, and the first of them, one per line.
+    :param message: the number of faults, and the first faults, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
     :param facts: as for :class:`CustodyError`.
     """
@@ -226,7 +239,11 @@ class WhitelistFileError(CustodyRequestError):
 
 
 class CustodyAuthenticationError(CustodyError):
-    """Raised when the credentials are not accepted (401), or are an expired JWT; then nothing is sent."""
+    """
+    Raised when the credentials are rejected (401), or an expired JWT.
+
+    With an expired JWT, nothing was sent.
+    """
 
     code: ErrorCode = "credentials-refused"
 
@@ -238,33 +255,37 @@ class CustodyPermissionError(CustodyError):
 
 
 class CustodyNotFoundError(CustodyError):
-    """Raised when the service does not know the object or the path (404)."""
+    """Raised when the object or the path does not exist (404)."""
 
     code: ErrorCode = "not-found"
 
 
 class CustodyConflictError(CustodyError):
-    """Raised when the state at the service does not allow the operation (409)."""
+    """Raised when the service's state does not allow the operation (409)."""
 
     code: ErrorCode = "request-refused"
 
 
 class CustodyRateLimitError(CustodyError):
-    """Raised when the service asks for fewer calls (429)."""
+    """Raised when the service limits the rate of calls (429)."""
 
     retryable: bool = True
     code: ErrorCode = "rate-limited"
 
 
 class CustodyServerError(CustodyError):
-    """Raised when the service fails (5xx) on an operation that is safe to repeat."""
+    """Raised when the service fails (5xx) on a safely repeatable operation."""
 
     retryable: bool = True
     code: ErrorCode = "service-failed"
 
 
 class CustodyConnectionError(CustodyError):
-    """Raised when there is no connection, or no response to an operation that is safe to repeat."""
+    """
+    Raised when there is no connection, or no response.
+
+    The request was not sent, or the operation is safe to repeat.
+    """
 
     retryable: bool = True
     code: ErrorCode = "unreachable"
@@ -274,23 +295,23 @@ class CustodyOutcomeUnknownError(CustodyError):
     """
     Raised when a create was sent and may have been carried out.
 
-    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. It is never repeated.
+    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. The create is never repeated.
     """
 
     code: ErrorCode = "outcome-unknown"
 
 
 class CustodyResponseError(CustodyError):
-    """Raised when the response to a read cannot be understood, and on a redirect."""
+    """Raised when a read's response is unusable, and on a redirect."""
 
     code: ErrorCode = "response-unusable"
 
 
 class CustodyVerificationError(CustodyError):
     """
-    Raised when the pinned keys do not verify what the service says.
+    Raised when the pinned keys do not verify the service's data.
 
-    :param why: the reason without the request's name, for texts that name it themselves. Default: the message.
+    :param why: the reason without the request's name, for texts that already name the request. Default: the message.
     """
 
     code: ErrorCode = "not-verified"
@@ -301,7 +322,7 @@ class CustodyVerificationError(CustodyError):
 
 
 class CustodyUnhealthyError(CustodyError):
-    """Raised when the service responded, and is not healthy by the criteria that were given."""
+    """Raised when the service is not healthy by the given criteria."""
 
     retryable: bool = True
     code: ErrorCode = "not-healthy"

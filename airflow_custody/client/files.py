@@ -1,5 +1,5 @@
 """
-Files that a setting or an argument names.
+Files whose path is a setting or an argument.
 
 Only regular files of a limited size are read. Only new files are written.
 """
@@ -14,12 +14,16 @@ from contextlib import suppress
 
 #: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
 MAX_SETTING_BYTES = 1024 * 1024
-# What linking fails with on a file system without hard links, such as a mounted bucket.
+# Errors of linking on a file system without hard links, such as a mounted bucket.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class UnsuitableFileError(OSError):
-    """Raised for a file that is too large or not a regular file; ``why`` and ``strerror`` explain the reason."""
+    """
+    Raised for a file that is too large or not regular.
+
+    ``why`` and ``strerror`` explain the reason.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)
@@ -48,13 +52,13 @@ def read_start(path: str | os.PathLike[str], size: int) -> bytes:
     :param size: maximum number of bytes.
     :raises OSError: if it cannot be read, or is not a regular file.
     """
-    # Check before opening, because opening a device may have an effect; and again afterwards, because the path may
-    # name another file by then.
+    # Check before opening, because opening a device may have an effect. Check again afterwards, because the path may
+    # lead to another file by then.
     _check_kind(os.stat(path).st_mode)
     with open(path, "rb", opener=_open_without_waiting) as file:
         data: bytes | None = file.read(size)
     if data is None:
-        # A file of the system that has nothing to read yet.
+        # A special file without data to read.
         raise UnsuitableFileError("it is not a regular file")
     return data
 
@@ -63,12 +67,12 @@ def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
     """
     Write a new file, complete or not at all.
 
-    The file gets its name when its content is complete. A process that is killed before may leave a temporary file in
-    the same folder, ``.custody-....part``; on a file system without hard links, it may leave a part of the file.
+    The file gets its name when its content is complete. If the process is killed before that, a temporary file named
+    ``.custody-....part`` may remain in the same folder. On a file system without hard links, a partial file may remain.
 
     :param path: the file's path. Its folder must exist.
     :param data: the file's content.
-    :raises FileExistsError: if the path exists, also as a link; it is not replaced.
+    :raises FileExistsError: if the path exists, even as a link; it is not replaced.
     :raises OSError: if the file cannot be written.
     """
     temporary = os.path.join(os.path.dirname(path), f".custody-{secrets.token_hex(8)}.part")

@@ -11,25 +11,27 @@ from typing import Any
 
 #: The replacement for a secret.
 REDACTED = "***"
-# Everything before and after the host may be a secret: many services take a token in a path.
+# Everything before and after the host may be a secret, because many services accept a token in the path.
 _PLACE = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
     r"(?P<rest>[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-# What may surround a URL in a sentence, and what each URL contains, as it is, in JSON or encoded.
+# Characters around a URL in a sentence; and the slashes in each URL: verbatim, in JSON, and encoded.
 _AROUND_URLS = "\"'`.,;:!?()<>[]{}"
 _IN_URLS = ("//", "\\/", "%2f")
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
     """
-    Return a text with its secrets replaced: as they are, URL-encoded, JSON-escaped, and in base64.
+    Return a text with its secrets replaced.
+
+    They are found verbatim, URL-encoded, JSON-escaped and in base64.
 
     :param text: any text.
     :param secrets: the secrets.
     """
-    # The longest first: one may be part of another.
+    # Replace the longest first, because one secret may be part of another.
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = _pattern(secret).sub(REDACTED, text)
     return text
@@ -45,7 +47,11 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _any_form(character: str) -> str:
-    """Return a pattern for a character: as it is, URL-encoded, or escaped in JSON. Writers escape different ones."""
+    """
+    Return a pattern for all forms of a character.
+
+    These are verbatim, URL-encoded and JSON-escaped. Writers escape different characters.
+    """
     if character.isascii() and character.isalnum():
         return character
     in_json = {json.dumps(character)[1:-1], "\\/" if character == "/" else character}
@@ -58,14 +64,16 @@ def _any_form(character: str) -> str:
 
 def without_secrets(url: Any) -> str | None:
     """
-    Return where a URL leads to, without what may be a secret in it: its scheme, host and port; None: there is none.
+    Return a URL's scheme, host and port, without possible secrets.
 
-    Text that may not be a host is not shown.
+    None if there is no URL.
+
+    Text that may not be a host is redacted.
     """
     if not url:
         return None
     place = _PLACE.fullmatch(str(url))
-    # Characters that should have been encoded: the host may be a part of the password.
+    # If the password has unencoded characters, the apparent host may be part of it.
     if place is None or "@" in (place["rest"] or ""):
         return REDACTED
     user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")
@@ -73,7 +81,7 @@ def without_secrets(url: Any) -> str | None:
 
 
 def shorten_urls(text: str) -> str:
-    """Return a text in which each word that contains a URL is shown as :func:`without_secrets` shows it."""
+    """Return a text with its URLs shortened by :func:`without_secrets`."""
     words = text.split()
     for position, word in enumerate(words):
         if any(each in word.lower() for each in _IN_URLS):

@@ -1,4 +1,4 @@
-"""The settings of a client: each with its default, its meaning and its check."""
+"""The settings of a client, with defaults, meanings and checks."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# No part of a name in the DNS is empty, or longer; an address of IPv6 is in brackets.
+# In the DNS, no part of a name is empty or longer. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
-# In characters: a private key is longer, in base64 too.
+# In characters. A private key is longer, even in base64.
 _MIN_KEY = 40
-# The first one that is set counts, as in the standard library.
+# The first variable that is set counts, as in the standard library.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -72,8 +72,8 @@ def _check_base_url(value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
     parsed = _parse_base_url(value)
     if not _HOST.fullmatch(parsed.host or ""):
-        raise _refused_url("names no host, or a host that cannot exist: a part of its name is empty or too long")
-    # Checked in the text, because the parser has already resolved dots.
+        raise _refused_url("has no valid host: it is missing, or a part of its name is empty or too long")
+    # Check the text, because the parser has already resolved dots.
     if re.search(r"[?#]|/\.{1,2}(/|$)", str(value)):
         raise _refused_url("must not contain a query, a fragment, or '.' or '..' in its path")
     path = (parsed.path or "").rstrip("/")
@@ -86,7 +86,11 @@ def _check_base_url(value: object) -> str:
 
 
 def _check_verify(value: object) -> bool | str:
-    """Return the setting for verifying TLS; refuse a CA bundle that cannot be used."""
+    """
+    Return the setting for verifying TLS.
+
+    A CA bundle that cannot be used is refused.
+    """
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
     if isinstance(value, bool):
@@ -95,26 +99,30 @@ def _check_verify(value: object) -> bool | str:
         raise wrong_setting("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
     if is_pem(path):
-        raise wrong_setting("verify", "must be the path of a CA bundle, and not the bundle itself")
+        raise wrong_setting("verify", "must be the path of a CA bundle, not the bundle itself")
     try:
-        # OpenSSL would read any file, to its end.
+        # OpenSSL itself would read any file to its end.
         read_file(path)
         ssl.create_default_context(cafile=path)
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise wrong_setting("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
+    raise wrong_setting("verify", f"is not a usable CA bundle: {sanitize(path, 120)}: {why}")
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
-    """Return the paths of the client's certificate and key; refuse files that cannot be used."""
+    """
+    Return the paths of the client's certificate and key.
+
+    Files that cannot be used are refused.
+    """
     if value is None:
         return None
     paths = _certificate_paths(value)
     try:
         for path in paths:
             read_file(path)
-        # With an empty password, an encrypted key fails here instead of asking on a terminal.
+        # With an empty password, an encrypted key fails instead of prompting on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
@@ -129,7 +137,7 @@ def _certificate_paths(value: object) -> list[str]:
         raise wrong_setting("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part).strip() for part in parts]
     if any(map(is_pem, paths)):
-        raise wrong_setting("client_cert", "must be a path, and not the certificate or the key itself")
+        raise wrong_setting("client_cert", "must be a path, not the certificate or the key itself")
     return paths
 
 
@@ -142,7 +150,7 @@ class Proxy:
     A usable proxy.
 
     :param url: its URL, which may contain a password.
-    :param place: name in messages of the setting that it comes from.
+    :param place: the setting that it comes from, for messages.
     """
 
     url: str = field(repr=False)
@@ -155,7 +163,7 @@ class Proxy:
 
     @property
     def secrets(self) -> list[str]:
-        """Its password in all forms; with the user's name it is what the proxy gets, in base64."""
+        """Its password in all forms, also combined with the user name."""
         parts = urlsplit(self.url)
         user, password = parts.username or "", parts.password or ""
         return [self.url, password, unquote(password), f"{unquote(user)}:{unquote(password)}"] if password else []
@@ -166,12 +174,16 @@ def _check_proxy(value: object) -> str | None:
 
 
 def _check_proxy_url(url: str, place: str, setting: str) -> str:
-    """Return a URL that both of its later parsers can read, and whose password can be sent in a header."""
+    """
+    Return a proxy's URL if it can be used.
+
+    Both of its later parsers must be able to read it, and a header must be able to hold its password.
+    """
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
         parts.port  # noqa: B018 - it raises what the parser leaves
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-        # The beginning of a password with a "/", "?" or "#" would be taken for the proxy's port, and be shown.
+        # The start of a password with a "/", "?" or "#" would be read as the proxy's port, and be reported.
         is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
         if address.scheme in ("http", "https") and address.host and not is_split:
             return url
@@ -184,14 +196,14 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
 
 
 def _environment_proxy(url: str) -> Proxy | None:
-    """Return the proxy that the environment names for a URL; None if it names none."""
+    """Return the environment's proxy for a URL; None if there is none."""
     proxy = select_proxy(url, get_environ_proxies(url))
     if not proxy:
         return None
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
-    # macOS and Windows have settings of their own.
+    # macOS and Windows have their own settings.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # In environment and system settings, and only there, host and port alone are usual.
+    # Only in environment and system settings, host and port alone are usual.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
@@ -199,38 +211,46 @@ def _environment_proxy(url: str) -> Proxy | None:
 
 
 def is_key_text(text: str) -> bool:
-    """Tell whether a text is a public key, or is meant as one, and not the path of a file."""
+    """
+    Tell whether a text is meant as a public key.
+
+    Otherwise, it is the path of a file.
+    """
     return "-----" in text or is_bare_base64(text)
 
 
 def _read_keys(value: object) -> tuple[str, ...] | None:
-    """Return the texts with public keys, read from a file if a path is given."""
+    """
+    Return the texts with public keys.
+
+    If a path is given, the text is read from that file.
+    """
     if value is None:
         return None
     texts = [value] if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(each, (str, os.PathLike)) for each in texts):
         raise wrong_setting("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
     if len(texts) > MAX_KEYS:
-        raise wrong_setting("superadmin_keys", f"has {len(texts)} entries, and must have at most {MAX_KEYS}")
+        raise wrong_setting("superadmin_keys", f"has {len(texts)} entries, but the maximum is {MAX_KEYS}")
     return tuple(_read_key(os.fspath(each)) for each in texts)
 
 
 def _read_key(text: str) -> str:
     if is_key_text(text):
         return text
-    # The text may be a key without its first line, even a private one: then it is not shown.
+    # The text may be a key without its first line, even a private key. Then it is not quoted.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
     try:
         found = pem_text(read_file(text).decode("utf-8-sig"))
         return "".join(key.pem for key in read_public_keys(found))
     except UnicodeDecodeError:
-        why = "it is not PEM, but binary: 'openssl pkey -pubin -inform DER -in FILE' prints PEM"
+        why = "it is binary, not PEM; 'openssl pkey -pubin -inform DER -in FILE' converts it"
     except KeyTextError as error:
         why = str(error)
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
     raise wrong_setting(
-        "superadmin_keys", f"is neither a public key in PEM nor a file of such that can be read: {shown}{why}"
+        "superadmin_keys", f"is neither a public key in PEM nor a readable file of public keys: {shown}{why}"
     )
 
 
@@ -239,7 +259,11 @@ def _split_names(value: Any) -> Any:
 
 
 def _read_date(value: Any) -> Any:
-    """Return the Unix time in seconds of an ISO 8601 date, in UTC unless it says otherwise."""
+    """
+    Return the Unix time in seconds of an ISO 8601 date.
+
+    A date without a time zone is in UTC.
+    """
     if not isinstance(value, str):
         return value
     with suppress(ValueError, OverflowError):
@@ -263,7 +287,9 @@ _Number = BeforeValidator(_no_boolean)
 @plain_dataclass(frozen=True)
 class FormField:
     """
-    The field of a connection's form for a setting. Its type and limits are those of the setting.
+    The field of a connection's form for a setting.
+
+    Its type and limits are those of the setting.
 
     :param label: its label.
     :param schema: more keys of its JSON schema. Default: none.
@@ -273,12 +299,14 @@ class FormField:
     schema: Mapping[str, Any] = field(default_factory=dict)
 
 
-# A setting is one field here: type, check, field of the form, default and meaning. After a change, run
+# Each setting is one field: type, check, form field, default and meaning. After a change, run
 # ``python tests/client/test_settings.py``, which renews the copies in CustodyClient and get_provider_info.py.
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
-    The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
+    The settings of a client.
+
+    They are checked when the object is made. Values may be text, as in a connection's URI.
 
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
@@ -333,7 +361,7 @@ class ClientSettings:
     @model_validator(mode="wrap")
     @classmethod
     def _name_the_setting(cls, values: Any, handler: Any) -> Any:
-        """Turn pydantic's error about a value into one that names the setting."""
+        """Turn pydantic's error into one that names the setting."""
         try:
             settings = handler(values)
             settings._check_together()
@@ -341,7 +369,7 @@ class ClientSettings:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
-        # The value of what is no setting may be a secret.
+        # The value of an unknown name may be a secret.
         shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
         raise wrong_setting(str(first["loc"][0]), f"{why}{shown}")
 
@@ -358,18 +386,22 @@ class ClientSettings:
 
     @property
     def base_url_text(self) -> str:
-        """The base URL in error messages: the place where the user finds it, or the URL itself."""
+        """
+        The base URL in error messages.
+
+        This is the place where the user finds it, or the URL itself.
+        """
         if self._from_options:
             return self.name("base_url")
         return f"the base URL of {self.source}" if self.source else f"the base URL {self.base_url}"
 
     @property
     def user_text(self) -> str:
-        """The user in error messages, named by the connection that signs in."""
+        """The user in error messages, named by the connection."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
     def name(self, setting: str) -> str:
-        """Return the name of a setting in error messages, with the place where the user finds it."""
+        """Return the name and the place of a setting, for messages."""
         if self._from_options:
             return f"--{setting.replace('_', '-')}"
         return f"{setting!r} of {self.source}" if self.source else repr(setting)
@@ -380,7 +412,7 @@ class ClientSettings:
 
     @cached_property
     def pins(self) -> VerificationPins | None:
-        """The pins for verifying whitelisted addresses; None: nothing is verified."""
+        """The pins for verifying addresses; None: nothing is verified."""
         if self.superadmin_keys is None:
             return None
         return VerificationPins(
@@ -393,14 +425,22 @@ class ClientSettings:
 
     @cached_property
     def proxy_in_use(self) -> Proxy | None:
-        """The proxy for requests: the one that is set or, for HTTPS, the environment's; None: there is none."""
+        """
+        The proxy for requests; None: there is none.
+
+        It is the one in the settings or, for HTTPS, the environment's.
+        """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Over TLS a proxy sees only the host's name.
+        # Over TLS, a proxy only learns the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:
-        """Refuse a user agent that cannot be sent, a token that others could read, and incomplete pins."""
+        """
+        Refuse combinations of settings that cannot be used.
+
+        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete pins.
+        """
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
@@ -415,24 +455,24 @@ class ClientSettings:
             is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
         if not is_loopback:
             raise CustodyConfigurationError(
-                f"the base URL is plain HTTP to {host}: the token would travel in clear text; use https://, or set "
-                "'allow_http' if the network in between is yours",
+                f"the base URL is plain HTTP to {host}: the token would be sent unencrypted; use https://, or set "
+                "'allow_http' if you trust the network in between",
                 setting="base_url",
             )
         if self.proxy:
             raise wrong_setting("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
 
     def _check_pins(self) -> None:
-        """Refuse incomplete pins: setting any of them implies verification."""
+        """Refuse incomplete pins. Setting any of them implies verification."""
         values = {name: getattr(self, name) for name in PIN_SETTINGS}
         values["allow_legacy_signatures"] = self.allow_legacy_signatures or None
         given = [name for name, value in values.items() if value is not None]
         if not given:
             return
         if self.superadmin_keys is None:
-            raise wrong_setting(given[0], "needs 'superadmin_keys': without these, nothing is verified")
+            raise wrong_setting(given[0], "needs 'superadmin_keys': without them, nothing is verified")
         if self.superadmin_minimum is None:
             raise wrong_setting(
-                "superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules"
+                "superadmin_minimum", "is missing: set the number of pinned keys that must have signed the rules"
             )
         self.pins  # noqa: B018 - it raises if they cannot be used

@@ -1,4 +1,4 @@
-"""Text and lists from elsewhere: recognizing them, and making them fit for a message or a log line."""
+"""Text from elsewhere: recognition, and preparation for messages and logs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-# Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
+# Line breaks, terminal escapes, invisible and direction-changing characters could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# Characters that show nothing although they count as letters, marks or symbols, or are not assigned yet: all with
-# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14); and those without it that
-# are by their names a blank, a filler, a joiner, a selector, a note without a head, or stand for an object.
+# Characters that are invisible although they count as letters, marks or symbols, or are not assigned yet. They include
+# all characters with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14), and
+# other characters whose name means a blank, a filler, a joiner, a selector, a note without a head, or an object.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u2d7f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Of a difference, as it may go on to the end.
+# Maximum code points of a difference, which may extend to the end.
 _MAX_POINTS = 4
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def is_pem(text: str) -> bool:
-    """Tell whether a text is a key or a certificate in PEM, which must not be quoted, where a path belongs."""
+    """
+    Tell whether a text is a key or certificate in PEM.
+
+    Such a text must not be quoted where a path belongs.
+    """
     return "-----BEGIN" in text or "\n" in text
 
 
@@ -32,7 +36,7 @@ def pem_text(pem: str | bytes) -> str:
     """
     Return a text in PEM with real line ends.
 
-    A file of environment variables, and JSON that was escaped twice, have ``\\n`` as two characters.
+    Files of environment variables, and JSON that was escaped twice, contain ``\\n`` as two characters.
 
     :param pem: the text as it was given.
     :raises TypeError: if it is neither text nor bytes.
@@ -43,7 +47,11 @@ def pem_text(pem: str | bytes) -> str:
 
 
 def without_line_end(secret: str) -> str:
-    """Return a password without the line breaks at its end that files and secrets backends may add."""
+    """
+    Return a password without line breaks at its end.
+
+    Files and secrets backends may add them.
+    """
     return secret.rstrip("\r\n")
 
 
@@ -59,12 +67,14 @@ def is_decimal(text: str) -> bool:
 
 def read_number(text: str, maximum: int) -> int | None:
     """
-    Parse a whole number in ASCII digits; None if the text is not one, or it is larger.
+    Parse a whole number in ASCII digits.
 
-    Use it for all text from elsewhere: ``int`` itself fails on a text of thousands of digits.
+    None if the text is not one, or it is larger than the maximum.
+
+    Use it for all text from elsewhere, because ``int`` itself fails on thousands of digits.
 
     :param text: the text.
-    :param maximum: the largest number that there may be.
+    :param maximum: the largest accepted number.
     """
     if not is_decimal(text) or len(text) > len(str(maximum)):
         return None
@@ -79,7 +89,11 @@ def has_unprintable(text: str) -> bool:
 
 
 def without_emoji_style(text: str) -> str:
-    """Return the text without the variation selectors that keyboards write after an emoji."""
+    """
+    Return a text without the variation selectors after emoji.
+
+    Keyboards write them.
+    """
     if text.isascii():
         return text
     pairs = zip(f" {text}", text, strict=False)
@@ -96,13 +110,15 @@ def _is_unprintable(character: str) -> bool:
 
 def sanitize(text: object, limit: int = 300) -> str:
     """
-    Return the text on one line, without unprintable characters and no longer than the limit.
+    Return a text on one line, sanitized and shortened.
 
-    :param text: anything; it is turned into a string first.
+    Unprintable characters are removed.
+
+    :param text: any value; it is converted to a string first.
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
     :return: the text, white space folded.
     """
-    # Far more than can survive the folding; this bounds the work on a response of many megabytes.
+    # More than can remain after folding. This limits the work on a response of many megabytes.
     line = str(text)[: limit * 8]
     if not (line.isascii() and line.isprintable()):
         line = line.translate(_SHOWN)
@@ -111,7 +127,11 @@ def sanitize(text: object, limit: int = 300) -> str:
 
 
 class _Shown(dict[int, int]):
-    """A table for ``str.translate``: visible characters stay, invisible ones and white space become a blank."""
+    """
+    A table for ``str.translate`` that removes invisible characters.
+
+    They and white space become a blank. Visible characters stay.
+    """
 
     def __missing__(self, code: int) -> int:
         character = chr(code)
@@ -122,7 +142,11 @@ _SHOWN = _Shown()
 
 
 def escape(text: str) -> str:
-    """Return all of the text on one line, its unprintable characters written as :func:`escaped` does."""
+    """
+    Return all of the text on one line.
+
+    Unprintable characters are written as :func:`escaped` returns them.
+    """
     # Fast path for nearly every text.
     if text.isascii() and text.isprintable():
         return text
@@ -130,20 +154,26 @@ def escape(text: str) -> str:
 
 
 def escaped(character: str) -> str:
-    """Return a character as ``\\uXXXX``, or ``\\UXXXXXXXX``: four digits and a letter would look like five digits."""
+    """
+    Return a character as ``\\uXXXX`` or ``\\UXXXXXXXX``.
+
+    Four digits and a letter would look like five digits.
+    """
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def hidden_difference(first: str, second: str, shown: int) -> str:
     """
-    Describe where two texts differ, if they may look the same: in letters that look alike, or after what is shown.
+    Describe where two texts differ, if they may look the same.
+
+    The difference may be in letters that look alike, or after the displayed characters.
 
     :param first: one text.
     :param second: the other one.
-    :param shown: number of characters that are shown of each.
+    :param shown: number of displayed characters of each.
     :return: the place and its code points, such as ``at character 4: U+0065 U+0301 and U+00E9``; empty if the
-        difference is seen: in ASCII characters that are shown, or because one of the texts is empty.
+        difference is visible: in displayed ASCII characters, or because one of the texts is empty.
     """
     start = _common_length(first, second)
     rest = first[start:], second[start:]
@@ -155,7 +185,7 @@ def hidden_difference(first: str, second: str, shown: int) -> str:
 
 
 def _common_length(first: str, second: str) -> int:
-    """Return how many characters at the beginning of two texts are the same."""
+    """Return the length of the common beginning of two texts."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
 
@@ -171,10 +201,10 @@ MAX_NAMED = 10
 
 def name_some(names: Iterable[str], limit: int | None = None) -> str:
     """
-    Return names in words: at most ten of them, and how many more there are.
+    Return at most ten names, and the number of further names.
 
     :param names: the names.
-    :param limit: maximum length of each name, which is then sanitized. Default None: all are sanitized already.
+    :param limit: maximum length of each name, which is then sanitized. Default None: the names are already sanitized.
     """
     names = list(names)
     shown = names[:MAX_NAMED]
@@ -186,8 +216,9 @@ def name_some(names: Iterable[str], limit: int | None = None) -> str:
 
 def sentences(*texts: str | None) -> str:
     """
-    Join texts to sentences: all but the last end with one mark, whether they come with a full stop, a question mark or
-    none.
+    Join texts to sentences.
+
+    All but the last end with one mark, whether they come with a full stop, a question mark or none.
 
     :param texts: the texts; those that are None or empty are left out.
     """
@@ -197,9 +228,9 @@ def sentences(*texts: str | None) -> str:
 
 def lines(*texts: str | None) -> str:
     """
-    Join texts to a message of several lines: what happened, what to do about it, details.
+    Join texts to a message of several lines.
 
-    For errors and log entries: Airflow's log viewer does not wrap a line, so the end of a long one is off the screen.
+    For errors and log entries, because Airflow's log viewer does not wrap long lines.
 
     :param texts: the lines; those that are None or empty are left out. Text from elsewhere must be sanitized before.
     """
@@ -210,7 +241,7 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
+    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also convert the Kelvin sign.
     """
     return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
 
@@ -221,16 +252,22 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def count_of(number: int, total: int, noun: str, plural: str | None = None) -> str:
-    """Return a number of a total, with noun and verb: ``1 of 3 checks is``, ``0 of 3 checks are``."""
+    """
+    Return a number of a total, with noun and verb.
+
+    Examples: ``1 of 3 checks is``, ``0 of 3 checks are``.
+    """
     return f"{number} of {count(total, noun, plural)} {'is' if 1 in (number, total) else 'are'}"
 
 
 def as_name(value: object) -> str | None:
     """
-    Return a text of the service, which may write a whole number where a text is expected.
+    Return a text or a whole number as text.
+
+    The service may send a number where text is expected.
 
     :param value: the value it sent.
-    :return: the text; None: it is neither, or a number of more than 64 bits, which is not a name.
+    :return: the text; None for any other value, or a number of more than 64 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)

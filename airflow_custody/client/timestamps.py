@@ -18,7 +18,7 @@ def format_unix_time(seconds: int) -> str | None:
     Return a Unix time as an ISO 8601 date in UTC.
 
     :param seconds: the time.
-    :return: the date; None if it is one that no date can have.
+    :return: the date; None if it is out of range.
     """
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
@@ -31,7 +31,7 @@ def parse_timestamp(text: str | None) -> datetime | None:
     Parse an RFC 3339 timestamp.
 
     :param text: date and time with an offset or ``Z``, up to nine fractional digits.
-    :return: the aware time in UTC, truncated to microseconds; None if there is none or it is not of this form.
+    :return: the aware time in UTC, truncated to microseconds; None if there is none, or it has another form.
     """
     if not text:
         return None
@@ -41,7 +41,7 @@ def parse_timestamp(text: str | None) -> datetime | None:
     date, clock, fraction, offset = parts.groups()
     micros = (fraction or "")[:6].ljust(6, "0")
     try:
-        # Python 3.10 reads neither the Z nor another number of digits.
+        # Python 3.10 reads neither the Z nor other numbers of digits.
         moment = datetime.fromisoformat(f"{date}T{clock}.{micros}{'+00:00' if offset in 'Zz' else offset}")
         return moment.astimezone(timezone.utc)
     except (ValueError, OverflowError):

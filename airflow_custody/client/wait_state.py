@@ -1,4 +1,4 @@
-"""The state of something that a task waits for, after a poll, and what the polls so far have brought."""
+"""The state of a wait after a poll, and its history."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class WaitState:
     """
     The state of a wait after a poll.
 
-    :param is_done: whether what is waited for has come.
-    :param summary: the state in words.
-    :param result: the state as plain JSON data; once it is done, the task's result.
-    :param error: the error that ends the wait. Default None: it goes on, or is done.
-    :param in_doubt: whether something is missing, so that another poll soon says whether the wait has failed. Default
-        False.
-    :param warnings: what is odd about it and not yet said. Default: nothing.
-    :param advice: what to do if the wait times out in this state. Default: nothing.
+    :param is_done: whether the wait has succeeded.
+    :param summary: the state as text.
+    :param result: the state as plain JSON data; when done, the task's result.
+    :param error: the error that ends the wait. Default None: it continues, or is done.
+    :param in_doubt: whether something is missing, so that an early next poll must decide whether the wait has failed.
+        Default False.
+    :param warnings: warnings that were not given yet. Default: none.
+    :param advice: advice for a wait that times out in this state. Default: none.
     """
 
     is_done: bool
@@ -37,35 +37,41 @@ class WaitState:
 
 class PollHistory:
     """
-    What the polls of a wait have brought so far: for the log, and for a time-out, the same in every mode.
+    The results of a wait's polls, for the log and a time-out.
+
+    They are reported in the same way in every mode.
 
     :param is_first: whether the next poll is the first of the wait. Default True.
     """
 
     def __init__(self, *, is_first: bool = True) -> None:
         self.is_first = is_first
-        #: The last result, and what to do about it if the wait times out.
+        #: The last result, and the advice if the wait times out.
         self.last, self.advice = "the service has not been polled yet", ""
         self._failing_since: float | None = None
 
     @property
     def timed_out(self) -> str:
-        """The last result and its advice, line by line, for a wait that has timed out."""
+        """The last result and its advice, after a time-out."""
         return lines(self.last, self.advice)
 
     def ends(self, error: CustodyError) -> bool:
         """
-        Tell whether an error ends the wait: it is not transient, or the host does not exist.
+        Tell whether an error ends the wait.
 
-        At a later poll its name was found before, so that it is an outage like any other.
+        It does if it is not transient, or if the host does not exist.
+
+        At a later poll, the host's name was found before, so the failure is an ordinary outage.
         """
         return not error.transient or (self.is_first and error.code == "unknown-host")
 
     def note(self, found: WaitState | CustodyError) -> str:
         """
-        Note the result of a poll that did not end the wait, and return it as an entry for the log.
+        Record a poll that did not end the wait.
 
-        :param found: the state, or an error; the entry says for how long there have been nothing but errors.
+        Returns an entry for the log.
+
+        :param found: the state, or an error; the entry includes the time since errors began.
         """
         self.is_first = False
         if not isinstance(found, CustodyError):

@@ -1,4 +1,8 @@
-"""The common base of the models of all subjects: lenient dictionaries, and objects that have each key once."""
+"""
+The common base of the models of all subjects.
+
+It has lenient dictionaries, and objects without repeated keys.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ if TYPE_CHECKING:
 if sys.version_info >= (3, 12):
     from typing import TypedDict as TypedDict
 else:
-    # pydantic needs this one before Python 3.12.
+    # Before Python 3.12, pydantic needs this TypedDict.
     from typing_extensions import TypedDict as TypedDict
 
-#: For every model that has strings: the service may send a number where a string is expected.
+#: For every model with strings, because the service may send a number instead of a string.
 LENIENT: ConfigDict = {"coerce_numbers_to_str": True}
-#: For a model whose other fields matter, whatever they are.
+#: For a model that keeps unknown fields.
 KEEPING_OTHERS: ConfigDict = {"coerce_numbers_to_str": True, "extra": "allow"}
 
 
@@ -25,9 +29,9 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     Return a JSON object, as the ``object_pairs_hook`` of :func:`json.loads`.
 
-    :raises ValueError: if a key comes twice: the last one would count, and hide what the others say.
+    :raises ValueError: if a key is repeated, because the last value would count and hide the other values.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("it has a key twice in one object")
+        raise ValueError("it repeats a key in one object")
     return found

@@ -1,4 +1,4 @@
-"""The test of a connection, in words."""
+"""The test of a connection, as text."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from airflow_custody.client.users.operations import WireUser
 
 #: Text for a user whose roles are not known.
-UNKNOWN_ROLES = "The service does not say which roles the user has."
+UNKNOWN_ROLES = "The service does not return the user's roles."
 _SIGNATURES = {
-    "ok": "Its present rules are signed with the pinned keys.",
-    "unknown": "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user.",
+    "ok": "Its current rules are signed by the pinned keys.",
+    "unknown": "Its rules could not be verified, because it does not offer them to this user.",
 }
 
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
-    """Name a user's roles, and those that the operators need and the user lacks."""
+    """Name a user's roles, and the missing ones."""
     name = user_name(user)
-    who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not say,"
+    who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not return,"
     status = user.get("status")
     if status and not may_work(status):
-        who += f" (status {redact(status, 60)}: may this user work?)"
+        who += f" (status {redact(status, 60)}: check that this user may work)"
     roles = user.get("roles")
     if roles is None:
         return f"{who} is known. {UNKNOWN_ROLES}"
@@ -36,10 +36,12 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
 
 def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
-    Make the checks of ``custody check``, except for the clocks, and summarize them.
+    Run the checks of ``custody check``, and summarize them.
+
+    The clocks are not checked.
 
     :param client: the client.
-    :return: whether they succeeded, and what to tell the user.
+    :return: whether they succeeded, and the text for the user.
     """
     report = check_connection(client)
     failures, signatures = report.failures, report.checks["signatures"].state
@@ -51,7 +53,7 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
     if report.listing is not None:
         number = count(len(report.listing), "health check")
         texts.append(f"The service accepted the connection and lists {number}.")
-        texts += [] if report.listing else ["Without any, no health gate passes."]
+        texts += [] if report.listing else ["Without health checks, no health gate passes."]
     texts.append(UNKNOWN_ROLES if report.user is None else describe_user(report.user, client.auth.redact))
     if signatures in _SIGNATURES:
         texts.append(_SIGNATURES[signatures])

@@ -1,4 +1,4 @@
-"""Connections of Airflow: finding one, reading its extras, and masking its secrets."""
+"""Finds Airflow connections, reads their extras, and masks their secrets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def find_connection(
     Return a connection.
 
     :param conn_id: its id.
-    :param advice: what to do if there is none.
-    :param setting: what named it.
-    :param get: returns it. Default: from Airflow.
-    :raises CustodyConfigurationError: if Airflow does not find it. Airflow does not say so if it could not read it.
+    :param advice: advice if the connection does not exist.
+    :param setting: the setting that names the connection.
+    :param get: returns the connection. Default: from Airflow.
+    :raises CustodyConfigurationError: if Airflow does not find it. Airflow may not find a connection that it cannot
+        read.
     """
     with suppress(AirflowNotFoundException):
         return get(conn_id)
@@ -42,8 +43,8 @@ def find_connection(
     if variable in os.environ:
         what = f"cannot be read from the environment variable {variable}"
         advice = (
-            "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a string and port "
-            "a number."
+            "Correct the variable. It must be a URI, or a JSON object of Airflow's fields, with a string as password "
+            "and a number as port."
         )
     raise CustodyConfigurationError(
         f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
@@ -52,13 +53,15 @@ def find_connection(
 
 def read_extras(connection: Connection) -> dict[str, Any] | None:
     """
-    Return a connection's extras, without white space around texts: a file or a secrets backend may add it.
+    Return a connection's extras, stripped of white space.
+
+    A file or a secrets backend may add it.
 
     :param connection: the connection.
-    :return: the extras; None if they are not a JSON object, or have a name twice: a reviewer may have read the other
-        value.
+    :return: the extras; None if they are not a JSON object, or repeat a name, because a reviewer may have read the
+        other value.
     """
-    # Some secrets backends hand Airflow an object instead of text.
+    # Some secrets backends return an object instead of text.
     extras: Any = connection.extra
     if not isinstance(extras, dict):
         try:
@@ -78,11 +81,13 @@ def _strip(value: Any) -> Any:
 
 def read_password(connection: Connection) -> str | None:
     """
-    Return a connection's Password, masked in logs and without line breaks at its end.
+    Return a connection's Password, masked in logs.
+
+    Line breaks at its end are removed.
 
     :param connection: the connection.
-    :return: the Password, empty if there is none; None if it is not text, as some secrets backends return it: a number
-        may have lost leading zeros.
+    :return: the Password, empty if there is none; None if it is not text. Some secrets backends return a number,
+        which may have lost leading zeros.
     """
     password: Any = connection.password
     if password is None:
@@ -90,11 +95,11 @@ def read_password(connection: Connection) -> str | None:
     if not isinstance(password, str):
         return None
     if stripped := password.strip():
-        # The token alone, as it is sent, is masked too.
+        # Also mask the token in the form in which it is sent.
         mask(stripped)
     return without_line_end(password)
 
 
 def mask(secret: str) -> None:
-    """Register a secret with Airflow's masker, wherever this Airflow has it."""
+    """Register a secret with Airflow's masker, in any version of Airflow."""
     mask_secret(secret)

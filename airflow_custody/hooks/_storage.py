@@ -1,4 +1,8 @@
-"""Files that a path or a URL names: on this machine, or in an object storage, through its Airflow connection."""
+"""
+Files on this machine or in an object storage.
+
+An object storage is reached through its Airflow connection.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from typing import Any
 from airflow_custody.client.files import write_new_file
 from airflow_custody.client.text import sanitize
 
-#: Schemes, in lower case, of URLs that Airflow itself takes for files of this machine.
+#: Schemes, in lower case, of URLs that Airflow itself treats as files of this machine.
 _LOCAL_SCHEMES = ("file", "local")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: Failures that a repetition would not help.
+#: Permanent failures.
 _FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -22,7 +26,7 @@ class StorageError(Exception):
     :param name: the file's name, without secrets.
     :param why: the reason.
     :param retryable: whether the same call may succeed later. Default False.
-    :param exists: whether the reason is that a new file exists already. Default False.
+    :param exists: whether the reason is an existing file. Default False.
     """
 
     def __init__(self, name: str, why: str, *, retryable: bool = False, exists: bool = False) -> None:
@@ -35,7 +39,9 @@ class StorageError(Exception):
 
 def split_location(location: str) -> tuple[str, str]:
     """
-    Return a path of this machine and an empty URL, or an empty path and the URL of an object.
+    Split a location into a local path and an object's URL.
+
+    One of the two is empty.
 
     :param location: a path or a URL.
     :raises StorageError: if it is a URL that must not be used. The error does not quote a password or a signature.
@@ -47,23 +53,24 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme in _LOCAL_SCHEMES:
         return rest, ""
     if not _SCHEME.fullmatch(scheme):
-        # Airflow would drop white space from it and read file://, and with it a link that leads out of the bundle.
-        raise StorageError(location, "what comes before :// is not the scheme of an object storage, such as s3")
+        # Airflow would remove white space from the scheme. It could then read file://, and follow links out of the
+        # bundle.
+        raise StorageError(location, "the part before :// is not an object storage scheme, such as s3")
     _check_url(scheme, rest)
     return "", f"{scheme}://{rest}"
 
 
 def _check_url(scheme: str, rest: str) -> None:
-    """Refuse the URL of an object if it contains a password or a signature."""
+    """Refuse an object's URL with a password or a signature."""
     host, slash, key = rest.partition("?")[0].partition("/")
     user, _, host = host.rpartition("@")
-    # Without a slash before it, a ? may be one of a password.
+    # Without a slash before it, a ? may be part of a password.
     shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
     if ":" in user:
-        raise StorageError(shown, "before the @ stands the id of an Airflow connection, never a password")
+        raise StorageError(shown, "the part before the @ must be an Airflow connection id, never a password")
     if "?" in rest:
-        # What follows may be a signature, with which anybody can read the file.
-        raise StorageError(shown, "give the object's plain URL, without a ?: its Airflow connection signs the request")
+        # The rest may be a signature, which gives access to the file.
+        raise StorageError(shown, "give the plain URL without a ?, because its Airflow connection signs the request")
 
 
 def read_object(url: str, size: int) -> bytes:
@@ -78,15 +85,17 @@ def read_object(url: str, size: int) -> bytes:
 
 def write_location(path: str, url: str, data: bytes) -> None:
     """
-    Write a new file, complete or not at all, and never over an existing file.
+    Write a new file, complete or not at all.
+
+    An existing file is never replaced.
 
     In an object storage, another writer may create the same file between the check and the write. The write then fails
     only if the storage supports conditional writes.
 
-    :param path: its path on this machine; empty: it is an object.
-    :param url: its URL, if the path is empty.
-    :param data: its content.
-    :raises StorageError: if it exists already, or cannot be written.
+    :param path: the file's path on this machine; empty: it is an object.
+    :param url: the object's URL, if the path is empty.
+    :param data: the file's content.
+    :raises StorageError: if the file already exists, or cannot be written.
     """
     try:
         if path:
@@ -101,7 +110,7 @@ def _write_object(url: str, data: bytes) -> None:
     path = _object_path(url)
     if path.exists():
         raise FileExistsError
-    # One call: a file that is opened would be stored in part if writing failed.
+    # Use one call, because an opened file would be stored in part if writing failed.
     path.fs.pipe_file(path.path, data, mode="create")
 
 
@@ -112,14 +121,18 @@ def _object_path(url: str) -> Any:
 
 
 def _storage_error(name: str, error: Exception) -> StorageError:
-    """Return the error for a failure; each storage raises errors of its own."""
+    """
+    Return the error for a failure.
+
+    Each storage raises errors of its own.
+    """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
     exists = isinstance(error, FileExistsError)
     if isinstance(error, FileNotFoundError):
         why = "there is no such file or folder"
     elif exists:
-        why = "it exists already, and is never replaced"
+        why = "it already exists, and is never replaced"
     elif "://" not in name and isinstance(error, OSError):
         # The error itself names a temporary file.
         why = error.strerror or type(error).__name__

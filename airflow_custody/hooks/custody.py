@@ -21,15 +21,15 @@ class CustodyHook(BaseHook):
     The hook of an Airflow connection of type ``custody``.
 
     Host is the base URL (``https://custody.example.com``, a path prefix is allowed; a bare host with Schema and
-    Port works too, ``https`` by default). There are three ways to authenticate, and what is filled in decides:
-    Password alone is the API token; Login and Password are a user's; the extra ``api_key_id`` with Password is an API
-    key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. The other
-    extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`; the form shows
-    them all. A path in ``superadmin_keys`` must be absolute; the file is read when the client is made.
-    The pins are not secret, but they decide what is trusted: restrict who may edit the connection.
+    Port works too, ``https`` by default). There are three ways to authenticate, and the filled-in fields select one.
+    Password alone is the API token. Login and Password are a user's. The extra ``api_key_id`` with Password is an API
+    key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) requires one of them. The other
+    extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`, and the form
+    lists all of them. A path in ``superadmin_keys`` must be absolute; the file is read when the client is made. The
+    pins are not secret, but they determine trust: restrict the permission to edit the connection.
 
-    An extra that is not known is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also
-    where ``max_response_bytes`` is more.
+    Unknown extras are refused. The Custody page and ``custody status`` read responses of at most 8 MiB, even if
+    ``max_response_bytes`` is larger.
 
     Use it in a ``with`` block or call :meth:`close`.
 
@@ -48,22 +48,22 @@ class CustodyHook(BaseHook):
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
         self._connected_with: object = None
-        # Airflow's API server tests a connection under an id that it makes up: messages do not name it then.
+        # Airflow's API server tests a connection under a generated id, which messages must not name.
         self._is_tested = False
 
     def get_conn(self) -> CustodyClient:
         """
         Return a client for the connection.
 
-        The connection is read at each call, so that a token that was renewed is used during a long wait; as
-        long as nothing in it has changed it is the same client with its open connections.
+        The connection is read at each call, so that a renewed token is used during a long wait. As long as the
+        connection is unchanged, the result is the same client with its open connections.
 
         :return: a client; close it, or the hook, when done.
-        :raises CustodyConfigurationError: if there is no such connection, or a setting in it is missing or wrong.
+        :raises CustodyConfigurationError: if the connection does not exist, or a setting in it is missing or wrong.
         """
         from airflow_custody.hooks._connection import ConnectionReader
 
-        advice = "Make a connection with this id and the type Custody."
+        advice = "Create a connection with this id and the type Custody."
         found = find_connection(self.custody_conn_id, advice, setting="custody_conn_id", get=self.get_connection)
         reader = ConnectionReader(found, named=not self._is_tested)
         if self._client is None or reader.values != self._connected_with:
@@ -75,7 +75,11 @@ class CustodyHook(BaseHook):
         return self._client
 
     def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
-        """Return the settings of the client, of those that the connection says. A subclass may change them."""
+        """
+        Return the client's settings, made from the connection's.
+
+        A subclass may change them.
+        """
         return settings
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
@@ -94,12 +98,13 @@ class CustodyHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Make authenticated calls that change nothing: the health listing, and who the user is; with pinned keys also
-        the service's present rules, which must be signed with them.
+        Test the connection with read-only authenticated calls.
 
-        What the service does not offer, except for the listing, decides nothing.
+        They read the health listing and the user. With pinned keys, they also verify the service's current rules.
 
-        :return: whether they succeeded, and what to tell the user: also which roles are missing.
+        Operations that the service does not offer are ignored, except for the listing.
+
+        :return: whether they succeeded, and the text for the user, including missing roles.
         """
         from airflow_custody.hooks._connection_test import try_client
 
@@ -125,13 +130,21 @@ class CustodyHook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how the form of Airflow 2 shows the standard fields; Airflow 3 reads the provider info."""
+        """
+        Return the standard fields of Airflow 2's form.
+
+        Airflow 3 reads the provider info.
+        """
         behaviour = _connection_type()["ui-field-behaviour"]
         return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the extra fields of Airflow 2's form, made from those that Airflow 3 reads."""
+        """
+        Return the extra fields of Airflow 2's form.
+
+        They are made from the fields that Airflow 3 reads.
+        """
         from airflow_custody.hooks._form_widgets import make_widgets
 
         return make_widgets(_connection_type()["conn-fields"])

@@ -27,7 +27,7 @@ def test_an_airflow_connection_that_does_not_exist_is_named(plain: Run, airflow_
     ran = plain("health", "--conn-id", "nowhere")
     assert ran.code == 1
     assert ran.out == ""
-    assert "custody: the Airflow connection 'nowhere' is not defined. Make a connection" in ran.err
+    assert "custody: the Airflow connection 'nowhere' is not defined. Create a connection" in ran.err
     assert "Traceback" not in ran.err
 
 

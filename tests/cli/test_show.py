@@ -62,7 +62,7 @@ def test_a_legacy_form_names_what_it_does_not_cover(
     assert "trust: UNVERIFIED\n" in show(identifier).out
     legacy = "--allow-legacy-signatures"
     ran = show(identifier, legacy)
-    what = "in a legacy form: what is received as contractType is not signed"
+    what = "in a legacy form, which does not cover contractType"
     assert "trust: verified\n" in ran.out
     assert f"legacy: {what}\n" in ran.out
     assert "ERC20" not in ran.out

@@ -46,7 +46,7 @@ def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: San
         f'request {each}: verified: ETH 0x{number:040x} "L{number}", validly signed by signer-1@example.test'
         for number, each in enumerate(ids, 1)
     ]
-    assert re.match(r"2 requests: 2 verified \(2 of 2 pinned keys must sign \([0-9a-f]{16}…, [0-9a-f]{16}…\); ", last)
+    assert re.match(r"2 requests: 2 verified \(2 of 2 pinned keys must sign \([0-9a-f]{16}…, [0-9a-f]{16}…\)\. ", last)
     # What an auditor keeps.
     data = audit("-o", "json").data
     pins = VerificationPins(**sandbox.control.pins())
@@ -154,7 +154,8 @@ def test_pending_requests_without_rules_of_their_own(
     sandbox.control.add_fault("status", method="GET", path="/rules", status=404, times=None)
     ran = audit()
     assert ran.code == 2
-    assert f"request {pending}: PENDING: it is shown without rules, and those in force cannot be used" in ran.out
+    why = "the service returns it without rules, and the rules in force cannot be used"
+    assert f"request {pending}: PENDING: {why}" in ran.out
 
 
 def test_requests_are_selected_by_id(audit: Audit, create: Create, signed: Create) -> None:
@@ -201,7 +202,7 @@ def test_all_keys_in_all_files_are_pinned(custody: Run, signed: Create, sandbox:
     signed(1)
     ran = custody("whitelist", "verify", *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
-    assert "its rules are signed by no pinned key, and one must have signed them" in ran.out
+    assert "its rules are signed by none of the pinned keys" in ran.out
     ran = custody("whitelist", "verify", *pin(tmp_path, *sandbox.control.pins()["superadmin_keys"]))
     assert ran.code == 0
     assert "2 of 2 pinned keys must sign" in ran.out
@@ -254,7 +255,7 @@ def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[st
     ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2])
     assert ran.code == 1
     assert ran.out == ""
-    assert "'superadmin_minimum' is missing: how many" in ran.err
+    assert "'superadmin_minimum' is missing: set the number" in ran.err
     ran = plain("whitelist", "verify", "--from", str(kept), *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
     assert "0 verified, 3 unverified" in ran.out
@@ -289,8 +290,8 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         ("", "is not JSON"),
         ("{}", "has no evidence"),
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
-        (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "names rules that it does not have"),
-        (KEPT % TWICE, "has evidence of a request twice"),
+        (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "refers to rules that it does not contain"),
+        (KEPT % TWICE, "has the evidence of a request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "has the key listed twice"),
     ],
     ids=["empty", "no evidence", "unknown listing", "unknown rules", "a request twice", "a key twice"],

@@ -341,7 +341,7 @@ def test_a_before_send_that_is_slow_three_times_ends_the_create(
     service: Service, client: CustodyClient, turned: SkippingTime
 ) -> None:
     before = Recorder(*[lambda: turned.sleep(6)] * 3)
-    with pytest.raises(CustodyError, match=r"3 times recording the request took longer .* nothing was sent") as caught:
+    with pytest.raises(CustodyError, match=r"recording the request took longer .* 3 times in a row") as caught:
         client.create_whitelist_request(REQUEST, before_send=before)
     assert caught.value.nothing_sent is True
     assert caught.value.retryable is True
@@ -380,7 +380,7 @@ def test_a_signature_is_new_when_the_body_leaves(
             client.create_whitelist_request(REQUEST, before_send=before)
         else:
             # That connecting is slow is not said of recording.
-            with pytest.raises(CustodyError, match=r"3 times the request could not leave within .* after it was"):
+            with pytest.raises(CustodyError, match=r"the request could not leave within .* after it was"):
                 client.create_whitelist_request(REQUEST, before_send=before)
     assert before.calls == recorded
     assert len([each for each in sandbox.control.request_log() if each["status"] == 200]) == is_sent

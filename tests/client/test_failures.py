@@ -150,7 +150,7 @@ def test_an_error_that_is_being_handled_does_not_affect_the_next(
     try:
         raise earlier
     except OSError:
-        with pytest.raises(CustodyOutcomeUnknownError, match="broke before the response was there"):
+        with pytest.raises(CustodyOutcomeUnknownError, match="was lost before the response was complete"):
             create(client)
 
 
@@ -160,7 +160,7 @@ def test_retry_after_is_honoured_up_to_a_minute(sandbox: Sandbox, waits: Skippin
         read(client)
         assert waits.skipped == 7
         sandbox.control.add_fault("rate_limit", retry_after=61)
-        with pytest.raises(CustodyRateLimitError, match="asks to wait 61 s") as caught:
+        with pytest.raises(CustodyRateLimitError, match="requests a wait of 61 s") as caught:
             read(client)
     assert caught.value.retry_after == 61
     assert waits.skipped == 7
@@ -255,7 +255,7 @@ def test_a_body_that_says_error_is_no_success(sandbox: Sandbox, name: str, error
     expected = CustodyResponseError if success.is_read else CustodyOutcomeUnknownError
     with (
         CustodyClient(sandbox.url, sandbox.token, max_retries=3) as client,
-        pytest.raises(expected, match="the body an error") as caught,
+        pytest.raises(expected, match="the body reports an error") as caught,
     ):
         success.call(client)
     assert type(caught.value) is expected
@@ -312,7 +312,7 @@ def test_what_two_readers_may_read_in_two_ways_is_refused(
     sandbox: Sandbox, client: CustodyClient, name: str, body: str
 ) -> None:
     sandbox.control.add_fault("status", status=200, body=body)
-    with pytest.raises(CustodyResponseError, match=r"it has a key twice in one object|its body is not JSON"):
+    with pytest.raises(CustodyResponseError, match=r"it repeats a key in one object|its body is not JSON"):
         SUCCESSES[name].call(client)
 
 
@@ -320,6 +320,6 @@ def test_what_two_readers_may_read_in_two_ways_is_refused(
 def test_a_byte_order_mark_before_json_is_named(sandbox: Sandbox, client: CustodyClient, status: int) -> None:
     body = '{"message": "no", "code": 7}' if status == 403 else "{}"
     sandbox.control.add_fault("status", status=status, body=f"\ufeff{body}")
-    named = "bytes with a byte order mark at their beginning, which JSON does not allow, beginning '{"
+    named = "bytes starting with a byte order mark, which JSON does not allow, beginning '{"
     with pytest.raises(CustodyError, match=re.escape(named)):
         SUCCESSES["health"].call(client)

@@ -133,7 +133,7 @@ def test_of_a_journal_no_row_is_missed_while_it_grows_and_loses_its_oldest(servi
 
 def test_pages_of_one_row_are_refused_if_there_are_more() -> None:
     service = Service(["0", "1", "2"], 1, [], with_total=False)
-    with pytest.raises(CustodyResponseError, match="one row although there are more"):
+    with pytest.raises(CustodyResponseError, match="one row, although there are more"):
         list(read_offset_listing(LIST, service.at_offset))
 
 

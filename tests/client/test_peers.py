@@ -62,12 +62,12 @@ def error_of(call: Any, url: str, **settings: Any) -> CustodyError:
     return caught.value
 
 
-HTTP = "Begin the base URL {url} with http://, or give the port that speaks HTTPS."
+HTTP = "Start the base URL {url} with http://, or use the HTTPS port."
 CHECK = "Check the base URL {url}, and that the service is up."
-CERTIFICATE = "If it asks for a client certificate, give its path in 'client_cert'."
-PROXY_CERTIFICATE = "If it asks for a client certificate, use another proxy: only the service is given one."
+CERTIFICATE = "If it requires a client certificate, set its path in 'client_cert'."
+PROXY_CERTIFICATE = "If it requires a client certificate, use another proxy, because only the service is sent one."
 ALLOWS = "Check 'proxy', and that the proxy allows this host."
-OTHER = "Another program is there, or it speaks TLS: check the base URL {url}."
+OTHER = "Another program listens there, or the port expects TLS. Check the base URL {url}."
 OTHER_OR_GATEWAY = "Another program or a gateway may have sent this: check {}."
 
 #: What a server sends to a client with a base URL of a scheme: the error's code, whether it is retryable, what it says.
@@ -77,10 +77,10 @@ SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
     ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", f"{CHECK} {CERTIFICATE}"),
     ("https", alert(70), "tls-failed", True, "alert protocol version", CHECK),
     ("https", b"", "tls-failed", True, "TLS: {host} cannot be reached: ", CHECK),
-    ("http", alert(70), "response-unusable", False, "sent something that is not HTTP", OTHER),
-    ("http", SSH, "response-unusable", False, "sent something that is not HTTP", OTHER),
-    ("http", b"", "no-response", True, "broke before the response was there: Remote end closed connection", ""),
-    ("http", b"HTTP/1.1 2x0 OK\r\n\r\n", "no-response", True, "broke before the response was there", ""),
+    ("http", alert(70), "response-unusable", False, "sent data that is not HTTP", OTHER),
+    ("http", SSH, "response-unusable", False, "sent data that is not HTTP", OTHER),
+    ("http", b"", "no-response", True, "was lost before the response was complete: Remote end closed connection", ""),
+    ("http", b"HTTP/1.1 2x0 OK\r\n\r\n", "no-response", True, "was lost before the response was complete", ""),
 ]
 
 
@@ -114,7 +114,7 @@ def test_a_server(
 
 CHECK_PROXY = "Check 'proxy', and that the proxy is up."
 PROXY, TARGET = "the proxy {host}", "custody.example.com"
-OTHER_PROXY = "Another program is there, or it speaks TLS: check 'proxy'."
+OTHER_PROXY = "Another program listens there, or the port expects TLS. Check 'proxy'."
 #: What a proxy does; the last one is what the service does, through it.
 PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
     ("http", send(SSH), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
@@ -178,19 +178,19 @@ def days(number: int) -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=number)
 
 
-REPLACED = "Have the certificate replaced, or that of its CA in 'verify'"
-UNKNOWN_CA = "Its CA is not in 'verify', or an intermediate certificate is missing: have the server send it."
+REPLACED = "Check this machine's clock. If it is right, replace the certificate, or that of its CA in 'verify'."
+UNKNOWN_CA = "Its CA is not in 'verify', or the server does not send an intermediate certificate."
 
 
 @pytest.mark.parametrize("is_proxy", [False, True])
 @pytest.mark.parametrize(
     ("host", "begins", "ends", "verify", "advice"),
     [
-        ("127.0.0.1", -2, -1, "bundle", f"{REPLACED}, unless this machine's clock is wrong."),
-        ("127.0.0.1", 1, 2, "bundle", f"{REPLACED}, unless this machine's clock is wrong."),
+        ("127.0.0.1", -2, -1, "bundle", REPLACED),
+        ("127.0.0.1", 1, 2, "bundle", REPLACED),
         ("other.example.com", -1, 1, "bundle", "The certificate is for another host"),
         ("127.0.0.1", -1, 1, "another bundle", UNKNOWN_CA),
-        ("127.0.0.1", -1, 1, True, "If its CA is private, give its bundle in 'verify'."),
+        ("127.0.0.1", -1, 1, True, "If its CA is private, set 'verify' to the path of its bundle."),
     ],
     ids=["expired", "not yet valid", "another host", "another CA", "a private CA"],
 )
@@ -256,10 +256,8 @@ IS_CA = x509.BasicConstraints(ca=True, path_length=None)
 NO_CA = x509.BasicConstraints(ca=False, path_length=None)
 FOR_THIS_MACHINE = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
 FOR_CLIENTS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-STRICT = (
-    "breaks a rule of RFC 5280, which Python checks from version 3.13 on: have it issued again. Its CA is not missing"
-)
-CANNOT_BE_USED = "cannot be used for a server like this: have it issued again"
+STRICT = "violates RFC 5280, which Python checks from version 3.13 on. Have it reissued. Its CA is not missing"
+CANNOT_BE_USED = "is not valid for this kind of server. Have it reissued"
 
 
 @pytest.mark.parametrize(
@@ -315,7 +313,7 @@ def test_a_client_certificate_that_is_missing_or_refused(
         settings["client_cert"] = str(tmp_path / "client.pem")
     with raw_server(lambda stream: None, context) as (url, _):
         error = error_of(read, url, **settings)
-    words = "It may not accept the certificate in 'client_cert'" if given else CERTIFICATE
+    words = "It may reject the certificate in 'client_cert'" if given else CERTIFICATE
     assert words in str(error.advice)
 
 

@@ -122,9 +122,9 @@ def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
     ("text", "why"),
     [
         (None, "No such file"),
-        (b"\xff\xfe\x00", "it is not PEM, but binary"),
+        (b"\xff\xfe\x00", "it is binary, not PEM"),
         (ONE + "junk", "there is text outside of the keys"),
-        (private_pem(1), "there is a private key"),
+        (private_pem(1), "it contains a private key"),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -68,7 +68,7 @@ def test_an_hsm_may_show_its_keys_in_other_ways(sandbox: Sandbox, fake_hsm: Fake
 
 def test_a_public_key_that_is_no_point_of_the_curve_is_refused(fake_hsm: FakeHsm) -> None:
     fake_hsm.generate("p384", "secp384r1")
-    for fake_hsm.hides_parameters, why in ((False, "not a P-256"), (True, "as a point of P-256")):
+    for fake_hsm.hides_parameters, why in ((False, "not a P-256"), (True, "as a P-256 point")):
         with pytest.raises(CustodyConfigurationError, match=why):
             signer(fake_hsm, "p384").public_key()
 
@@ -148,11 +148,11 @@ def test_a_child_of_a_process_in_use_does_not_wait(fake_hsm: FakeHsm, monkeypatc
 @pytest.mark.parametrize(
     ("changes", "why", "retryable"),
     [
-        ({"pin": lambda: "999999"}, "the HSM refused the PIN", False),
-        ({"pin": lambda: ""}, "there is no PIN", False),
+        ({"pin": lambda: "999999"}, "the HSM rejected the PIN", False),
+        ({"pin": lambda: ""}, "the PIN is missing", False),
         ({"key": "no such key"}, "no private EC key with this label", False),
         ({"key": "p384"}, "not a P-256", False),
-        ({"token": "elsewhere"}, "the HSM is away, or has no token 'elsewhere'; nothing was signed", True),
+        ({"token": "elsewhere"}, "the HSM is unavailable, or has no token 'elsewhere'; nothing was signed", True),
     ],
     ids=["wrong PIN", "no PIN", "no such key", "another curve", "no such token"],
 )
@@ -220,7 +220,7 @@ def test_a_library_that_the_process_has_loaded_under_another_name(monkeypatch: p
         raise pkcs11.PKCS11Error("Initialisation error (already initialized). Should never see this.")
 
     monkeypatch.setattr(pkcs11, "lib", fail)
-    with pytest.raises(CustodyConfigurationError, match=r"'/m\.so' cannot be used: this process has loaded it already"):
+    with pytest.raises(CustodyConfigurationError, match=r"'/m\.so' cannot be used: this process has already loaded it"):
         Pkcs11Signer(module="/m.so", token=TOKEN, key="k", pin=lambda: PIN).check()
 
 

@@ -130,9 +130,9 @@ def test_the_key_of_a_client_certificate_is_checked_too(authority: Authority) ->
 
 def test_many_files_are_not_read(in_folder: Path) -> None:
     (in_folder / "keys.pem").write_text(public_pem(1) * 101)
-    with pytest.raises(CustodyConfigurationError, match="there are 101 keys, and at most 100 are read"):
+    with pytest.raises(CustodyConfigurationError, match="it has 101 keys, but the maximum is 100"):
         settings_with(superadmin_keys=str(in_folder / "keys.pem"), superadmin_minimum=1)
-    with pytest.raises(CustodyConfigurationError, match="has 101 entries, and must have at most 100"):
+    with pytest.raises(CustodyConfigurationError, match="has 101 entries, but the maximum is 100"):
         settings_with(superadmin_keys=[str(in_folder / "keys.pem")] * 101, superadmin_minimum=1)
 
 

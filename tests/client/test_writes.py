@@ -153,7 +153,7 @@ def test_what_somebody_else_confirms_is_read_back(
     caplog.set_level(logging.INFO)
     body = json.loads(json.dumps(body).replace("{id}", write.number))
     respond(sandbox, write, body, work=False, status=status)
-    with pytest.raises(CustodyResponseError, match="the service was asked, and") as caught:
+    with pytest.raises(CustodyResponseError, match="when it was read back, ") as caught:
         write.call()
     # Doing it again does no harm.
     assert caught.value.status == status
@@ -162,7 +162,7 @@ def test_what_somebody_else_confirms_is_read_back(
     respond(sandbox, write, body, work=True, status=status)
     write.call()
     assert write.is_done()
-    assert "the service shows that it is done" in caplog.text
+    assert "but by reading it back" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_refusal_of_what_is_done_already_is_a_success(
     sandbox.control.add_fault(**fault, work=True)
     write.call()
     assert write.is_done()
-    assert "done already, by an earlier try or by another client" in caplog.text
+    assert "already done, by an earlier try or by another client" in caplog.text
 
 
 def test_a_refusal_stays_one_if_it_cannot_be_read_what_is_done(sandbox: Sandbox, write: Write) -> None:
@@ -314,7 +314,7 @@ def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
         # A listing that lags.
         body = {"result": [], "totalItems": "0"}
         sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=200, body=body)
-    with pytest.raises(CustodyResponseError, match=r"the service was asked, and|reading it back failed") as caught:
+    with pytest.raises(CustodyResponseError, match=r"when it was read back, |reading it back failed") as caught:
         write.call()
     assert caught.value.status == 404
     assert caught.value.code == "outcome-unknown"

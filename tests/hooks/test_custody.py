@@ -86,7 +86,7 @@ def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], 
         # Airflow 3.0 and 3.1 cannot read it.
         ({"extra": '["a-secret"]'}, "AIRFLOW_CONN_CUSTODY_DEFAULT" if (3, 0) <= AIRFLOW < (3, 2) else "Extra"),
         ({"extra": '{"a-secret": '}, "custody_default"),
-        ({"extra": '{"verify": true, "verify": false}'}, "has a name twice"),
+        ({"extra": '{"verify": true, "verify": false}'}, "repeats a name"),
     ],
     ids=str,
 )
@@ -113,7 +113,7 @@ def test_a_connection_that_cannot_be_read_or_is_not_defined(monkeypatch: pytest.
     assert caught.value.code == "setting-wrong"
     assert "a-secret" not in str(caught.value)
     monkeypatch.delenv("AIRFLOW_CONN_BANK")
-    with pytest.raises(CustodyConfigurationError, match=r"'bank' is not defined\nMake a connection with this id"):
+    with pytest.raises(CustodyConfigurationError, match=r"'bank' is not defined\nCreate a connection with this id"):
         CustodyHook("bank").get_conn()
 
 
@@ -325,9 +325,9 @@ class TestTestConnection:
             ({"status": 404, "path": "/health"}, "3.14.*User 1 has the roles"),
             (
                 {"status": 200, "path": "/health", "body": {}},
-                "lists 0 health checks. Without any, no health gate passes.",
+                "lists 0 health checks. Without health checks, no health gate passes.",
             ),
-            ({"status": 404, "path": "/users/me"}, "The service does not say which roles the user has."),
+            ({"status": 404, "path": "/users/me"}, "The service does not return the user's roles."),
             ({"status": 200, "path": "/users/me", "body": {"result": {"id": "7", "roles": []}}}, "the roles: none"),
         ],
         ids=str,
@@ -409,9 +409,9 @@ def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, define: Def
 @pytest.mark.parametrize(
     ("pins", "status", "good", "text"),
     [
-        ("own", 200, True, "Its present rules are signed with the pinned keys."),
-        ("own", 403, True, "Whether its rules are signed with the pinned keys is not known: it does not offer them"),
-        ("others", 200, False, "the service's rules are not verified: its rules are signed by no pinned key"),
+        ("own", 200, True, "Its current rules are signed by the pinned keys."),
+        ("own", 403, True, "Its rules could not be verified, because it does not offer them"),
+        ("others", 200, False, "the service's rules are not verified: its rules are signed by none of the pinned keys"),
     ],
 )
 def test_the_rules_are_verified(

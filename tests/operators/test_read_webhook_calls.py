@@ -74,7 +74,7 @@ def test_a_journal_that_was_cut_off_fails_or_is_named(sandbox: Sandbox, webhook:
     reader.run()
     sandbox.control.reset()
     for _ in range(2):
-        with failing_at_once("webhook calls may be lost: the newest call that was known is no longer listed") as lost:
+        with failing_at_once("webhook calls may be lost: the newest known call is no longer listed") as lost:
             reader.run()
         assert "on_gap='continue'" in str(lost.value)
     # It is said until an event is stored that says it.

@@ -131,13 +131,13 @@ def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
         ("nowhere://bucket/rows.yaml", "^nowhere://bucket/rows.yaml: 1 fault; .*"),
         (
             "s3://key:hunter2@bucket/rows.yaml",
-            "^s3://bucket/rows.yaml: .*the id of an Airflow connection, never a pass",
+            "^s3://bucket/rows.yaml: .*an Airflow connection id, never a pass",
         ),
         (
             "s3://conn@bucket/rows.yaml?X-Sig=hunter2@x",
-            "^s3://bucket/rows.yaml: 1 fault; .*give the object's plain URL, ",
+            "^s3://bucket/rows.yaml: 1 fault; .*give the plain URL ",
         ),
-        ("s3://key:a?hunter2@bucket/rows.yaml", "^s3://: 1 fault; .*give the object's plain URL, "),
+        ("s3://key:a?hunter2@bucket/rows.yaml", "^s3://: 1 fault; .*give the plain URL "),
     ],
 )
 def test_a_url_that_cannot_be_read_fails_at_once(sandbox: Sandbox, path: str, fault: str) -> None:

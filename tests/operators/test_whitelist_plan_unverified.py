@@ -39,7 +39,7 @@ def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, p
     with failing_at_once("2 unverified: ") as caught:
         plan(path, ti=ti, fail_on_changes=True)
     assert f"line 4 (request {forged}) unverified; request {elsewhere} unverified" in str(caught.value)
-    assert "before somebody has found out who put them there; `custody whitelist verify" in str(caught.value.error)
+    assert "before you know who requested them; `custody whitelist verify" in str(caught.value.error)
     assert ti.pushed["return_value"]["counts"] == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 1, "unverified": 2}
     assert f"request {forged} (APPROVED)" in task_log.text
     assert "note: not verified: no signature covers its text" in task_log.text

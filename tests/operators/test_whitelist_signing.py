@@ -195,7 +195,7 @@ def test_what_is_rejected_already_is_no_failure(sandbox: Sandbox, task_log: Task
     assert statuses(sandbox) == ["rejected"] * 2
     assert "done already" not in task_log.text
     assert reject(numbers) == numbers
-    assert "the service shows that it is done already, by an earlier try or by another client" in task_log.text
+    assert "it is already done, by an earlier try or by another client" in task_log.text
 
 
 def test_where_it_cannot_be_read_what_was_rejected_a_refusal_stays_one(sandbox: Sandbox) -> None:

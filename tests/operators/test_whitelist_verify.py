@@ -247,7 +247,7 @@ def test_nothing_is_replaced(sandbox: Sandbox, path: Path, existing: str) -> Non
         path.symlink_to("elsewhere.json")
     else:
         path.mkdir()
-    with failing_at_once(r"it exists already, and is never replaced\. Give each try its own path, .*try_number"):
+    with failing_at_once(r"it already exists, and is never replaced\. Give each try its own path, .*try_number"):
         verify(path=str(path))
     assert os.listdir(path.parent) == [path.name]
     assert existing != "file" or path.read_text() == "mine"
@@ -327,9 +327,9 @@ def verify_in(root: Path, path: str, *, has_bundle: bool) -> dict[str, Any]:
         ("//{root}/evidence.json", "leads into the DAG bundle"),
         ("file://{root}/link/evidence.json", "leads into the DAG bundle"),
         ("LOCAL://{root}/evidence.json", "leads into the DAG bundle"),
-        (" file://{root}/evidence.json", "not the scheme of an object storage"),
-        ("fi\tle://{root}/evidence.json", "not the scheme of an object storage"),
-        ("simplecache::file://{root}/evidence.json", "not the scheme of an object storage"),
+        (" file://{root}/evidence.json", "not an object storage scheme"),
+        ("fi\tle://{root}/evidence.json", "not an object storage scheme"),
+        ("simplecache::file://{root}/evidence.json", "not an object storage scheme"),
     ],
 )
 def test_a_bundle_is_not_written(
@@ -369,7 +369,7 @@ def test_evidence_in_an_object_storage_is_verified_from_there(
     code, again = auditor(url)
     assert code == 0
     assert again["file"] == {"name": url, "sha256": result["sha256"]}
-    with failing_at_once(f"{url}: it exists already, and is never replaced"):
+    with failing_at_once(f"{url}: it already exists, and is never replaced"):
         verify(path=form(url))
     assert storage.cat("bucket/2025/evidence.json") == data
 
@@ -381,7 +381,7 @@ def test_evidence_in_an_object_storage_is_verified_from_there(
         (ImportError("install s3fs"), "ImportError: install s3fs", False),
         (ConnectionResetError("reset"), "ConnectionResetError: reset", True),
         # Another writer was faster, and the storage supports conditional writes.
-        (FileExistsError(), "it exists already, and is never replaced", False),
+        (FileExistsError(), "it already exists, and is never replaced", False),
     ],
     ids=["access denied", "no library", "reset", "another writer"],
 )
@@ -404,8 +404,8 @@ def test_a_storage_that_cannot_be_read_is_named(
     begin = attach("evidence", storage)
     for place, why in (
         (f"{begin}/none.json", f"{begin}/none.json cannot be read: there is no such file"),
-        ("s3://key:hunter2@bucket/a.json", "s3://bucket/a.json cannot be read: before the @ stands the id"),
-        ("s3 ://bucket/a.json", "is not the scheme of an object storage"),
+        ("s3://key:hunter2@bucket/a.json", "s3://bucket/a.json cannot be read: the part before the @ must be"),
+        ("s3 ://bucket/a.json", "is not an object storage scheme"),
     ):
         pins = ["--superadmin-keys", str(keys), "--superadmin-minimum", "2"]
         assert main(["whitelist", "verify", "--from", place, *pins]) == 1

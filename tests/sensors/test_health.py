@@ -84,7 +84,7 @@ def test_a_wait_ends_the_same_in_every_mode(
 def test_a_time_out_says_what_is_missing_and_what_to_do(sandbox: Sandbox, mode: str, task_log: TaskLog) -> None:
     sandbox.control.update_health(group="hsm", check="vault", status="error")
     assert run_sensor(QuickSensor, mode, timeout=0.5).state_of("wait") == "failed"
-    says = r"Not healthy within 0\.5 s\nLast result: .* hsm / hsm-1 / vault .*\n.*needs longer, raise 'timeout'"
+    says = r"Not healthy within 0\.5 s\nLast result: .* hsm / hsm-1 / vault .*\n.*needs longer, increase 'timeout'"
     assert re.search(says, task_log.text)
 
 
@@ -137,7 +137,7 @@ def test_airflows_own_time_out_of_a_deferral(sandbox: Sandbox, error: str, task_
     # What the triggerer saw is lost. As in poke mode, one poll after the deadline counts.
     assert resume({"error": error}, "__fail__")["healthy"]
     sandbox.control.update_health(group="hsm", status="error")
-    text = r"Not healthy within 600 s\nLast result: the service is not healthy .*\n.* raise 'timeout'\.\n\[custody"
+    text = r"Not healthy within 600 s\nLast result: the service is not healthy .*\n.* increase 'timeout'\.\n\[custody"
     with pytest.raises(AirflowSensorTimeout, match=f"^{text}"):
         resume({"error": error}, "__fail__")
     with pytest.raises(AirflowSkipException, match=r"^Not healthy within 600 s$"):

@@ -56,8 +56,8 @@ def test_a_host_that_does_not_exist_fails_the_first_try(away: Any, task_log: Tas
         else:
             sensor(**how(mode))
     assert run_dag(dag).state_of("wait") == "failed"
-    remedy = "correct it in the base URL of the Airflow connection 'away'."
-    assert f"This machine finds no host of this name: {remedy}\n[custody/unknown-host]" in task_log.text
+    remedy = "Correct it in the base URL of the Airflow connection 'away'."
+    assert f"This machine cannot resolve the host's name. {remedy}\n[custody/unknown-host]" in task_log.text
     assert "Not yet" not in task_log.text
 
 
@@ -106,7 +106,7 @@ def test_a_trigger_that_polls_first_ends_and_another_waits(away: Any, kind: Any)
     # A sensor in a worker has polled before, and gives a deadline.
     ended = asyncio.run(first(kind(**given, deadline=time.time() + 0.5)))
     assert ended["status"] == "timeout"
-    assert "This machine finds no host of this name" in ended["message"]
+    assert "This machine cannot resolve the host's name" in ended["message"]
 
 
 @pytest.mark.usefixtures("airflow_db")

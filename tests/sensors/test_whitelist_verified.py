@@ -116,7 +116,7 @@ def test_what_nobody_signed_fails_it_and_is_not_retried(
     for number in forged if many else forged[:1]:
         assert f"request {number} is not verified: the service reports it as in effect" in log
     assert "no signature covers its text" in log
-    assert f"`custody whitelist verify --id {forged[0]}` shows what is proved." in log
+    assert f"`custody whitelist verify --id {forged[0]}` reports what is verified." in log
 
 
 @pytest.mark.usefixtures("airflow_db", "unpinned")

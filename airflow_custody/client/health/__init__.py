@@ -1,1 +1,1 @@
-"""The health of the service: its listing of checks, and the verdict on it."""
+"""The health of the service: its listing, and the verdict."""

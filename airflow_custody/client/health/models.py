@@ -10,8 +10,8 @@ from typing import Any
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
-# TypedDicts, not models: pydantic validates a listing from bytes into them as fast as json.loads parses it, and
-# models cost half as much again. HealthCheck gives them attributes, converted when they are read.
+# TypedDicts, not models: pydantic validates bytes into TypedDicts as fast as json.loads parses them, and models take
+# half as long again. HealthCheck adds attributes, which are converted on access.
 
 
 class WireHealthReport(TypedDict, total=False):
@@ -39,7 +39,7 @@ class WireHealthCheck(TypedDict, total=False):
 
 
 class WireHealthGroup(TypedDict, total=False):
-    # Other keys are kept: a group of which nothing is known must not pass for an empty one.
+    # Other keys are kept, so that an unreadable group is not taken for an empty one.
     __pydantic_config__ = KEEPING_OTHERS  # type: ignore[misc]
     healthChecks: list[WireHealthCheck] | None
 
@@ -53,11 +53,11 @@ class HealthCheck:
     """
     One entry of the health listing, in the service's own words.
 
-    Values that the service did not send are None.
+    Missing values are None.
 
     :param wire: the entry as it was sent, by the names on the wire.
-    :param listed_under: the group that it is listed under.
-    :param is_readable: whether it could be read. If not, it stands for its whole group. Default True.
+    :param listed_under: the group in which it is listed.
+    :param is_readable: whether it is readable. If not, it stands for its whole group. Default True.
     """
 
     wire: WireHealthCheck
@@ -86,12 +86,16 @@ class HealthCheck:
 
     @property
     def report(self) -> WireHealthReport | None:
-        """The check's report: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
+        """
+        The check's report, as it was sent.
+
+        It has ``status``, ``results``, ``message``, ``error`` and more.
+        """
         return self.wire.get("report")
 
     @property
     def last_update_date(self) -> datetime | None:
-        """Time of the check's last run; None if it is missing or unreadable."""
+        """Time of the check's last run; None if unreadable or missing."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
 
 
@@ -99,7 +103,7 @@ class HealthListing(list[HealthCheck]):
     """
     The entries of a health listing, in the order of the response.
 
-    :param is_blank: whether the response was ``{}``, which a listing may be, and which any other server may send.
+    :param is_blank: whether the response was ``{}``, which any other server may also send.
     :param date: time of the response by the service's clock; None (default): not known.
     """
 

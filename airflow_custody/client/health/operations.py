@@ -14,7 +14,7 @@ LIST_HEALTH_CHECKS = Operation(
     "/health",
     roles=("TPUser",),
     hints={
-        404: "The health listing exists from version 3.14 of the service on: this one is older, or the base "
+        404: "The health listing requires version 3.14 of the service or later. This one is older, or the base "
         "URL is wrong."
     },
 )
@@ -25,11 +25,13 @@ class HealthOperations(ServiceOperations):
 
     def list_health_checks(self, tenant_id: str | None = None) -> HealthListing:
         """
-        List the service's health checks: ``GET /health``, from version 3.14 of the service on.
+        List the service's health checks: ``GET /health``.
+
+        The listing requires version 3.14 of the service or later.
 
         :param tenant_id: only the checks of this tenant; None (default): of all.
-        :return: the entries in the order of the response; an empty list is a valid response. A group that cannot be
-            read has one entry, whose :attr:`HealthCheck.is_readable` is false. Its ``is_blank`` tells whether the
+        :return: the entries in the order of the response; an empty list is a valid response. An unreadable group
+            has one entry, whose :attr:`HealthCheck.is_readable` is false. ``is_blank`` of the list is whether the
             response was ``{}``.
         :raises CustodyNotFoundError: from a service before version 3.14.
         """

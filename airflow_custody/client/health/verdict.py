@@ -16,11 +16,11 @@ from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
 
-# Maximum number of unhealthy checks, and of groups, in a verdict's JSON; it stays small whatever is listed.
+# Maximum numbers of problems and of groups in a verdict's JSON, so that it stays small.
 _MAX_PROBLEMS = 20
 _MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
-# How many of the names that exist a reason names, and how long it may become with them.
+# Maximum number of existing names in a reason, and maximum length of the reason.
 _MAX_EXISTING_NAMES = 10
 _MAX_REASON = 800
 
@@ -32,11 +32,11 @@ class HealthCriteria:
 
     Make one with :meth:`of` or :meth:`from_fields`, which check the values.
 
-    :param tenant_id: the tenant whose checks are asked for; None: all tenants'.
+    :param tenant_id: the tenant whose checks are requested; None: all tenants.
     :param groups: only checks of these groups, by exact name; None: of all.
     :param components: only checks of these components, by exact name; None: of all.
     :param checks: only checks of these names; None: all.
-    :param require_results: keys that some check must report, and that must be healthy wherever they are reported.
+    :param require_results: keys that at least one check must report, and that must be healthy in each report.
     :param healthy_statuses: the status words that count as healthy, in lower case.
     :param require_fresh: whether a check must not be past its ``validUntilDate``.
     """
@@ -57,12 +57,12 @@ class HealthCriteria:
     @classmethod
     def of(cls, **given: Any) -> HealthCriteria:
         """
-        Return criteria made of what an author gave, templates rendered.
+        Return criteria from parameters with rendered templates.
 
-        The parameters are those of the class. A single name may be given as a string. An empty list is refused: it
-        is more likely a template that rendered to nothing than a wish, and would make the gate weaker.
+        The parameters are those of the class. A single name may be given as a string. An empty list is refused, because
+        it is probably a template without a value, and would make the gate weaker.
 
-        :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
+        :raises CustodyConfigurationError: if a parameter is malformed; ``setting`` names it.
         """
         checked: dict[str, Any] = {}
         for name, value in given.items():
@@ -84,7 +84,11 @@ class HealthCriteria:
 
     @classmethod
     def from_fields(cls, given: object) -> HealthCriteria:
-        """Return the criteria of an operator, sensor or trigger, whose fields have the names of the parameters."""
+        """
+        Return the criteria of an operator, sensor or trigger.
+
+        Its fields have the names of the parameters.
+        """
         return cls.of(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
@@ -93,9 +97,9 @@ class Problem:
     """
     A reason why the service does not count as healthy.
 
-    :param reason: the reason, in words.
+    :param reason: the reason, as text.
     :param check: the check that it is about; None: the listing as a whole.
-    :param missing: the criterion and the name that it asks for and the listing does not have, if that is the reason.
+    :param missing: the criterion and its name that is not listed, if that is the reason.
     """
 
     reason: str
@@ -141,13 +145,13 @@ class HealthVerdict:
 
     :param fetched_at: time of fetching the listing.
     :param total: the number of checks that were judged.
-    :param unhealthy: the number of those that are not healthy.
-    :param groups: the same for each group.
-    :param problems: all that is wrong.
-    :param oldest_update: time of the least recent run among the checks; None: not known, as one of them does not say
-        readably, or there is none.
+    :param unhealthy: the number of judged checks that are not healthy.
+    :param groups: both numbers for each group.
+    :param problems: all problems.
+    :param oldest_update: time of the oldest last run among the checks; None: unknown, because a time is missing or
+        unreadable, or there are no checks.
     :param checks: the checks that were judged.
-    :param is_selection: whether the criteria choose among the service's checks. Default False.
+    :param is_selection: whether the criteria select some of the service's checks. Default False.
     """
 
     fetched_at: datetime
@@ -161,20 +165,21 @@ class HealthVerdict:
 
     @property
     def healthy(self) -> bool:
-        """Whether at least one check was judged and nothing at all is wrong."""
+        """Whether checks were judged, and nothing at all is wrong."""
         return self.total > 0 and not self.problems
 
     @property
     def missing(self) -> frozenset[tuple[str, str]]:
-        """The names that the criteria ask for and that the listing does not have, each with its criterion."""
+        """The required names that the listing lacks, with their criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
 
     def wrong_names(self, named: Callable[[str], str] = repr) -> CustodyRequestError:
         """
-        Return the error for criteria that name what the service does not list: a wrong parameter, not an unhealthy
-        service.
+        Return the error for criteria with names that are not listed.
 
-        :param named: names a criterion as the user gave it. Default: in quotation marks.
+        The parameter is wrong; the service is not unhealthy.
+
+        :param named: returns the user's name of a criterion. Default: in quotation marks.
         """
         settings = sorted({setting for setting, _ in self.missing})
         reasons = self._some([problem for problem in self.problems if problem.missing is not None])
@@ -187,11 +192,11 @@ class HealthVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """
-        Return the verdict as plain JSON data, small whatever the size of the listing.
+        Return the verdict as plain JSON data of limited size.
 
         :return: ``healthy``, ``total``, ``unhealthy``, ``groups`` (``{name: {"total", "unhealthy"}}``, the unhealthy
             ones first), ``problems`` (the first 20), ``problems_not_named``, ``groups_not_named``,
-            ``oldest_result_age_seconds`` (None: not known, as one check does not say) and ``fetched_at`` (ISO 8601).
+            ``oldest_result_age_seconds`` (None: unknown for a check) and ``fetched_at`` (ISO 8601).
         """
         age = None if self.oldest_update is None else (self.fetched_at - self.oldest_update).total_seconds()
         by_need = sorted(self.groups.items(), key=lambda item: -item[1].unhealthy)
@@ -215,7 +220,7 @@ class HealthVerdict:
 
     @staticmethod
     def _some(problems: Sequence[Problem]) -> str:
-        """Return the first of these problems, and the number of the others."""
+        """Return the first problems, and the number of further ones."""
         more = len(problems) - _MAX_PROBLEMS_IN_SUMMARY
         reasons = "; ".join(map(str, problems[:_MAX_PROBLEMS_IN_SUMMARY]))
         return f"{reasons}; and {more} more" if more > 0 else reasons
@@ -226,17 +231,21 @@ class HealthVerdict:
             return "the service cannot be judged"
         selected = "selected " if self.is_selection else ""
         if self.healthy and self.is_selection:
-            # Other checks may fail: this says nothing about the service as a whole.
+            # Other checks may fail, so the service as a whole may be unhealthy.
             number = f"{self.total} " if self.total > 1 else ""
             return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
-        # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
+        # If the listing as a whole is the reason, omit the number of unhealthy checks, which may be 0.
         counts = f" ({self.unhealthy} of {count(self.total, f'{selected}check')} unhealthy)" if self.unhealthy else ""
         return f"the service is not healthy{counts}"
 
     def table(self) -> Iterator[str]:
-        """Yield the verdict as lines for a log: a row for each group, then all that is wrong."""
+        """
+        Yield the verdict as lines for a log.
+
+        There is a row for each group, followed by all problems.
+        """
         rows = [(sanitize(name, 40), group) for name, group in sorted(self.groups.items())]
         rows.append(("all", GroupCount(self.total, self.unhealthy)))
         width = max(5, *(len(name) for name, _ in rows))
@@ -246,21 +255,23 @@ class HealthVerdict:
         yield from self.details()
 
     def details(self) -> Iterator[str]:
-        """Yield the age of the oldest result as a line, and all that is wrong."""
+        """Yield a line with the oldest result, and all problems."""
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
         elif self.total:
-            yield "oldest result: not known, as not all checks say readably when they last ran"
+            yield "oldest result: unknown, because some checks have no readable time of their last run"
         for problem in self.problems:
             yield f"NOT HEALTHY: {problem}"
 
 
 class HealthWait:
     """
-    A wait until the service is healthy, in a worker or in the triggerer.
+    A wait until the service is healthy.
 
-    It fails when a name that the criteria ask for is missing from two listings in a row. A name that is missing once
-    may belong to a service that is just starting.
+    It runs in a worker or in the triggerer.
+
+    It fails when a name in the criteria is missing from two listings in a row. If a name is missing once, the service
+    may just be starting.
 
     :param criteria: which checks are judged and what makes them healthy.
     """
@@ -276,8 +287,8 @@ class HealthWait:
         """
         Return the state after a poll.
 
-        :param check_health: returns the verdict on the present listing by some criteria.
-        :raises CustodyError: what it raises.
+        :param check_health: returns the verdict on the current listing by given criteria.
+        :raises CustodyError: any error of ``check_health``.
         """
         verdict = self.verdict = check_health(self.criteria)
         missing_again, self._missing = self._missing & verdict.missing, verdict.missing
@@ -287,7 +298,7 @@ class HealthWait:
             verdict.to_json(),
             error=verdict.wrong_names() if missing_again else None,
             in_doubt=bool(verdict.missing),
-            advice="`custody health` lists all checks. If the service needs longer, raise 'timeout'.",
+            advice="`custody health` lists all checks. If the service needs longer, increase 'timeout'.",
         )
 
 
@@ -297,14 +308,14 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
 
     :param checks: the listing.
     :param criteria: which checks are judged and what makes them healthy.
-    :param now: time of fetching the listing, aware; None (default): now. If the service's clock was ahead of it, that
-        counts: a clock that is slow must not keep alive what has expired.
+    :param now: time of fetching the listing, aware; None (default): now. If the service's clock is ahead, its time is
+        used, so that a slow local clock does not accept expired checks.
     :return: the verdict.
     """
     now = now or datetime.now(timezone.utc)
     if isinstance(checks, HealthListing) and checks.date is not None:
         now = max(now, checks.date)
-    # Few words come again and again: lower-casing them once each is enough.
+    # Cache the result, because a few words are repeated for all checks.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)
     groups: dict[str, GroupCount] = defaultdict(GroupCount)
@@ -315,9 +326,9 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
         if reasons := _check_faults(check, criteria, now, is_healthy):
             group.unhealthy += 1
             problems.append(Problem("; ".join(reasons), check))
-    # Problems of the listing as a whole explain the rest: they come first.
+    # Problems of the listing as a whole come first, because they explain the other problems.
     listing = _problems_of_listing(checks, selected, criteria, is_complete=not problems)
-    # None: one of them does not say, and may be the oldest.
+    # None if a time is unknown, because that check may be the oldest.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
     return HealthVerdict(
@@ -356,7 +367,11 @@ def _check_faults(
 
 
 def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> list[str]:
-    """Return the faults in the status words of a check and its report."""
+    """
+    Return the faults in a check's status words.
+
+    Its report has a status too.
+    """
     faults = []
     status, report = wire.get("status"), wire.get("report")
     if status is None:
@@ -374,12 +389,12 @@ def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> 
 
 
 def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) -> list[str]:
-    """Return the error of a report, or the message that explains a fault."""
+    """Return a report's error, or the message that explains a fault."""
     error, message = report.get("error"), report.get("message")
     if error:
         return [f"its report has an error: {sanitize(error, 160)}"]
     if message and not is_healthy_so_far:
-        return [f"its report says: {sanitize(message, 160)}"]
+        return [f"its report's message is: {sanitize(message, 160)}"]
     return []
 
 
@@ -398,23 +413,23 @@ def _result_faults(
 
 
 def _validity_faults(text: str | None, now: datetime) -> list[str]:
-    """Return what is wrong with the expiry of a check."""
+    """Return the faults in the expiry of a check."""
     valid_until = parse_timestamp(text)
     if valid_until is None:
-        return ["it does not say readably until when it is valid"]
+        return ["its expiry date is missing or unreadable"]
     if valid_until < now:
-        return [f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only"]
+        return [f"it expired at {valid_until:%Y-%m-%d %H:%M:%S} UTC"]
     return []
 
 
 def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
-    """Return a wrong tenant, and a group other than the listed one."""
+    """Return a wrong tenant, and a group that contradicts the listing."""
     faults = []
     wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
-        faults.append(f"it belongs to another tenant than {criteria.tenant_id}, which was asked for")
+        faults.append(f"it does not belong to the requested tenant {criteria.tenant_id}")
     if wire.get("group") not in (None, check.listed_under):
-        faults.append(f"it names another group, {sanitize(wire['group'], 60)!r}, than it is listed under")
+        faults.append(f"its own group is {sanitize(wire['group'], 60)!r}, but it is listed under another")
     return faults
 
 
@@ -430,7 +445,7 @@ _FILTERS: dict[str, tuple[str, Callable[[HealthCheck], str | None]]] = {
 def _select(
     checks: Sequence[HealthCheck], criteria: HealthCriteria, without: str | None = None
 ) -> Sequence[HealthCheck]:
-    """Return the checks that pass the filters, or all of them but one."""
+    """Return the checks that pass the filters."""
     for setting, (_, name_of) in _FILTERS.items():
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
@@ -458,9 +473,9 @@ def _problems_of_listing(
     # A name that does not exist at all explains why the other filters select nothing.
     problems = _missing_names(checks, checks, criteria, "exists")
     if not problems:
-        problems = _missing_names(checks, selected, criteria, "is left by the other filters")
+        problems = _missing_names(checks, selected, criteria, "passes the other filters")
     if not problems and not selected:
-        problems = [Problem("no health check is left after filtering")]
+        problems = [Problem("no health check passes the filters")]
     if criteria.require_results:
         problems += _missing_results(selected, criteria.require_results, is_complete=is_complete)
     return problems
@@ -473,7 +488,7 @@ def _missing_names(
     Return a problem for each filtered name that no check has.
 
     :param checks: the listing.
-    :param searched: the checks that may have the names.
+    :param searched: the checks to search for the names.
     :param criteria: the criteria with the filters.
     :param predicate: end of the sentence ``no check named ...``.
     """
@@ -502,7 +517,11 @@ def _missing_results(selected: Sequence[HealthCheck], required: Sequence[str], *
 
 
 def _missing(setting: str, absent: Sequence[str], words: str, existing: Iterable[str | None]) -> Iterator[Problem]:
-    """Yield a problem for each name that is missing; the first also names some that exist."""
+    """
+    Yield a problem for each missing name.
+
+    The first problem also lists existing names.
+    """
     for number, name in enumerate(absent):
         reason = words.format(repr(sanitize(name, 80)))
         if number == 0:

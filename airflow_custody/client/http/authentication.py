@@ -11,39 +11,49 @@ from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
-# A service may echo a token after it was replaced.
+# A service may echo a token after its replacement.
 _MAX_TOKENS = 200
 
 
 class Authentication(ABC):
     """
-    The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
+    The base of all ways to authenticate.
+
+    It puts credentials on requests, and keeps them out of everything else.
 
     :param source: place of the credentials, for error messages.
     """
 
     #: Advice to the user when the service does not accept the credentials.
     advice = ""
-    #: Whether the credentials of a request are only good for a moment, because they sign the time.
+    #: Whether credentials are valid only briefly, because they sign the time.
     signs_time = False
 
     def __init__(self, *, source: str) -> None:
         self.source = source
-        # Replaced, never changed: another thread may be redacting.
+        # Replaced, never modified, because another thread may be redacting.
         self._secrets: frozenset[str] = frozenset()
         self._tokens: tuple[str, ...] = ()
 
     @property
     def is_refused(self) -> bool:
-        """Whether the service has refused the credentials, which this object therefore does not send again."""
+        """
+        Whether the service has refused the credentials.
+
+        If so, this object does not send them again.
+        """
         return False
 
     def hide(self, secret: str) -> None:
-        """Take a secret out of all text that :meth:`redact` returns."""
+        """Redact a secret in all text that :meth:`redact` returns."""
         self._secrets |= {secret}
 
     def hide_token(self, token: str) -> None:
-        """Hide a token that will be replaced; the last two hundred of them stay hidden."""
+        """
+        Hide a token that will be replaced.
+
+        The last 200 tokens stay hidden.
+        """
         if token not in self._tokens:
             self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
@@ -53,15 +63,23 @@ class Authentication(ABC):
         Put the credentials on a request that is ready to be sent.
 
         :param request: the request.
-        :param transport: the client's transport, for those who fetch a token through it: same host, TLS and proxy.
+        :param transport: the client's transport, to fetch a token with the same host, TLS and proxy.
         """
 
     def renew(self, request: PreparedRequest) -> bool:
-        """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
+        """
+        Tell whether to repeat a request after a 401.
+
+        It is sent once more, with newer credentials.
+        """
         return False
 
     def redact(self, text: object, limit: int = 300) -> str:
-        """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""
+        """
+        Return text from outside in a form for messages.
+
+        Secrets in it are replaced, then it is cut to the limit.
+        """
         return sanitize(redact(str(text), (*self._secrets, *self._tokens)), limit)
 
     def __repr__(self) -> str:

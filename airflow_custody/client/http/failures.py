@@ -1,4 +1,8 @@
-"""The errors for requests without a response: the network, TLS or the settings are wrong."""
+"""
+The errors for requests without a response.
+
+The network, TLS or the settings are wrong.
+"""
 
 from __future__ import annotations
 
@@ -26,40 +30,40 @@ from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.settings import ClientSettings, Proxy
 
 NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
-# Reasons of OpenSSL for a first record that is not TLS.
+# OpenSSL's reasons for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
-# The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
+# The resolver's error numbers for a name that does not exist. Its own failure (EAI_AGAIN) has another number.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
-_UNKNOWN_CA = "Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
-_NO_BUNDLE = "If its CA is private, give its bundle in {bundle}."
-_OTHER_CERTIFICATE = "The certificate, or that of its CA, cannot be used for a server like this: have it issued again."
-# What to do, by OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_... in its x509_vfy.h).
+_UNKNOWN_CA = "Its CA is not in {bundle}, or the server does not send an intermediate certificate."
+_NO_BUNDLE = "If its CA is private, set {bundle} to the path of its bundle."
+_OTHER_CERTIFICATE = "The certificate, or that of its CA, is not valid for this kind of server. Have it reissued."
+# Advice by OpenSSL's error codes for certificates (X509_V_ERR_... in its x509_vfy.h).
 _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
     # It is for another host name or IP address.
     (
         frozenset({62, 64}),
         "The certificate is for another host, or has no subject alternative name: check {place}.",
     ),
-    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not say which of
-    # the two is meant.
+    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not report which
+    # of the two failed.
     (
         frozenset({9, 10}),
-        "Have the certificate replaced, or that of its CA in {bundle}, unless this machine's clock is wrong.",
+        "Check this machine's clock. If it is right, replace the certificate, or that of its CA in {bundle}.",
     ),
-    # Its issuer is unknown, or only another CA of this name is known; or it, or the last of its chain, is self-signed.
+    # Its issuer is unknown, or another CA has this name. Or the certificate, or the last of its chain, is self-signed.
     (frozenset({2, 7, 18, 19, 20, 21}), "{unknown_ca}"),
-    # The key of the certificate or of its CA is too weak, or the hash of a signature.
+    # The key of the certificate or of its CA is too weak, or a signature's hash is.
     (
         frozenset({66, 67, 68}),
-        "The certificate, or that of its CA, has a key or a signature that is too weak: have it issued again, such as "
+        "The certificate, or that of its CA, has a key or a signature that is too weak. Have it reissued, for example "
         "with P-256 and SHA-256.",
     ),
-    # Rules that OpenSSL only checks in its strict mode.
+    # OpenSSL checks these rules only in its strict mode.
     (
         frozenset(range(80, 95)),
-        "The certificate, or that of its CA, breaks a rule of RFC 5280, which Python checks from version 3.13 on: have "
-        "it issued again. Its CA is not missing from {bundle}.",
+        "The certificate, or that of its CA, violates RFC 5280, which Python checks from version 3.13 on. Have it "
+        "reissued. Its CA is not missing from {bundle}.",
     ),
 )
 
@@ -71,7 +75,7 @@ class _Facts:
 
     :param chain: the exceptions; empty: the server sent data before the request.
     :param sent: whether the request was sent.
-    :param proxy: the proxy that the failure is about; None: it is about the service.
+    :param proxy: the proxy, if the failure is about it; None: the failure is about the service.
     """
 
     chain: Sequence[BaseException]
@@ -84,7 +88,7 @@ class _Facts:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether the peer sent something that is not HTTP."""
+        """Whether the peer sent data that is not HTTP."""
         lines = [str(each.args[0]) for each in self.chain if type(each) is http.client.BadStatusLine]
         return any(not each.startswith("HTTP/") for each in lines)
 
@@ -139,7 +143,7 @@ class _Kind:
     advice: str = ""
 
 
-# The first kind that applies is the failure's.
+# The first kind that applies is used.
 _KINDS = (
     _Kind(
         lambda facts: facts.is_certificate_refused,
@@ -153,14 +157,14 @@ _KINDS = (
         "unreachable",
         retryable=False,
         message="{name} does not speak TLS on this port",
-        advice="Begin {place} with http://, or give the port that speaks HTTPS.",
+        advice="Start {place} with http://, or use the HTTPS port.",
     ),
     _Kind(
         lambda facts: facts.is_foreign,
         "response-unusable",
         retryable=False,
-        message="{name} sent something that is not HTTP",
-        advice="Another program is there, or it speaks TLS: check {place}.",
+        message="{name} sent data that is not HTTP",
+        advice="Another program listens there, or the port expects TLS. Check {place}.",
     ),
     _Kind(
         lambda facts: facts.is_tls,
@@ -181,7 +185,7 @@ _KINDS = (
         "unknown-host",
         retryable=True,
         message="{name} cannot be reached: {cause}",
-        advice="This machine finds no host of this name: correct it in {place}.",
+        advice="This machine cannot resolve the host's name. Correct it in {place}.",
     ),
     _Kind(
         lambda facts: not facts.sent,
@@ -195,13 +199,13 @@ _KINDS = (
         "no-response",
         retryable=True,
         message="no complete response from {host} within {timeout:g} s",
-        advice="If the service is only slow, raise {timeout_setting}.",
+        advice="If the service is only slow, increase {timeout_setting}.",
     ),
     _Kind(
         lambda facts: True,
         "no-response",
         retryable=True,
-        message="the connection to {host} broke before the response was there: {cause}",
+        message="the connection to {host} was lost before the response was complete: {cause}",
     ),
 )
 
@@ -220,11 +224,13 @@ class Failures:
 
     def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
-        Return the error for what requests raised; it does not reference the request.
+        Return the error for exceptions of requests.
+
+        It does not reference the request.
 
         :param operation: the operation that was called.
         :param chain: the exceptions; empty: the server sent data before the request.
-        :param sent: whether the body was read; None: there is no body, and only the exceptions tell.
+        :param sent: whether the body was read; None: there is no body, and the exceptions decide.
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
         if sent is None:
@@ -241,7 +247,7 @@ class Failures:
     def _error(self, operation: Operation, facts: _Facts) -> CustodyError:
         """Return the error for a failure by its kind."""
         if facts.is_foreign or facts.is_from_proxy:
-            # Anything that is not HTTP comes from the first peer.
+            # Non-HTTP data comes from the first peer, which is the proxy if there is one.
             facts = replace(facts, proxy=self._settings.proxy_in_use)
         kind = next(each for each in _KINDS if each.applies(facts))
         texts = self._texts(operation, facts)
@@ -261,7 +267,7 @@ class Failures:
         )
 
     def _texts(self, operation: Operation, facts: _Facts) -> dict[str, object]:
-        """Return the texts that a message and its advice may have."""
+        """Return the texts for a message and its advice."""
         settings, proxy = self._settings, facts.proxy
         host = urlsplit(settings.base_url).netloc
         if proxy is None:
@@ -286,10 +292,10 @@ class Failures:
         """
         Return the reason for a failure, for people.
 
-        It is in the operating system's own words, if there are any.
+        It is the operating system's own text, if there is one.
         """
         if not chain:
-            return "something came before the request was sent"
+            return "the server sent data before the request"
         for each in chain:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return self._auth.redact(str(each.verify_message).rstrip("."), 160)
@@ -304,7 +310,11 @@ class Failures:
 
 
 def exception_chain(exception: BaseException, without: BaseException | None = None) -> Iterator[BaseException]:
-    """Yield an exception and all that it wraps: requests and urllib3 nest them in three different ways."""
+    """
+    Yield an exception and all that it wraps.
+
+    requests and urllib3 nest exceptions in three different ways.
+    """
     seen = {id(without)}
     pending: list[object] = [exception]
     while pending:
@@ -320,14 +330,18 @@ def _is_proxys(chain: Iterable[BaseException]) -> bool:
 
 
 def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
-    """Tell whether a proxy was reached, and did not connect us to the service."""
+    """Tell whether a proxy was reached, but refused to connect."""
     not_reached = (ConnectTimeoutError, NewConnectionError, ssl.SSLError, TimeoutError)
     chain = list(chain)
     return _is_proxys(chain) and not any(isinstance(each, not_reached) for each in chain)
 
 
 def _is_before_sending(exception: BaseException) -> bool:
-    """Tell whether an exception says that there was no connection to send anything on, whatever else it says."""
+    """
+    Tell whether an exception proves that nothing was sent.
+
+    There was no connection to send anything on.
+    """
     is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
     return is_no_tls or _is_proxys([exception]) or isinstance(exception, _NOT_CONNECTED)
 
@@ -338,7 +352,7 @@ def is_timeout(chain: Iterable[BaseException]) -> bool:
 
 
 def _certificate_advice(chain: Iterable[BaseException], place: str, settings: ClientSettings) -> str:
-    """Return what to do about a certificate that was not accepted."""
+    """Return advice about a certificate that was not accepted."""
     codes = [each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)]
     advice = next((advice for known, advice in _CERTIFICATE_ADVICE if known.intersection(codes)), _OTHER_CERTIFICATE)
     bundle = settings.name("verify")
@@ -349,15 +363,15 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
 def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
     """Return advice about a peer that may require a client certificate."""
     if facts.proxy:
-        return "If it asks for a client certificate, use another proxy: only the service is given one."
+        return "If it requires a client certificate, use another proxy, because only the service is sent one."
     setting = settings.name("client_cert")
     if settings.client_cert is not None:
-        return f"It may not accept the certificate in {setting}."
-    return f"If it asks for a client certificate, give its path in {setting}."
+        return f"It may reject the certificate in {setting}."
+    return f"If it requires a client certificate, set its path in {setting}."
 
 
 def _with_port(base_url: str) -> str:
-    """Return host and port of a URL, also a port that the URL leaves out."""
+    """Return host and port of a URL, including a default port."""
     parts = urlsplit(base_url)
     if parts.port is not None:
         return parts.netloc

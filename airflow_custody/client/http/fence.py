@@ -1,14 +1,22 @@
-"""The fence: how old a record or a signature may be when its request leaves."""
+"""
+The fence: the maximum age of a record or signature.
+
+It counts when the request is sent.
+"""
 
 from __future__ import annotations
 
-#: Maximum number of seconds between recording or signing a request, and its last byte's departure.
+#: Maximum seconds between recording or signing a request and sending it.
 FENCE = 5.0
 
-#: The same moment by a monotonic clock, which stands still while a machine sleeps, and by one that may be set.
+#: A moment by two clocks: monotonic, which may stop while a machine sleeps, and Unix time, which may be set.
 Moment = tuple[float, float]
 
 
 def is_too_old(then: Moment, now: Moment) -> bool:
-    """Tell whether the fence has passed by either clock, or a clock was set back by as much."""
+    """
+    Tell whether the fence has passed by either clock.
+
+    A clock that was set back by as much counts too.
+    """
     return any(abs(after - before) >= FENCE for before, after in zip(then, now, strict=True))

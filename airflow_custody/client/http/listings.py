@@ -1,4 +1,8 @@
-"""Listings in pages: each is complete, or ends in an error that says why it is not."""
+"""
+Listings in pages.
+
+Each listing is complete, or ends with an error that gives the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class OffsetPage(Generic[Row]):
     A page of a listing that is read by offset.
 
     :param rows: the rows, each with its id.
-    :param total: number of rows in the listing; None: the page does not say.
+    :param total: number of rows in the listing; None: the page does not give it.
     """
 
     rows: list[tuple[str, Row]]
@@ -38,7 +42,7 @@ class CursorPage(Generic[Row]):
     A page of a listing that is read with a cursor.
 
     :param rows: the rows, each with its id.
-    :param next: the name of this page, to ask for the next one; None: it is the last.
+    :param next: the name of this page, to request the next page; None: it is the last page.
     :param date: time of sending by the service's clock; None: not known.
     """
 
@@ -51,14 +55,14 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
     """
     Read a listing by offset.
 
-    A page is fetched when it is needed. Each page begins with the last row of the page before. While that row is in its
-    place and rows keep their order, no row that was there all along can be missed, whatever comes and goes; the total
-    and the ids show most of what is left.
+    A page is fetched when it is needed. Each page begins with the last row of the previous page. As long as that row is
+    in its place and rows keep their order, every row that is listed throughout is found, even if other rows come or go.
+    The total and the ids reveal most of the remaining changes.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the page that begins at an offset.
     :return: the rows, each once.
-    :raises CustodyResponseError: if the pages do not fit together. It is retryable.
+    :raises CustodyResponseError: if the pages are inconsistent. It is retryable.
     """
     page = fetch(0)
     total, widest = page.total, len(page.rows)
@@ -67,22 +71,22 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
     while True:
         for identifier, row in fresh:
             if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} is listed twice")
             seen[identifier] = None
             yield row
         if total is not None and len(seen) >= total:
             break
         if not fresh:
             if widest == 1 and fetch(len(seen)).rows:
-                # The overlap leaves no room for another row.
-                raise listing_changed(operation, "a page held one row although there are more")
+                # With one row for each page, the overlap leaves no room for a new row.
+                raise listing_changed(operation, "a page had one row, although there are more")
             break
         page = fetch(len(seen) - 1)
         widest = max(widest, len(page.rows))
         _check_follows(operation, page, total, seen)
         fresh = page.rows[1:]
     if total is not None and len(seen) != total:
-        raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, and the total is {total}")
+        raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, but the total is {total}")
 
 
 def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | None, seen: dict[str, None]) -> None:
@@ -93,28 +97,28 @@ def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | Non
     :param page: the page.
     :param total: the total of the pages before.
     :param seen: the ids of their rows, in order.
-    :raises CustodyResponseError: if it has another total, or does not begin with the last row.
+    :raises CustodyResponseError: if it has another total, or does not begin with the last row of the previous page.
     """
     if page.total != total:
         raise listing_changed(operation, f"its total changed from {total} to {page.total}")
     if not page.rows or page.rows[0][0] != next(reversed(seen)):
         raise listing_changed(
-            operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before"
+            operation, f"the page at {len(seen) - 1} does not begin with the last row of the previous page"
         )
 
 
 def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
     """
-    Read a listing with a cursor, and read it again to find changes.
+    Read a listing with a cursor, twice, to find changes.
 
-    A listing of one page is read once. Changes during the first reading show as differences in the second. A page is
+    A listing of one page is read once. Changes during the first reading cause differences in the second. A page is
     fetched when it is needed.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the one after the page with this name.
     :return: the rows of the first reading, each once.
-    :raises CustodyResponseError: if the readings differ, a page or a row comes twice, or a page has no rows and is not
-        the last. It is retryable.
+    :raises CustodyResponseError: if the readings differ, a row is repeated, or a page is empty but not the last. It is
+        retryable.
     """
     number = 0
     ids: list[str] = []
@@ -135,8 +139,8 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
     """
     Read a listing with a cursor whose new rows come last.
 
-    If it has more than one page, the first is read again at the end: it must still begin with the same row. So no row
-    is missed as long as only the oldest leave.
+    If it has more than one page, the first page is read again at the end, and must still begin with the same row. So no
+    row is missed, as long as only the oldest rows are removed.
 
     :param operation: the listing, for errors.
     :param fetch: as for :func:`read_twice`.
@@ -161,14 +165,14 @@ def _read_pages(
         page = fetch(name)
         for identifier, _ in page.rows:
             if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} is listed twice")
             seen.add(identifier)
         yield page.rows
         name = page.next
         if name is None:
             return
         if not page.rows:
-            raise listing_changed(operation, "a page is empty and not the last")
+            raise listing_changed(operation, "a page is empty but not the last")
 
 
 def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
@@ -184,7 +188,11 @@ def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
 
 
 def is_readable_id(text: str) -> bool:
-    """Tell whether a text can be an id: not empty or very long, and nothing invisible in it."""
+    """
+    Tell whether a text can be an id.
+
+    An id is not empty or very long, and has no invisible characters.
+    """
     return 0 < len(text) <= MAX_ID_LENGTH and text == text.strip() and not has_unprintable(text)
 
 
@@ -201,11 +209,11 @@ def require_total(reply: Reply[Any], total: str | None) -> int | None:
 
 
 def listing_changed(operation: Operation, why: str) -> CustodyError:
-    """Return the error, which is retryable, for pages that do not fit together."""
+    """Return the retryable error for inconsistent pages."""
     return operation.failed(
         CustodyResponseError,
-        f"the listing changed while it was read, or its pages do not fit together: {sanitize(why, 160)}",
+        f"the listing changed while it was read, or its pages are inconsistent: {sanitize(why, 160)}",
         code="listing-changed",
         retryable=True,
-        advice="What was listed may not be complete.",
+        advice="The listing may be incomplete.",
     )

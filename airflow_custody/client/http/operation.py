@@ -1,4 +1,4 @@
-"""The description of one operation of the service: one line of facts, and how it may fail."""
+"""The description of one operation of the service, and its errors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from airflow_custody.client.text import ascii_lower
 API_ROOT = "/api/rest/v1"
 #: Advice for a request that may have been carried out.
 OUTCOME_UNKNOWN_ADVICE = (
-    "The request was sent and may have been carried out. It is not sent again: look in the service "
-    "whether it is there before you run this again."
+    "The request was sent and may have been carried out. It is not sent again. Check in the service whether it took "
+    "effect before you run this again."
 )
 
 
 def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
     """
-    Return which of the roles that are needed a user lacks, compared without case.
+    Return the needed roles that a user lacks.
 
-    :param needed: the roles. One that others can stand in for is written with them: ``Admin or AdminReadOnly``.
+    Names are compared without case.
+
+    :param needed: the roles. Alternatives are written as one role: ``Admin or AdminReadOnly``.
     :param own: the user's roles.
     """
     has = {ascii_lower(each) for each in own}
@@ -42,23 +44,24 @@ class Operation:
     :param name: its name, for people.
     :param method: HTTP method.
     :param path: path below :data:`API_ROOT`.
-    :param roles: roles that the user needs, all of them. One that others can stand in for is written with them:
+    :param roles: roles that the user needs, all of them. Alternatives are written as one role:
         ``Admin or AdminReadOnly``.
-    :param repeatable: whether sending it twice does no harm. What is not repeatable is sent again only if the
-        connection was never made. None (default): everything but a POST.
-    :param confidential: whether its request or its response holds a secret, so that nothing of the response may be
-        quoted, whatever its status. Default False.
-    :param quotes_refusals: whether a refusal of a confidential operation is quoted all the same, its URLs shortened:
-        the request holds no secret, so that the service's own refusal cannot repeat one. Default False.
-    :param documented: whether it is part of the interface description that this package was built to. The others
-        are known from what the makers of the service publish, and a service may not offer them. Default True.
-    :param confirmed_by: how a 2xx response to a write is confirmed; every write must say it.
-        ``result``: the response must hold what was made or how much was done, and the method checks it.
-        ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
-        else the object is read (``ServiceOperations._write``). Default None: it is no write.
+    :param repeatable: whether sending it twice does no harm. Otherwise, it is sent again only if the connection was
+        never made. None (default): True except for a POST.
+    :param confidential: whether its request or its response holds a secret. If so, nothing of the response is quoted,
+        whatever its status. Default False.
+    :param quotes_refusals: whether the service's own refusal of a confidential operation is quoted, with its URLs
+        shortened. The request must not hold a secret, so that the refusal cannot repeat it. Default False.
+    :param documented: whether it is part of the interface description that this package was built to. Undocumented
+        operations are known from other publications of the service's makers, and a service may not offer them. Default
+        True.
+    :param confirmed_by: how a 2xx response to a write is confirmed; required for every write.
+        ``result``: the response must hold the created object or the number of changes, and the method checks it.
+        ``read back``: the response must be empty or hold the object in its new state; otherwise, the object is read
+        (``ServiceOperations._write``). Default None: it is not a write.
     :param hints: advice by status code, in addition to the advice for every operation.
-    :param creates: whether it makes an object that a second call would make again: then a refusal that is not the
-        service's own leaves the outcome unknown. Default False.
+    :param creates: whether a second call would create another object. If so, the outcome is unknown after a refusal
+        that is not the service's own. Default False.
     :param names_objects: whether its path or its body names objects, which may not exist. Default False.
     """
 
@@ -82,7 +85,7 @@ class Operation:
 
     @property
     def is_retried(self) -> bool:
-        """Whether a call repeats it by itself after it was sent."""
+        """Whether a call repeats it after it was sent."""
         return self.is_repeatable and self.method != "POST"
 
     def on(self, identifier: str) -> Operation:
@@ -92,11 +95,15 @@ class Operation:
     def failed(
         self, error_type: type[CustodyError], message: str, *, code: ErrorCode | None, **facts: Any
     ) -> CustodyError:
-        """Return an error of the given type that names this operation; a code of None is that of the type."""
+        """
+        Return an error that names this operation.
+
+        Without a code, the error has the code of its type.
+        """
         return error_type(message, operation=self.name, method=self.method, path=self.path, code=code, **facts)
 
     def refused(self, message: str, code: ErrorCode = "parameter-wrong") -> CustodyError:
-        """Return the error for a request that is wrong and was not sent."""
+        """Return the error for a wrong request that was not sent."""
         return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
     def after_sending(
@@ -111,7 +118,7 @@ class Operation:
         """
         Return the error for a request that was sent.
 
-        It is of this type only if sending the request again does no harm; otherwise the outcome is unknown.
+        It has the given type only if repeating the request does no harm. Otherwise, the outcome is unknown.
         """
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, advice=advice, **facts)

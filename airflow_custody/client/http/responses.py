@@ -1,4 +1,4 @@
-"""Responses: status and body become a value, or an error of the right type."""
+"""Responses: status and body become a value or an error."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class _StatusMeaning:
 
     :param error_type: type of the error.
     :param code: code of the error, if the service itself reports it about a documented operation.
-    :param is_refusal: whether the service itself has then done nothing. Otherwise, the operation may have been
-        carried out.
+    :param is_refusal: whether this status, from the service itself, means that nothing was done. Otherwise, the
+        operation may have been carried out.
     """
 
     error_type: type[CustodyError]
@@ -63,8 +63,8 @@ class _StatusMeaning:
     is_refusal: bool = True
 
 
-# The server or a gateway gave up on the request, also in the service's own words (gRPC's "deadline exceeded" and
-# "canceled"). How much of it was done is unknown.
+# The server or a gateway gave up on the request. The service itself also uses these statuses (for gRPC's "deadline
+# exceeded" and "canceled"). The outcome is unknown.
 _GIVEN_UP = _StatusMeaning(CustodyConnectionError, "no-response", is_refusal=False)
 _SERVER_FAILED = _StatusMeaning(CustodyServerError, "service-failed", is_refusal=False)
 _REQUEST_REFUSED = _StatusMeaning(CustodyRequestError, "request-refused")
@@ -78,9 +78,9 @@ _MEANINGS = {
     429: _StatusMeaning(CustodyRateLimitError, "rate-limited"),
     499: _GIVEN_UP,
 }
-_NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
+_NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
-# Without "<" in the tag: a body of nothing but its beginnings would take long.
+# "<" is not allowed in the tag, because a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _NO_JSON = object()
 
@@ -88,17 +88,19 @@ _NO_JSON = object()
 @dataclass(frozen=True)
 class Observation:
     """
-    An observation of an exchange from outside: the response, its connection, the peer's clock.
+    An observation of an exchange from outside.
+
+    It covers the response, its connection and the peer's clock.
 
     :param status: the HTTP status of its response; None: there was none.
-    :param received_at: time of the response, or of the end without one, by this machine's clock.
+    :param received_at: time of the response or the failure, by this machine's clock.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
-    :param tls_version: the version of TLS that it came over; empty: none, or it cannot be seen.
-    :param certificate_ends: expiry of the peer's certificate; None if that cannot be seen, as without
+    :param tls_version: the TLS version; empty: there is none, or it is not known.
+    :param certificate_ends: expiry of the peer's certificate; None if it is not known, such as without
         verification.
-    :param is_complete: whether the response was read to its end; of an error (400 or above) its status is enough.
+    :param is_complete: whether the response was read to its end. For an error (400 or above), the status is enough.
         Default True.
-    :param operation: name of the operation, for people. Default empty: not known.
+    :param operation: name of the operation. Default empty: not known.
     """
 
     status: int | None
@@ -112,7 +114,7 @@ class Observation:
     @classmethod
     def of(cls, response: requests.Response) -> Observation:
         """
-        Return what can be seen of a response whose body has not been read.
+        Return an observation of a response whose body is unread.
 
         :param response: the response.
         """
@@ -132,7 +134,7 @@ Observer = Callable[[Observation], None]
 
 
 def parse_date(text: str | None) -> datetime | None:
-    """Return the time that a ``Date`` header says; None if it says none."""
+    """Return the time of a ``Date`` header; None if unreadable."""
     try:
         date = parsedate_to_datetime(text) if text else None
     except (ValueError, OverflowError):
@@ -152,7 +154,7 @@ def parse_retry_after(header: str) -> float | None:
 @dataclass(frozen=True)
 class Response:
     """
-    A response: its status, some headers, and the body as far as it came.
+    A response: its status, some headers, and the received body.
 
     :param truncated: why the body is not complete; None if it is.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
@@ -169,7 +171,11 @@ class Response:
 
     @cached_property
     def data(self) -> Any:
-        """The body as JSON data; a value of its own if it is not JSON, or nested too deeply."""
+        """
+        The body as JSON data.
+
+        If it is not JSON, or nested too deeply, a distinct value.
+        """
         try:
             return from_json(self.body, allow_inf_nan=False)
         except ValueError:
@@ -178,9 +184,12 @@ class Response:
     @property
     def is_service_error(self) -> bool:
         """
-        Whether the body is an error body of the service: flat, or of the RPC form.
+        Whether the body is an error body of the service.
 
-        Both have a number ``code`` beside the ``message``; a gateway's has none. A redirect is never the service's.
+        It is flat, or has the RPC form.
+
+        Both forms have a numeric ``code`` beside the ``message``; a gateway's body does not. A redirect is never the
+        service's.
         """
         data = self.data
         if self.status < 400 or not isinstance(data, dict):
@@ -190,9 +199,11 @@ class Response:
     @property
     def says_error(self) -> bool:
         """
-        Whether the body says that something failed, whoever said it: no response that does is a success.
+        Whether the body reports a failure, from the service or another program.
 
-        It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
+        A response with such a body is never a success.
+
+        The body has a non-empty ``error`` or ``error_code``, a ``code`` other than 0 beside a ``message``, or a
         ``success`` that is false.
         """
         data = self.data
@@ -203,7 +214,11 @@ class Response:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether there is no body, or ``{}``: the service leaves out what is empty."""
+        """
+        Whether there is no body, or an empty object.
+
+        The service leaves out empty values.
+        """
         return not self.body.strip() or self.data == {}
 
 
@@ -214,23 +229,22 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 @dataclass
 class Reply(Generic[T]):
-    """The response to an operation, and what its body says or why it says nothing."""
+    """The response to an operation, and its body or error."""
 
     operation: Operation
     response: Response
     auth: Authentication
     settings: ClientSettings
-    #: The body in the shape that was asked for.
+    #: The body in the expected shape.
     body: T = None  # type: ignore[assignment]
 
     def read(self, shape: Any) -> Reply[T]:
         """
         Read the body.
 
-        :param shape: the ``TypedDict`` or model that the body must fit, its unknown fields ignored; None: the caller
-            judges it, and looks at :attr:`Response.says_error`.
-        :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something
-            failed.
+        :param shape: the ``TypedDict`` or model that the body must fit; unknown fields are ignored. None: the caller
+            judges the body, and must check :attr:`Response.says_error`.
+        :raises CustodyError: according to the status, or if the body is truncated, does not fit or reports a failure.
         """
         response = self.response
         if not 200 <= response.status < 300:
@@ -243,7 +257,7 @@ class Reply(Generic[T]):
             text, code = self._error_text()
             raise self.operation.after_sending(
                 CustodyResponseError,
-                f"the status says success, and the body an error: {text}",
+                f"the status is a success, but the body reports an error: {text}",
                 code="response-unusable",
                 status=response.status,
                 error_code=code,
@@ -256,14 +270,18 @@ class Reply(Generic[T]):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the body"
-        # A place may be a key of the body, and a confidential operation quotes none.
+        # The place may be a key of the body, which a confidential operation must not quote.
         is_quoted = not self.operation.confidential
         raise self.unexpected(
-            self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has another shape"
+            self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has an unexpected form"
         )
 
     def unexpected(self, why: str) -> CustodyError:
-        """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
+        """
+        Return the error for an unusable 2xx response.
+
+        It comes from another program, or is truncated.
+        """
         return self.operation.after_sending(
             CustodyResponseError,
             f"this is not a response of the custody service: {why} ({self._describe_body()})",
@@ -275,25 +293,28 @@ class Reply(Generic[T]):
 
     def require_any_key(self, *keys: str) -> None:
         """
-        Refuse a listing that has none of these keys, unless it is ``{}``.
+        Refuse a listing without any of these keys.
 
-        The service leaves out what is empty, so ``{}`` is an empty listing; ``{"status": "UP"}`` is someone else's.
+        An empty object is an empty listing, because the service leaves out empty values. ``{"status": "UP"}`` is from
+        another program.
 
-        :raises CustodyError: if it has none of them.
+        :raises CustodyError: if it has none of these keys.
         """
         if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
     def require_unique_keys(self) -> None:
         """
-        Refuse a body in which a key comes twice: the last one counts, and hides what the others say.
+        Refuse a body in which a key is repeated.
 
-        For what decides that something is well; it reads the body a second time.
+        The last value would count, and hide the other values.
 
-        :raises CustodyError: if a key does.
+        Use it where the body proves success. It reads the body a second time.
+
+        :raises CustodyError: if a key is repeated.
         """
         try:
-            # Numbers are left as text: only the keys count.
+            # Numbers stay text, because only the keys matter.
             json.loads(self.response.body, object_pairs_hook=each_once, parse_int=str, parse_float=str)
             return
         except ValueError as error:
@@ -335,7 +356,7 @@ class Reply(Generic[T]):
     def _no_final_response(self) -> CustodyError:
         """Return the error for an interim status without a final response."""
         text, error_code = self._error_text()
-        return self._not_from_service(f"it is no response: {text}", error_code)
+        return self._not_from_service(f"it is not a final response: {text}", error_code)
 
     def _redirect(self) -> CustodyError:
         """Return the error for a redirect."""
@@ -369,7 +390,7 @@ class Reply(Generic[T]):
 
     @property
     def _is_about_object(self) -> bool:
-        """Whether the service itself says that an object does not exist."""
+        """Whether the service itself reports that an object does not exist."""
         return self.response.status == 404 and self.response.is_service_error and self.operation.names_objects
 
     @property
@@ -390,14 +411,14 @@ class Reply(Generic[T]):
         return meaning.code
 
     def _advice_on_refusal(self) -> str | None:
-        """Return what to do about a refusal by its status."""
+        """Return advice about a refusal, by its status."""
         if self.response.status == 401:
             return self.auth.advice
         if roles := self._required_roles:
             plural = "s" if len(roles) > 1 else ""
             return f"{self.settings.user_text} needs the role{plural} {' and '.join(roles)}."
         if self.response.retry_after is not None:
-            return f"The service asks to wait {self.response.retry_after:g} s."
+            return f"The service requests a wait of {self.response.retry_after:g} s."
         return self.operation.hints.get(self.response.status)
 
     def _advice_on_sender(self) -> str | None:
@@ -416,16 +437,20 @@ class Reply(Generic[T]):
         return f"Another program or a gateway may have sent this: check {self.settings.base_url_text}."
 
     def _describe_body(self) -> str:
-        """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
+        """
+        Describe a body that is not the service's.
+
+        The text has its type, its length and its first words; for a web page, its title.
+        """
         response, size = self.response, count(len(self.response.body), "byte")
         if response.body.startswith(codecs.BOM_UTF8):
-            size += " with a byte order mark at their beginning, which JSON does not allow"
+            size += " starting with a byte order mark, which JSON does not allow"
         if self.operation.confidential:
-            return f"{size}, not shown, as a secret may be in it"
-        # All of it: a secret must not be cut before it is redacted.
+            return f"{size}, not shown: it may contain a secret"
+        # Decode all of it, because a secret must be redacted before the text is cut.
         text = response.body.decode("utf-8", "replace")
         if response.content_type.lower().startswith("text/html"):
-            # What is a secret as a whole may be none in pieces.
+            # Redact first, because a part of a secret would not be recognized.
             title = _TITLE.search(self.auth.redact(text, len(text)))
             named = sanitize(title[1], 60) if title else ""
             return f"a web page, {named!r}" if named else f"a web page of {size}"
@@ -441,7 +466,7 @@ class Reply(Generic[T]):
         another form are quoted. If the operation is confidential, only the service's own refusal may be quoted.
         """
         if not self._may_quote_error:
-            return f"the response is an error ({self._describe_body()})", None
+            return f"error response ({self._describe_body()})", None
         data = self.response.data if isinstance(self.response.data, dict) else {}
         texts = [data[key] for key in ("error", "message") if _is_given_text(data.get(key))]
         if not texts:
@@ -465,7 +490,7 @@ class Reply(Generic[T]):
         reason = self.auth.redact(self.response.reason, 60) or "no reason"
         if not self.response.body.strip():
             return f"{reason}; the response has no body"
-        return f"{reason}: not the service's own words, but {self._describe_body()}"
+        return f"{reason}: not an error of the service, but {self._describe_body()}"
 
 
 def _is_given_text(value: object) -> bool:

@@ -40,27 +40,29 @@ class ServiceOperations:
         is_deletion: bool = False,
     ) -> None:
         """
-        Carry out a write, and return only if the service says that it is done, or shows it when it is read back.
+        Carry out a write, and return only if it is confirmed.
 
-        An empty response says so, and one that shows the object in its new state. Any other response may come from a
+        The response confirms it, or reading the object back does.
+
+        A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
-        it does not know the operation. Its other refusals may mean that an earlier try has done it.
+        the service does not know the operation. Its other refusals may mean that an earlier try succeeded.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
-        :param shows: tells whether a JSON object that came back shows the new state.
-        :param read_back: reads the object. Returns None if it is in its new state, and otherwise says in which state
-            it is. Raises a :class:`CustodyError` if that cannot be known.
-        :param is_deletion: whether the new state is that there is no such object. Default False.
-        :raises CustodyNotFoundError: if the service itself says that there is no such object.
-        :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is still in another
-            state, or if it may be possible to read it later.
+        :param shows: returns whether a JSON object in the response has the new state.
+        :param read_back: reads the object. Returns None if it is in its new state, otherwise its state as text. Raises
+            a :class:`CustodyError` if the state is unknown.
+        :param is_deletion: whether the object must no longer exist. Default False.
+        :raises CustodyNotFoundError: if the service itself reports that the object does not exist.
+        :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is in another state,
+            or may become readable later.
         """
         try:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
             if _says_done(reply.response, shows):
                 return
-            doubt = reply.unexpected("it is not empty, and does not show the new state")
+            doubt = reply.unexpected("it neither is empty nor has the new state")
         except CustodyError as error:
             if not _may_be_done(error, is_deletion=is_deletion):
                 raise
@@ -73,7 +75,7 @@ class ServiceOperations:
 
 
 def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Tell whether a response with a status of success says that the write is done."""
+    """Tell whether a 2xx response confirms the write."""
     if response.says_nothing:
         return True
     data = response.data
@@ -81,14 +83,18 @@ def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -
 
 
 def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
-    """Tell whether a write that failed may be done all the same, and reading the object may tell."""
+    """
+    Tell whether a failed write may have been done anyway.
+
+    If so, reading the object may confirm it.
+    """
     if error.retryable:
         return False
     if not error.from_service:
         return 300 <= (error.status or 0) < 500
     if isinstance(error, CustodyAuthenticationError):
         return False
-    # A user who may not delete an object may not see it either.
+    # A user without permission to delete an object may also lack permission to read it.
     return not is_deletion or error.status in (400, 404, 409)
 
 
@@ -96,22 +102,22 @@ def _confirm(
     operation: Operation, doubt: CustodyError, read_back: Callable[[], str | None], *, is_absent: bool
 ) -> None:
     """
-    Read the object after a response that does not say what was done.
+    Read the object after an inconclusive response.
 
-    :param is_absent: whether the service itself says that there is no such object, and it was to be deleted.
+    :param is_absent: whether the service itself reports that the object to delete does not exist.
     """
-    # What the service does not know will not be known later.
+    # An object that the service does not know will not appear later.
     retryable = not is_absent
     try:
         state = read_back()
-        why = f"the service was asked, and {state}"
+        why = f"when it was read back, {state}"
     except CustodyError as error:
-        # Only the service's own 404 to a documented deletion is enough where it offers no reading.
+        # If the service offers no reading, only its own 404 to a documented deletion is enough.
         is_enough = is_absent and operation.documented and error.not_offered and error.from_service
         state = None if is_enough else "unread"
         why, retryable = f"reading it back failed too: {error.reason}", error.retryable
     if state is not None:
-        advice = "Whether it was done is not known. Doing it again does no harm."
+        advice = "The outcome is unknown. It is safe to repeat."
         raise operation.failed(
             CustodyResponseError,
             f"{doubt.message}; {why}",
@@ -122,11 +128,11 @@ def _confirm(
         )
     if is_absent:
         raise doubt
-    log.info("%s: the response did not confirm it; the service shows that it is done.", operation.name)
+    log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
 
 
 def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
-    """Raise the service's refusal of a write, unless the object is in its new state already."""
+    """Raise the refusal of a write, unless it is already done."""
     failure: CustodyError | None = None
     fault: str | None = None
     try:
@@ -138,7 +144,7 @@ def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Call
     if failure is not None or fault is not None:
         raise refusal
     log.warning(
-        "%s: refused (%s), but the service shows that it is done already, by an earlier try or by another client.",
+        "%s: rejected (%s), but it is already done, by an earlier try or by another client.",
         operation.name,
         refusal.message.rstrip("."),
     )
@@ -146,11 +152,11 @@ def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Call
 
 def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """
-    Return the object that a response to a write shows.
+    Return the object in the response to a write.
 
     :param data: the response's body.
-    :param keys: keys under which it may be; else the body is the object itself.
-    :return: the first with an ``id``; empty: there is none.
+    :param keys: keys that may hold the object. Otherwise, the body is the object itself.
+    :return: the first object with an ``id``; empty: there is none.
     """
     candidates = [*(data.get(key) for key in keys), data]
     return next((each for each in candidates if isinstance(each, dict) and each.get("id")), {})

@@ -39,17 +39,17 @@ from airflow_custody.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 
-#: Maximum ``Retry-After`` in seconds that is waited for; beyond it the error is raised and carries it.
+#: Maximum ``Retry-After`` in seconds for a retry. If it is longer, the error is raised with this value.
 MAX_RETRY_AFTER = 60.0
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-# In bytes: what comes compressed may become a thousand times as long.
+# In bytes. Decompression may make it a thousand times as long.
 _PIECE = 16 * 1024
-# Connections that are kept: one for each thread that a caller may have.
+# Connections to keep: one for each thread of a caller.
 _MAX_CONNECTIONS = 32
-# Statuses after which what is safe to repeat is repeated.
+# Operations that are safe to repeat are repeated after these statuses.
 _RETRIED_STATUSES = (429, 502, 503, 504)
 _MAX_LATE = 3
 # In seconds.
@@ -59,7 +59,7 @@ _MAX_BACKOFF = 20.0
 @dataclass(frozen=True)
 class _Failure:
     """
-    An exchange that brought no response.
+    An exchange without a response.
 
     :param error: the error to raise.
     :param may_retry: whether sending it again is safe and may help.
@@ -71,10 +71,12 @@ class _Failure:
 
 class _NotSentError(Exception):
     """
-    Ends a request whose body was not read. It is no OSError: urllib3 swallows some of them, and wraps all others.
+    Ends a request whose body was not read.
 
-    :param raised: what ``before_send`` raised; None: the request was too late.
-    :param why: what took too long.
+    It is not an OSError, because urllib3 swallows some of those and wraps all others.
+
+    :param raised: the exception of ``before_send``; None: the request was too late.
+    :param why: the step that took too long.
     """
 
     def __init__(self, raised: BaseException | None, why: str = "") -> None:
@@ -86,8 +88,8 @@ class _Body:
     """
     A request body that reports when it is first read.
 
-    No operation can be carried out without its body. The first read means that the connection stands, the headers have
-    left, and the body is about to leave.
+    No operation can be carried out without its body. At the first read, the connection is open, the headers are sent,
+    and the body is about to be sent.
 
     :param data: the body.
     :param before_send: called by the first read.
@@ -129,7 +131,9 @@ def _clocks() -> Moment:
 
 class _Adapter(HTTPAdapter):
     """
-    The adapter of requests, with the TLS of the settings for all its connections: what they are is not looked up again.
+    The adapter of requests, with one TLS context.
+
+    The context holds the settings for all connections.
 
     Loading the CA bundle is most of what a new connection would cost.
     """
@@ -137,16 +141,16 @@ class _Adapter(HTTPAdapter):
     def __init__(self, settings: ClientSettings) -> None:
         options = [*HTTPConnection.default_socket_options]
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # What this process has given up, or left behind when it died, is not delivered later.
+            # Data of a request that this process has given up, or of a dead process, must not be delivered later.
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
         proxy = settings.proxy_in_use
-        # Only the service is given the client certificate.
+        # Only the service is sent the client certificate, not the proxy.
         over_tls = proxy is not None and proxy.url.lower().startswith("https:")
         self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
         is_https = settings.base_url.startswith("https:")
         context = _tls_context(settings) if is_https else self._proxy_context
         self._options: dict[str, Any] = {"socket_options": options, "ssl_context": context}
-        # It makes no retries: which are safe is decided here, and logged in our own words.
+        # The adapter itself makes no retries. This module decides which retries are safe, and logs them.
         super().__init__(pool_maxsize=_MAX_CONNECTIONS)
         self.init_poolmanager(1, _MAX_CONNECTIONS, **self._options)
 
@@ -159,7 +163,7 @@ class _Adapter(HTTPAdapter):
         return manager.connection_from_url(request.url)
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-        """Leave the connection as it is: its context has the settings already."""
+        """Do nothing, because the connection's context already has the settings."""
 
 
 def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> ssl.SSLContext:
@@ -176,21 +180,29 @@ def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> 
 
 
 class _Session(requests.Session):
-    """A session that follows no redirect, nor takes one apart: its target may be unreadable."""
+    """
+    A session that ignores redirects.
+
+    It does not parse their targets, which may be unreadable.
+    """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
 
 
-# The call that this thread is in: its operation, and the credentials of its client.
+# The current call of this thread: its operation, and the credentials of its client.
 _calling: ContextVar[tuple[Operation, Authentication] | None] = ContextVar("_calling", default=None)
 
 
 def _redact_warning(record: logging.LogRecord) -> bool:
-    """Redact what urllib3 logs of a call: it quotes headers that it cannot read."""
+    """
+    Redact urllib3's log entries about a call.
+
+    urllib3 quotes headers that it cannot read.
+    """
     if (call := _calling.get()) is not None:
         operation, auth = call
-        text = f"{operation.name}: headers that cannot be read" if operation.confidential else record.getMessage()
+        text = f"{operation.name}: unreadable headers" if operation.confidential else record.getMessage()
         record.msg, record.args, record.exc_info = auth.redact(text), (), None
     return True
 
@@ -200,7 +212,9 @@ logging.getLogger("urllib3.connection").addFilter(_redact_warning)
 
 class Transport:
     """
-    The one way to the service: sends requests over a pooled session, retries, and reads responses.
+    The only way to the service.
+
+    It sends requests over a pooled session, retries, and reads responses.
 
     :param settings: the client's settings.
     :param auth: the way to authenticate.
@@ -217,11 +231,15 @@ class Transport:
         self._own_session: tuple[int, _Session] | None = None
 
     def _session(self) -> _Session:
-        """Return the session of this process: of a connection that two share, each would read the other's responses."""
+        """
+        Return the session of this process.
+
+        If two processes shared a connection, each would read the other's responses.
+        """
         if self._own_session is not None and self._own_session[0] == os.getpid():
             return self._own_session[1]
         session = _Session()
-        # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
+        # Ignore ~/.netrc, and any CA bundle or proxy that the settings did not check.
         session.trust_env = False
         name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", self.settings.user_agent]))
         session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
@@ -237,7 +255,7 @@ class Transport:
             self._own_session[1].close()
 
     def observe(self, observer: Observer) -> None:
-        """Call ``observer`` with what can be seen of each exchange when it has ended."""
+        """Call ``observer`` after each exchange, with its observation."""
         self._observers.append(observer)
 
     def call(
@@ -251,21 +269,20 @@ class Transport:
         authenticate: bool = True,
     ) -> Reply[T]:
         """
-        Call an operation: send the request, retry it where that is safe, and read the response.
+        Call an operation, with retries where that is safe.
 
-        :param operation: the operation; says whether it may be repeated.
+        :param operation: the operation; determines whether it may be repeated.
         :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
-        :param before_send: called for each sending when the connection stands and the body, without which nothing can
-            be done, is about to leave. What it raises comes out of here unchanged, and nothing was done. If it takes
-            longer than five seconds, the request is prepared anew and it is called again, three times in all. Default
-            None.
+        :param before_send: called before each sending of the body, when the connection is open. Nothing is done
+            without the body. Its exceptions are raised unchanged, and nothing was done. If it takes longer than five
+            seconds, the request is prepared again and it is called again, at most three times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
-        :raises CustodyError: ``nothing_sent`` if the body was never read, whatever else went wrong. Otherwise, if the
-            operation may not be repeated, a :class:`CustodyOutcomeUnknownError`; but for the service's own refusal
-            (``from_service``), and a redirect.
+        :raises CustodyError: with ``nothing_sent`` if the body was never read, whatever the failure. Otherwise, if the
+            operation may not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and the
+            service's own refusal (``from_service``).
         """
         request = requests.Request(
             operation.method,
@@ -324,7 +341,11 @@ class Transport:
         *,
         authenticate: bool,
     ) -> requests.PreparedRequest:
-        """Return the request as it is sent once: no nonce of an API key is accepted twice."""
+        """
+        Return the request for one sending.
+
+        A nonce of an API key is never accepted twice.
+        """
         prepared = self._session().prepare_request(request)
         signed_at = None
         if authenticate:
@@ -346,7 +367,7 @@ class Transport:
     def _exchange(
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> Response | _Failure | _NotSentError:
-        """Send one request once. Return its response, or why there is none."""
+        """Send one request once. Return its response or the failure."""
         started = time.monotonic()
         response, chain = self._receive(operation, prepared)
         not_sent = _not_sent(chain)
@@ -354,7 +375,7 @@ class Transport:
             if not_sent.raised is not None:
                 raise not_sent.raised
             return not_sent
-        # A request cannot be carried out without its body, so whatever came is not the response to it.
+        # A request cannot be carried out without its body, so any received data is not its response.
         sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
         if response is None or sent is False:
             return self._failure(operation, chain, sent=sent)
@@ -372,7 +393,7 @@ class Transport:
         self, operation: Operation, prepared: requests.PreparedRequest
     ) -> tuple[Response | None, list[BaseException]]:
         """Send one request once, and return its response or the exceptions."""
-        # An exception that the caller is handling becomes part of a new exception's chain, but is not about this call.
+        # An exception that the caller is handling joins the chain of a new exception, but is not about this call.
         earlier = sys.exc_info()[1]
         response: Response | None = None
         seen: Observation | None = None
@@ -382,12 +403,13 @@ class Transport:
             with self._session().send(
                 prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
             ) as received:
-                # Observe before the body is read to its end, which gives the connection back. Any other end closes it.
+                # Observe before reading the body: at its end, the connection is returned; at any other end, it is
+                # closed.
                 seen = Observation.of(received) if self._observers else None
                 response = self._read(operation, received)
         except CustodyError:
             raise
-        # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
+        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header.
         except Exception as exception:
             chain = list(exception_chain(exception, earlier))
         finally:
@@ -399,11 +421,15 @@ class Transport:
     def _failure(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> _Failure:
         error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
         is_safe = error.nothing_sent or operation.is_retried
-        # Do not repeat at once what a proxy refused: the account there may get locked.
+        # Do not repeat a request that a proxy refused, because the account there may get locked.
         return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
-        """Tell the observers of an exchange. An observer's error is logged: the outcome must not be lost."""
+        """
+        Notify the observers of an exchange.
+
+        An observer's error is logged, because the outcome must not be lost.
+        """
         seen = seen or Observation(None)
         is_error = seen.status is not None and seen.status >= 400
         observation = replace(seen, operation=operation.name, is_complete=is_complete or is_error)
@@ -435,11 +461,11 @@ class Transport:
         """
         Read the body within the limits of time and size.
 
-        :return: the body, and why it is not complete; None: no error says that it is not.
+        :return: the body, and the reason why it is incomplete; None: no error occurred.
         """
         status, limit = received.status_code, self.settings.max_response_bytes
         if status < 200:
-            # The end of an interim response is not the end of the stream.
+            # After an interim response, the stream continues.
             return b"", None
         deadline = time.monotonic() + self.settings.timeout
         body = bytearray()
@@ -467,7 +493,7 @@ def _may_lack_body(received: requests.Response) -> bool:
     """
     Tell whether a response without a body may have had one.
 
-    http.client takes the end of the stream for the end of the headers, and urllib3 a piece of gzip for all of it.
+    http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
     """
     if received.raw.tell():
         return True
@@ -485,7 +511,7 @@ def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
     """Return the error for a request that was too late each time."""
     return operation.failed(
         CustodyError,
-        f"{_MAX_LATE} times {last}; nothing was sent",
+        f"{last}, {_MAX_LATE} times in a row; nothing was sent",
         code="task-stopped",
         retryable=True,
         nothing_sent=True,
@@ -505,7 +531,11 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
 
 
 def _backoff(retries: int) -> float:
-    """Return no delay before the first retry, then twice as long each time."""
+    """
+    Return the delay before a retry.
+
+    There is none before the first retry. After that, it doubles each time.
+    """
     if not retries:
         return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load

@@ -1,1 +1,1 @@
-"""The rules that say who must sign what."""
+"""The rules that define the required signers."""

@@ -13,7 +13,7 @@ GET_RULES = Operation("get rules", "GET", "/rules", documented=False)
 
 class WireRules(TypedDict, total=False):
     __pydantic_config__ = LENIENT  # type: ignore[misc]
-    # Of any type: whoever verifies them says what is wrong with them.
+    # Any type is accepted here. The verifier reports wrong types.
     rulesContainer: Any
     rulesSignatures: Any
     locked: bool | None
@@ -32,11 +32,11 @@ class RulesOperations(ServiceOperations):
         """
         Get the rules in force: ``GET /rules`` (undocumented).
 
-        They are not verified; :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` tells
-        whether the pinned super-administrators have signed them.
+        They are not verified. :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` verifies that
+        the pinned super-administrators have signed them.
 
         :return: ``rulesContainer``, ``rulesSignatures``, ``locked``, ``creationDate`` and ``updateDate``, as far as
-            the service shows them.
+            the service returns them.
         """
         reply = self._transport.call(GET_RULES, WireRulesResponse)
         rules = reply.body.get("result")

@@ -1,4 +1,4 @@
-"""Signers of whitelisting requests: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``."""
+"""Signers: ECDSA on P-256 with SHA-256, as ``r || s``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-# Errors of reading a key that no retry changes.
+# Errors of reading a key that are permanent.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, UnsuitableFileError)
 
 
 class Signer(Protocol):
     """
-    A signer of messages with a P-256 key: implement this for a KMS or an HSM.
+    A signer of messages with a P-256 key.
+
+    Implement it for a KMS or an HSM.
 
     If a signer also has a method ``check()``, it is called before anything is read or sent, and raises
     :class:`CustodyConfigurationError` if its key cannot be used.
 
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
-    before it is sent, and found again afterwards by this key, whatever name the service shows it under.
+    before it is sent. Afterwards, the signature is found by this key, whatever user name the service reports for it.
 
-    Only the type of a signer's exception is shown, as its text may hold a secret. It is retryable, unless its type
-    stands for a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised unchanged.
+    Only the type of a signer's exception is reported, because its text may hold a secret. The failure is retryable,
+    unless the type means a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised
+    unchanged.
     """
 
     @property
@@ -44,7 +47,7 @@ class Signer(Protocol):
         Sign a message.
 
         :param message: the bytes to hash with SHA-256 and sign.
-        :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian. :func:`raw_signature` makes them from DER.
+        :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian. :func:`raw_signature` converts DER to this format.
         """
 
 
@@ -52,19 +55,19 @@ class PemSigner:
     """
     A signer with a private key in PEM.
 
-    The key is loaded when it is needed, and not kept.
+    The key is loaded on each use, and not kept.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``. Its line ends may be written as two characters,
         ``\\n``.
     :param name: the name of the key in the log.
     :param password: the password that the key is encrypted with; None (default): it is not encrypted.
-    :raises CustodyConfigurationError: if the name is a key.
+    :raises CustodyConfigurationError: if the name is itself a key.
     """
 
     def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
         if is_pem(name):
             raise CustodyConfigurationError(
-                "the key itself stands where the path of its file, or the id of its connection, belongs",
+                "this is the key itself: give the path of its file, or the id of its connection",
                 setting="signer",
                 code="signing-failed",
             )
@@ -120,7 +123,7 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            # The exception's own text may come from the caller's function, and not every number is the system's.
+            # The exception's own text may come from the caller's function, and its number may not be the system's.
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
             reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
             if isinstance(error, UnsuitableFileError):
@@ -147,7 +150,7 @@ class PemSigner:
         )
 
     def _advice(self) -> str | None:
-        """Return what to say about the place of a key that cannot be used."""
+        """Return advice about the place of an unusable key."""
         return None
 
     def __repr__(self) -> str:
@@ -156,7 +159,9 @@ class PemSigner:
 
 def raw_signature(der: bytes) -> bytes:
     """
-    Convert a signature from DER, as AWS KMS and most libraries return it, to the service's format.
+    Convert a signature from DER to the service's format.
+
+    AWS KMS and most libraries return DER.
 
     :param der: a P-256 signature in DER.
     :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian.

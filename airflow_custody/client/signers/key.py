@@ -1,4 +1,8 @@
-"""The key behind a signer: all that it returns is checked before it is used, and nothing that it raises is quoted."""
+"""
+The key behind a signer.
+
+Everything that the signer returns is checked before use. Nothing that it raises is quoted.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BY
 _T = TypeVar("_T")
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-# Mistakes in a signer's code. What else it raises may be trouble of a KMS that passes.
+# Mistakes in a signer's code. Other exceptions may be temporary failures of a KMS.
 _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
 
 
 class SigningKey:
     """
-    A signer, its public key, and what is true of all that it signs.
+    A signer and its public key; its signatures are checked.
 
     :param signer: the signer.
     :raises CustodyConfigurationError: if it cannot sign.
@@ -39,7 +43,7 @@ class SigningKey:
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
-        #: The name of the key; until that is known, the signer's type.
+        #: The name of the key. Until it is known, the signer's type.
         self.name = type(signer).__name__
         self.name = self._run(self._read_name)
         if (check := self._run(lambda: self._part("check"))) is not None:
@@ -49,11 +53,13 @@ class SigningKey:
 
     def sign(self, message: bytes) -> bytes:
         """
-        Return the signature of a message: 64 bytes ``r || s``, verified if the public key is known.
+        Return the signature of a message: 64 bytes ``r || s``.
+
+        It is verified if the public key is known.
 
         :param message: the message to sign.
-        :raises CustodyConfigurationError: if what the signer returned cannot be used.
-        :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
+        :raises CustodyConfigurationError: if the returned signature cannot be used.
+        :raises CustodyError: if the signer failed. It is retryable, unless the cause is a mistake in the signer's code.
         """
         signature = self._run(lambda: self._signer.sign(message))
         if not isinstance(signature, bytes) or len(signature) != SIGNATURE_BYTES:
@@ -61,16 +67,18 @@ class SigningKey:
         elif self.public_key is not None and not self.public_key.verifies(signature, message):
             why = "the signer's public key does not verify it"
         elif not all(0 < int.from_bytes(signature[at:][:INTEGER_BYTES], "big") < _ORDER for at in (0, INTEGER_BYTES)):
-            why = "its r or s is no number of a P-256 signature"
+            why = "its r or s is out of range for P-256"
         else:
             return signature
         raise _unusable(f"the signature that the signer {self.name!r} returned cannot be used: {why}; it was not sent")
 
     def _run(self, part: Callable[[], _T]) -> _T:
         """
-        Return what a part of the signer returns. Nothing else may call a signer, or read one of its attributes.
+        Return the result of a part of the signer.
 
-        :raises CustodyError: if it fails; nothing of another error's text comes along.
+        Nothing else may call a signer, or read one of its attributes.
+
+        :raises CustodyError: if it fails. The text of another exception is not included.
         """
         try:
             return part()
@@ -78,18 +86,22 @@ class SigningKey:
             raise
         except Exception as exception:
             failure = exception
-        # Outside of "except", so that it is not chained to this error either. A certificate or a response that cannot
-        # be read may be a ValueError, too.
+        # Raised outside of "except", so that the exception is not chained. An OSError may also be a ValueError, such as
+        # for an unreadable certificate or response.
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
             f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",
-            advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
+            advice="Its error text is not quoted, because it may contain a secret. See the signer's own log.",
             code="signing-failed",
             retryable=not is_mistake,
         )
 
     def _part(self, name: str) -> Any:
-        """Return an attribute of the signer; None if it has none. A property that raises is not missing."""
+        """
+        Return an attribute of the signer; None if it has none.
+
+        A property that raises is not missing.
+        """
         try:
             return getattr(self._signer, name)
         except AttributeError:
@@ -106,7 +118,11 @@ class SigningKey:
         return name
 
     def _read_public_key(self) -> PublicKey | None:
-        """Return the public key that the signer gives: PEM, DER, or a key of the library ``cryptography``."""
+        """
+        Return the signer's public key.
+
+        It may be PEM, DER, or a key of the library ``cryptography``.
+        """
         key = self._part("public_key")
         if callable(key):
             key = key()

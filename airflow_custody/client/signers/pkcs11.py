@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.signers.hsm import TokenSession
 
-# Reasons that no retry changes, by the names of the library's exceptions.
+# Permanent failures, by the names of the library's exceptions.
 _REASONS = {
-    "PinIncorrect": "the HSM refused the PIN; some HSMs lock it after a few wrong ones",
-    "PinInvalid": "the HSM refused the PIN: it has characters that the HSM does not accept",
-    "PinLenRange": "the HSM refused the PIN: it is too short or too long",
+    "PinIncorrect": "the HSM rejected the PIN; some HSMs lock it after a few failed attempts",
+    "PinInvalid": "the HSM rejected the PIN: it has characters that the HSM does not accept",
+    "PinLenRange": "the HSM rejected the PIN: it is too short or too long",
     "PinExpired": "the PIN has expired",
-    "PinLocked": "the HSM has locked the PIN after wrong ones",
+    "PinLocked": "the HSM has locked the PIN after failed attempts",
     "UserPinNotInitialized": "the token has no PIN yet",
     "MultipleTokensReturned": "several tokens have this label; give each a label of its own",
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
@@ -54,15 +54,17 @@ class Pkcs11Key:
 
 class Pkcs11Signer:
     """
-    A signer with a P-256 key in an HSM, through PKCS#11. The key never leaves the HSM.
+    A signer with a P-256 key in an HSM, through PKCS#11.
 
-    The library is loaded, and initialised, in the process that signs, and once more in a child of such a process. Each
-    use opens a session, logs in with the PIN, and closes it. Messages are hashed here and signed with ``CKM_ECDSA``,
+    The key never leaves the HSM.
+
+    The library is loaded and initialised in the process that signs, and again in each child process. Each use opens a
+    session, logs in with the PIN, and closes the session. Messages are hashed here and signed with ``CKM_ECDSA``,
     the mechanism that HSMs with EC keys have in common. If the token also has the public key, under the same label,
     signatures are verified before they are sent. Needs the extra ``pkcs11``.
 
-    A wrong PIN, key or library fails the task without retries: repeating a wrong PIN would lock the token. An HSM that
-    is away, or a token that is not there, is tried again by Airflow's retries.
+    A wrong PIN, key or library fails the task without retries, because repeating a wrong PIN would lock the token. If
+    the HSM or the token is unavailable, Airflow's retries apply.
 
     :param module: the path of the HSM's PKCS#11 library on the worker.
     :param token: the label of the token.
@@ -79,18 +81,20 @@ class Pkcs11Signer:
         """
         Check that the key can be used; nothing is signed.
 
-        :raises CustodyConfigurationError: if it cannot, and trying again would not help.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyConfigurationError: if it cannot, and a retry would not help.
+        :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as token:
             self._private_key(token)
 
     def public_key(self) -> EllipticCurvePublicKey | None:
         """
-        Return the public key, with which signatures are verified; None if the token does not have it.
+        Return the public key, which verifies signatures.
+
+        None if the token does not have it.
 
         :raises CustodyConfigurationError: if it is not a P-256 key.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as token:
             key = self._only(token.public_keys())
@@ -108,8 +112,8 @@ class Pkcs11Signer:
 
         :param message: the bytes to hash with SHA-256 and sign.
         :return: 64 bytes ``r || s``.
-        :raises CustodyConfigurationError: if the key cannot be used, and trying again would not help.
-        :raises CustodyError: if the HSM is away.
+        :raises CustodyConfigurationError: if the key cannot be used, and a retry would not help.
+        :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as token:
             return token.sign(self._private_key(token), hashlib.sha256(message).digest())
@@ -136,7 +140,11 @@ class Pkcs11Signer:
 
     @contextmanager
     def _session(self) -> Iterator[TokenSession]:
-        """Open a session that is logged in, and yield it; explain the failure otherwise."""
+        """
+        Open a session that is logged in.
+
+        Yields it, or explains the failure.
+        """
         try:
             from airflow_custody.client.signers.hsm import PKCS11Error, TokenSession, initialised
         except ImportError:
@@ -144,7 +152,7 @@ class Pkcs11Signer:
             raise self._unusable(why, "package-missing") from None
         where = self._where()
         if not isinstance(where.pin, str) or not where.pin:
-            raise self._unusable("there is no PIN")
+            raise self._unusable("the PIN is missing")
         failure, is_loaded = None, False
         with _locks.setdefault(os.getpid(), threading.Lock()):
             try:
@@ -165,17 +173,17 @@ class Pkcs11Signer:
         if kind == "PKCS11Error":
             detail = sanitize(failure, 160)
             if is_loaded:
-                # An HSM's own code. It may mean a rejected PIN, so it is not tried again.
-                return self._unusable(f"the HSM failed with an error that PKCS#11 does not name: {detail}")
+                # An HSM's own code may mean a rejected PIN, so there is no retry.
+                return self._unusable(f"the HSM failed with an error unknown to PKCS#11: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:
-                why = "this process has loaded it already, under another name: give the same path everywhere"
+                why = "this process has already loaded it under another path; use the same path everywhere"
                 return self._unusable(f"the library {module!r} cannot be used: {why}")
             return self._unusable(f"the library {module!r} cannot be loaded on this machine: {detail}")
         detail = ": ".join(filter(None, (kind, sanitize(failure, 120))))
         what = f"the HSM failed ({detail})"
         if kind == "NoSuchToken":
-            what = f"the HSM is away, or has no token {sanitize(where.token, 64)!r}"
+            what = f"the HSM is unavailable, or has no token {sanitize(where.token, 64)!r}"
         return CustodyError(
             f"the signing key {self.name!r} cannot be used now: {what}; nothing was signed",
             retryable=True,
@@ -188,7 +196,7 @@ class Pkcs11Signer:
         )
 
     def _advice(self) -> str | None:
-        """Return what to say about the place of a key that cannot be used."""
+        """Return advice about the place of an unusable key."""
         return None
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Verification: whether an address that the service shows is signed as the rules ask."""
+"""Verification that an address is signed as the rules require."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What it takes to verify whitelisting requests again without the service, as a JSON file. No network."""
+"""
+Evidence to verify requests without the service, as a JSON file.
+
+There is no network access.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from airflow_custody.client.verification.signed_text import decode_strictly
 #: Maximum size of a file with evidence: more than fifty thousand requests.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
 TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
-#: Where the service lists a request: with those that are not pending, with those that are, as rejected; or nowhere.
+#: The listing of a request: among requests that are not pending, among pending ones, as rejected, or nowhere.
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
 _RULES = ("rulesContainer", "rulesSignatures")
@@ -28,8 +32,8 @@ class Evidence(BaseModel):
     One whitelisting request, to be verified.
 
     :param id: its id.
-    :param listed: where the service lists it, in its word.
-    :param envelope: its envelope, as it came; in a file, without its rules. Empty if it is nowhere.
+    :param listed: its listing by the service.
+    :param envelope: its envelope, as received; in a file, without its rules. Empty if it is not listed.
     :param rules: in a file, the position of its rules; None: it has none.
     """
 
@@ -78,7 +82,7 @@ def read_evidence(path: str) -> tuple[EvidenceFile, str]:
     Read a file with evidence.
 
     :param path: the file's path.
-    :return: like :func:`parse_evidence`.
+    :return: same as :func:`parse_evidence`.
     :raises CustodyRequestError: if the file cannot be read, or has no evidence.
     """
     try:
@@ -91,13 +95,15 @@ def read_evidence(path: str) -> tuple[EvidenceFile, str]:
 
 def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     """
-    Read evidence as strictly as a signed text: a repeated key could be read in two ways.
+    Read evidence, as strictly as a signed text.
+
+    A repeated key could be read in two ways.
 
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.
     :param name: the file's name, for messages.
     :return: its evidence, with its rules in each row; and the file's SHA-256, in hex.
-    :raises CustodyRequestError: if it is another file.
+    :raises CustodyRequestError: if it is another kind of file.
     """
     if len(data) > MAX_EVIDENCE_BYTES:
         raise evidence_error(name, TOO_LARGE)
@@ -111,11 +117,11 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
         raise evidence_error(name, str(error)) from None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise evidence_error(name, f"has no evidence, or in another form: {where or 'evidence'}") from None
+        raise evidence_error(name, f"has no evidence, or in an unexpected form: {where or 'evidence'}") from None
     except (ValueError, IndexError):
-        raise evidence_error(name, "is not text in UTF-8, or names rules that it does not have") from None
+        raise evidence_error(name, "is not UTF-8 text, or refers to rules that it does not contain") from None
     if len({row.id for row in found.rows}) != len(found.rows):
-        raise evidence_error(name, "has evidence of a request twice")
+        raise evidence_error(name, "has the evidence of a request twice")
     return found, hashlib.sha256(data).hexdigest()
 
 

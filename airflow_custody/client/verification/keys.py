@@ -27,18 +27,24 @@ SIGNATURE_BYTES = 2 * INTEGER_BYTES
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
-# Base64 of DER, which begins with 0x30; a hash or a name is shorter.
+# Base64 of DER, which begins with 0x30. Hashes and names are shorter.
 _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 
 class KeyTextError(ValueError):
-    """Raised when a public key cannot be read from a text or DER; explains why, and quotes nothing of it."""
+    """
+    Raised when a public key cannot be read.
+
+    The message gives the reason, and quotes nothing of the text or DER.
+    """
 
 
 @dataclass(frozen=True)
 class PublicKey:
     """
-    A P-256 public key, with which signatures are verified. Two are equal if their points are.
+    A P-256 public key, with which signatures are verified.
+
+    Two keys are equal if their points are equal.
 
     :param point: 64 bytes: the coordinates ``x`` and ``y``, 32 each, big-endian.
     """
@@ -50,7 +56,7 @@ class PublicKey:
         """
         Read a key from its SubjectPublicKeyInfo.
 
-        :param der: the encoding with the named curve and an uncompressed point: no key has another encoding here.
+        :param der: the encoding with the named curve and an uncompressed point. No other encoding is accepted.
         :raises KeyTextError: if it is anything else, or the point is not on the curve.
         """
         try:
@@ -71,7 +77,11 @@ class PublicKey:
 
     @property
     def pem(self) -> str:
-        """Its SubjectPublicKeyInfo in PEM, with 64 characters a line and a final line end."""
+        """
+        Its SubjectPublicKeyInfo in PEM.
+
+        Lines have 64 characters, and there is a final line end.
+        """
         return _library_key(self.point).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @property
@@ -81,7 +91,7 @@ class PublicKey:
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """
-        Tell whether a signature is one of this key over a message.
+        Tell whether this key made a signature over a message.
 
         :param signature: 64 bytes ``r || s``.
         :param message: the bytes that were hashed with SHA-256 and signed.
@@ -90,7 +100,7 @@ class PublicKey:
 
     def verifies_digest(self, signature: bytes, digest: bytes) -> bool:
         """
-        Tell whether a signature is one of this key over a message with this digest.
+        Tell whether this key signed a message with this digest.
 
         :param signature: 64 bytes ``r || s``.
         :param digest: the SHA-256 of the message.
@@ -117,10 +127,10 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
     """
     Read the keys of a text in PEM.
 
-    Its line ends may be of any kind, or lost, as in a form's field. Lines may be comments: they begin with ``#``.
+    Its line ends may be of any kind, or lost, as in a form's field. Lines that begin with ``#`` are comments.
 
     :param text: PEM.
-    :raises KeyTextError: if there is none, one of them cannot be used, or there is something else.
+    :raises KeyTextError: if there is no key, a key cannot be used, or there is other content.
     """
     bodies = _find_bodies(text)
     for number, body in enumerate(bodies, 1):
@@ -128,7 +138,7 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
         try:
             der = decode_base64("".join(body.split()))
         except ValueError:
-            raise KeyTextError(f"{place}what stands in the PEM is not base64, or not all of it") from None
+            raise KeyTextError(f"{place}the content of the PEM is not valid base64") from None
         try:
             yield PublicKey.from_der(der)
         except KeyTextError as error:
@@ -136,44 +146,54 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
 
 
 def _find_bodies(text: str) -> list[str]:
-    """Return the base64 of each key; raise if there is none, or something else."""
+    """
+    Return the base64 of each key in a text.
+
+    Raises if there is no key, or any other content.
+    """
     if "PRIVATE KEY" in text:
-        raise KeyTextError("there is a private key: only public keys belong there, and that one is no longer secret")
+        raise KeyTextError("it contains a private key, which is no longer secret; give public keys only")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
     bodies = _BLOCK.findall(without_comments)
     if rest := _BLOCK.sub("", without_comments).strip():
         raise KeyTextError(_fault_of(rest))
     if not bodies and _BEGIN in text:
-        raise KeyTextError("there is only a comment, to the end of its line: the line ends may have been lost")
+        raise KeyTextError("it contains only a comment; its line ends may have been lost")
     if not bodies:
         empty = "" if text.strip() else "it is empty: "
         raise KeyTextError(f"{empty}there is no public key in PEM ({_BEGIN})")
     if len(bodies) > MAX_KEYS:
-        raise KeyTextError(f"there are {len(bodies)} keys, and at most {MAX_KEYS} are read")
+        raise KeyTextError(f"it has {len(bodies)} keys, but the maximum is {MAX_KEYS}")
     return bodies
 
 
 def _fault_of(text: str) -> str:
     """Explain why a text is not PEM with public keys."""
     if is_bare_base64(text):
-        return f"it is base64 without the lines of PEM: put {_BEGIN} before it and {_END} after it"
+        return f"it is base64 without PEM header and footer; put {_BEGIN} before it and {_END} after it"
     if _CERTIFICATE in text:
-        return "it is a certificate: 'openssl x509 -pubkey -noout -in FILE' prints its key"
+        return "it is a certificate; 'openssl x509 -pubkey -noout -in FILE' extracts its key"
     if text.startswith(_BEGIN):
-        return f"it is truncated ({_END} is missing), or what stands in the PEM is not base64"
+        return f"it is truncated ({_END} is missing), or the content of the PEM is not base64"
     if text.startswith("-----"):
         return f"it is not a public key in PEM ({_BEGIN})"
-    return "there is text outside of the keys that is no comment (a line that begins with '#')"
+    return "there is text outside of the keys, and it is not a comment (a line that begins with '#')"
 
 
 def is_bare_base64(text: str) -> bool:
-    """Tell whether a text seems to be a key, public or private, without the lines of PEM."""
+    """
+    Tell whether a text seems to be a key without PEM.
+
+    The key may be public or private. PEM header and footer are missing.
+    """
     return _BARE.fullmatch(text) is not None
 
 
 def decode_base64(text: str) -> bytes:
     """
-    Decode base64 strictly: the standard alphabet with padding, and only the one text that encodes these bytes.
+    Decode base64 strictly.
+
+    Only the canonical text is accepted: the standard alphabet with padding.
 
     :param text: the text.
     :raises ValueError: if it is anything else.
@@ -182,7 +202,7 @@ def decode_base64(text: str) -> bytes:
         data = binascii.a2b_base64(text)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-    # The decoder skips foreign characters and ignores trailing bits. A text that encodes back unchanged had neither.
+    # The decoder skips foreign characters and ignores trailing bits. Text without them encodes back unchanged.
     if binascii.b2a_base64(data, newline=False) != text.encode("ascii"):
         raise ValueError("not canonical base64")
     return data

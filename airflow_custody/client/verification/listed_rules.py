@@ -1,4 +1,8 @@
-"""The rules in a listing of whitelisting requests: each row gets those it names, and rows share them."""
+"""
+The rules in a listing of whitelisting requests.
+
+Each row gets the rules that it refers to. Rows share equal rules.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,17 @@ from typing import Any
 
 def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) -> None:
     """
-    Give the rows of a page the rules that they name, and make equal rules one object, also with other pages.
+    Add rules to the rows of a page.
 
-    A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and its
-    meaning is not known, so it is only compared. A row that names a label which is absent, or there twice, has none. A
-    row with rules of its own keeps these.
+    Equal rules become one object, also across pages.
+
+    A page may have the rules once, beside its rows, under a label that rows refer to. The label is only compared,
+    because no signature covers it and its meaning is not known. A row gets no rules if its label is missing or
+    repeated. A row with its own rules keeps them.
 
     :param rows: the rows. They are changed.
     :param containers: the page's ``rulesContainers``.
-    :param known: the rules of the pages before, empty at first. It is changed.
+    :param known: the rules of the previous pages, empty at first. It is changed.
     """
     entries = _by_label(containers)
     for row in rows:
@@ -31,7 +37,7 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
 
 
 def _by_label(containers: object) -> dict[str, dict[str, Any] | None]:
-    """Return the entries by label; None for a label that is there twice."""
+    """Return the entries by label; None for a repeated label."""
     found: dict[str, dict[str, Any] | None] = {}
     for each in containers if isinstance(containers, list) else ():
         if isinstance(each, dict) and isinstance(each.get("hash"), str) and each["hash"]:

@@ -1,4 +1,4 @@
-"""The pins: keys and other settings that are trusted when signatures are verified."""
+"""The pins: trusted keys and settings for verification."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import pem_text, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
-# 2009 and 2100 in Unix seconds: a number outside is a date without dashes, or milliseconds.
+# 2009 and 2100 in Unix seconds. Other numbers are dates without dashes, or milliseconds.
 _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
 
 @dataclass(frozen=True)
 class VerificationPins:
     """
-    The trusted keys and settings. All of them come from local configuration, never from the service.
+    The trusted keys and settings.
+
+    They always come from local configuration, never from the service.
 
     :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
-        keys, and each is given once.
+        keys, and none is repeated.
     :param superadmin_minimum: number of these keys that must have signed the rules: at least one, and at most all.
-    :param networks: names of the networks that are accepted, for all chains. Default None: any; then an address whose
-        signed text does not name its network needs the signatures that each of its chain's rules asks for.
-    :param allow_legacy_signatures: whether an address counts that was signed before its text had the keys
-        ``contractType`` or a linked address's ``label``; these are then not reported. Default False.
-    :param rules_not_before: Unix time in seconds, from 2009 to 2100, before which no rules count: older rules stay
-        validly signed for ever. Rules without a date do not count either then. Default None: any rules count.
-    :raises CustodyConfigurationError: if one of these is missing or wrong; ``setting`` names it.
+    :param networks: names of the accepted networks, for all chains. Default None: any. Then, if the signed text of an
+        address does not name its network, the address needs the signatures that each rule for its chain requires.
+    :param allow_legacy_signatures: whether to accept an address that was signed before its text had the keys
+        ``contractType`` or a linked address's ``label``. These keys are then not reported. Default False.
+    :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules are refused, because they stay validly
+        signed forever. Rules without a date are then refused, too. Default None: rules of any age are accepted.
+    :raises CustodyConfigurationError: if a parameter is missing or wrong; ``setting`` names it.
     """
 
     superadmin_keys: str | Iterable[str]
@@ -70,7 +72,11 @@ class VerificationPins:
         return _read_keys(self.superadmin_keys)
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as plain JSON data, by the names of the settings, the keys in an order of their own."""
+        """
+        Return the pins as plain JSON data, by setting.
+
+        The keys are sorted by fingerprint.
+        """
         keys = sorted(zip(self.fingerprints, self.superadmin_keys, strict=True))
         return {
             "superadmin_keys": [key for _, key in keys],
@@ -82,7 +88,7 @@ class VerificationPins:
         }
 
 
-#: The settings of a client that say what is trusted.
+#: The settings of a client that determine trust.
 PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins))
 
 
@@ -118,7 +124,7 @@ def _read_names(given: Any) -> tuple[str, ...]:
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
-    # Their order says nothing.
+    # Their order does not matter.
     return tuple(sorted(set(names)))
 
 
@@ -127,5 +133,5 @@ def _is_name(text: object) -> bool:
 
 
 def wrong_setting(setting: str, why: str) -> CustodyConfigurationError:
-    """Return the error for a setting, whose name begins the message."""
+    """Return the error for a setting, named first in the message."""
     return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

@@ -1,8 +1,11 @@
 """
-A strict reader of protobuf messages, as the signed rules need it: no recursion by data, no value read in two ways.
+A strict reader of protobuf messages, for the signed rules.
 
-Where the wire format lets a reader choose, this one refuses: a singular field that comes twice, a known field of
-another wire type, groups, numbers that do not fit. Unknown fields are skipped, as the service's messages may grow.
+The data cannot deepen the recursion, and no value can be read in two ways.
+
+If the wire format allows several readings, this reader refuses the message. It refuses a repeated singular field, a
+known field of another wire type, groups, and numbers that do not fit. It skips unknown fields, because the service may
+add fields to its messages.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_BYTES = 10
 _LAST_FIELD_NUMBER = (1 << 29) - 1
-# The bits above the low 31 of a negative value, which has all 64.
+# The bits above the low 31 of a negative value, which is written with 64 bits.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _LAST_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
 
@@ -29,8 +32,8 @@ class Field:
 
     :param name: its name.
     :param kind: type of its values.
-    :param repeated: whether it may come several times. Default False.
-    :param message: the fields of its values, by number, if these are messages.
+    :param repeated: whether it may be repeated. Default False.
+    :param message: the fields of its values, by number, if the values are messages.
     """
 
     name: str
@@ -54,11 +57,13 @@ def messages(name: str, message: Message) -> Field:
 
 def read_message(data: bytes, message: Message) -> dict[str, Any]:
     """
-    Return the values of a message's fields by name; an absent one is 0, empty, or an empty list.
+    Return the values of a message's fields by name.
+
+    An absent value is 0, empty, or an empty list.
 
     :param data: the message's bytes.
     :param message: its fields, by number.
-    :raises RefusalError: if it is not such a message.
+    :raises RefusalError: if the data is not such a message.
     """
     found: dict[str, Any] = {}
     for number, wire_type, value in _fields(data):
@@ -68,7 +73,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
         if field.repeated:
             found.setdefault(field.name, []).extend(_values(field, wire_type, value))
         elif field.name in found:
-            raise RefusalError(f"its field {field.name} comes twice")
+            raise RefusalError(f"its field {field.name} is repeated")
         else:
             found[field.name] = _value(field, wire_type, value)
     return {field.name: field.default for field in message.values()} | found
@@ -92,7 +97,7 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
         raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
     # Other readers keep only the low 32 bits of a larger number, which may be another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
-        raise RefusalError(f"its field {field.name} is no value of an enum")
+        raise RefusalError(f"its field {field.name} is not a valid enum value")
     if field.message is not None:
         return read_message(value, field.message)
     if field.kind == "string":
@@ -104,13 +109,17 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Yield number, wire type and value of each field: a number if it is a varint, else bytes."""
+    """
+    Yield number, wire type and value of each field.
+
+    The value is a number for a varint, otherwise bytes.
+    """
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
         number, wire_type = key >> 3, key & 7
         if not 1 <= number <= _LAST_FIELD_NUMBER:
-            raise RefusalError("a field has a number that there is not")
+            raise RefusalError("a field has an invalid number")
         if wire_type == _VARINT:
             value, position = _varint(data, position)
             yield number, wire_type, value
@@ -128,7 +137,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position after it."""
+    """Return the number at a position, and the next position."""
     value = 0
     for index, byte in enumerate(data[position : position + _VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -136,4 +145,4 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             if value >> 64:
                 raise RefusalError("a number is larger than 64 bits")
             return value, position + index + 1
-    raise RefusalError("a number does not end")
+    raise RefusalError("a number has no end")

@@ -17,7 +17,7 @@ class RefusalError(Exception):
 
     :param why: the reason.
     :param advice: advice about it. Default None: none.
-    :param code: the code of the error that it becomes. Default ``not-verified``.
+    :param code: the code of the resulting error. Default ``not-verified``.
     """
 
     def __init__(self, why: str, advice: str | None = None, code: ErrorCode = "not-verified") -> None:
@@ -32,7 +32,7 @@ class VerifiedRules:
     Rules that super-administrators have signed.
 
     :param sha256: the hash of the container's bytes, in hex.
-    :param timestamp: when they were made, in Unix seconds; 0: they do not say.
+    :param timestamp: creation time in Unix seconds; 0: not given.
     :param signed_by: the fingerprints of the pinned keys whose signatures counted.
     """
 
@@ -42,11 +42,11 @@ class VerifiedRules:
 
     @property
     def date(self) -> str | None:
-        """When they were made, as text; None: they do not say."""
+        """Creation time as text; None: not given."""
         return format_unix_time(self.timestamp) if self.timestamp else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as plain JSON data."""
+        """Return the rules as plain JSON data."""
         return {
             "sha256": self.sha256,
             "timestamp": self.timestamp,
@@ -75,10 +75,10 @@ class AppliedRule:
     """
     A rule whose thresholds are reached.
 
-    :param currency: the chain that it is for; empty: all that have no rule of their own.
-    :param network: the network that it is for; empty: all.
+    :param currency: its chain; empty: all chains without their own rule.
+    :param network: its network; empty: all networks.
     :param wallet_path: the path of the linked wallet whose line of the rule was used; None: the rule's own thresholds.
-    :param path: the groups of the path that is complete.
+    :param path: the groups of the complete path.
     """
 
     currency: str
@@ -90,15 +90,17 @@ class AppliedRule:
 @dataclass(frozen=True)
 class VerifiedAddress:
     """
-    A text that was proved to be signed: by enough people, at some time, under rules that super-administrators signed.
+    A text that is proved to be signed.
+
+    Enough users have signed it, at any time, under rules that super-administrators signed.
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.
     :param hash: the hash that was signed, in hex.
     :param rules: the rules.
-    :param applied: the rules' parts that decided: several, if the text does not name its network.
-    :param omitted: the keys of the received text that no signature covers, so that ``fields`` has them not: only in a
-        legacy form. ``contractType``, ``linkedInternalAddresses.label``.
+    :param applied: the applied parts of the rules; several if the text does not name its network.
+    :param omitted: the keys of the received text that no signature covers, and that ``fields`` lacks. Only for a legacy
+        form: ``contractType``, ``linkedInternalAddresses.label``.
     """
 
     fields: Mapping[str, Any]
@@ -116,7 +118,7 @@ class VerifiedAddress:
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain JSON data."""
         found = asdict(self)
-        # Tuples are lists in JSON.
+        # In JSON, tuples are lists.
         plain: dict[str, Any] = json.loads(json.dumps({**found, "user_ids": self.user_ids}))
         return plain
 
@@ -124,13 +126,13 @@ class VerifiedAddress:
 @dataclass(frozen=True)
 class RequestSignatures:
     """
-    The signatures of a request that may not have enough of them yet.
+    The signatures of a request that may need more.
 
     :param hash: the hash of its text, in hex.
     :param rules: the rules under which they count; None: there are no signatures, and no rules.
-    :param user_ids: the users who have validly signed, each once; of those who have the same key, the first.
-    :param paths: the ways to sign it, any one of which is enough: of each group, who has validly signed.
-    :param faults: why a signature is not valid, in the order of the signatures; empty text: it is valid.
+    :param user_ids: the users with valid signatures, each once. If users have the same key, the first of them.
+    :param paths: the valid signers in each group of each path. One complete path is enough.
+    :param faults: the reason why a signature is not valid, in the order of the signatures; empty text: it is valid.
     """
 
     hash: str

@@ -1,4 +1,8 @@
-"""The choice of the signed rules that apply to an address, by its signed text. Pure functions."""
+"""
+The choice of the rules that apply to an address.
+
+It depends on the signed text. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +14,35 @@ from airflow_custody.client.verification.rules_container import Path, Rule, Rule
 from airflow_custody.client.verification.signed_text import SignedText
 
 _ByNetwork = Mapping[str, Sequence[Rule]]
-_FOR_SUPERADMINS = "One rule must say who signs for it: making one is for super-administrators."
+_FOR_SUPERADMINS = "Exactly one rule must apply. Super-administrators make rules."
 
 
 def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> str:
     """
-    Return the network of an address: the signed one, or else the one that is shown; empty if there is none.
+    Return the network of an address; empty if it is unknown.
+
+    The signed network comes first; otherwise it is the network that the service reports.
 
     :param text: the signed text.
-    :param shown: the network that the service shows outside of it; None or empty: none.
+    :param shown: the network that the service reports outside of the text; None or empty: none.
     :param accepted: the networks that are pinned; None: any.
-    :raises RefusalError: if they contradict each other.
+    :raises RefusalError: if the networks contradict each other, or are not pinned.
     """
     signed: str = text.fields.get("network") or ""
     if signed and shown and signed != shown:
-        raise RefusalError(f"its text is for the network {_quote(signed)}, and the service shows {_quote(shown)}")
+        raise RefusalError(f"its text is for the network {_quote(signed)}, but the service reports {_quote(shown)}")
     network = signed or shown or ""
     if accepted is None or network in accepted:
         return network
     if network:
         raise RefusalError(
             f"its network {_quote(network)} is not pinned",
-            "Accept it in 'networks', if addresses on it are to count.",
+            "To accept addresses on it, add it to 'networks'.",
         )
     raise RefusalError(
-        "the service does not show its network",
-        "So nothing says that it is on one of those pinned. If the service shows none for this chain, leave out "
-        "'networks': then it needs the signatures that each rule for its chain asks for.",
+        "the service does not report its network",
+        "So it may not be on a pinned network. If the service reports no network for this chain, leave out 'networks'. "
+        "Then the address needs the signatures that each rule for its chain requires.",
     )
 
 
@@ -44,18 +50,19 @@ def choose_rules(
     container: RulesContainer, text: SignedText, network: str, accepted: Collection[str] | None
 ) -> tuple[Rule, ...]:
     """
-    Return the rules that must all be met: no signature covers a network that is only shown, so that the address may be
-    on another one.
+    Return the rules that must all be met.
+
+    No signature covers a network that is only reported, so the address may be on another network.
 
     :param container: the signed rules.
     :param text: the signed text.
     :param network: its network, as :func:`network_of` returned it.
     :param accepted: the networks that are pinned; None: any.
-    :raises RefusalError: if there is no rule, or it is not certain which.
+    :raises RefusalError: if there is no rule, or several rules could apply.
     """
     currency = text.fields["currency"]
     own, default = container.by_network.get(currency, {}), container.by_network.get("", {})
-    # None: a network that no rule names.
+    # None stands for a network that no rule names.
     possible: list[str | None] = [network] if network else []
     if not text.fields.get("network"):
         possible += [*filter(None, (*own, *default)), None] if accepted is None else accepted
@@ -66,15 +73,19 @@ def choose_rules(
             chosen[id(rule)] = rule
         elif network and each == network:
             raise RefusalError(
-                f"no rule is for the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
+                f"no rule covers the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
             )
     if not chosen:
-        raise RefusalError(f"no rule is for the chain {_quote(currency)}", _FOR_SUPERADMINS)
+        raise RefusalError(f"no rule covers the chain {_quote(currency)}", _FOR_SUPERADMINS)
     return tuple(chosen.values())
 
 
 def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | None) -> Rule | None:
-    """Return the rule for a chain and a network; None as network: one that no rule names."""
+    """
+    Return the rule for a chain and a network.
+
+    A network of None stands for a network that no rule names.
+    """
     named = network or ""
     found: Sequence[Rule] = (
         (own.get(named, ()) if named else ())
@@ -83,7 +94,7 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
     )
     if len(found) > 1:
         raise RefusalError(
-            f"{count(len(found), 'rule is', 'rules are')} for the chain {_quote(currency)} on the same network",
+            f"{count(len(found), 'rule covers', 'rules cover')} the chain {_quote(currency)} on the same network",
             _FOR_SUPERADMINS,
         )
     return found[0] if found else None
@@ -91,7 +102,9 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
 
 def paths_of(rule: Rule, text: SignedText) -> tuple[tuple[Path, ...], str | None]:
     """
-    Return the paths of a rule for a text, and the wallet's path if a line of the rule has them.
+    Return the paths of a rule for a text.
+
+    If a line of the rule has them, also the wallet's path.
 
     :param rule: the rule.
     :param text: the signed text.

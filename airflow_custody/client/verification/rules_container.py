@@ -1,4 +1,8 @@
-"""The signed rules: users with their keys, groups, and who must sign for which chain. Read from protobuf."""
+"""
+The signed rules: users with keys, groups, and required signers.
+
+They are read from protobuf.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from airflow_custody.client.verification.results import RefusalError
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024
 #: Maximum size of the signatures of a container in bytes; a larger one is refused unread.
 MAX_SIGNATURES_BYTES = 64 * 1024
-#: Maximum number of signatures of a container: each is tried with each pinned key, before anything about it is known.
+#: Maximum number of signatures of a container, because each unverified signature is tried with each pinned key.
 MAX_RULES_SIGNATURES = 32
 # A P-256 key in PEM has 178 characters.
 _MAX_PEM_LENGTH = 1000
@@ -81,7 +85,7 @@ class Threshold:
     minimum: int
 
 
-#: Groups that must all sign, each with as many users as it says.
+#: Every one of these groups must sign, each with at least its threshold of users.
 Path = tuple[Threshold, ...]
 
 
@@ -90,8 +94,8 @@ class Line:
     """
     Other paths of a rule for an address with one linked wallet.
 
-    :param wallet_path: the wallet's path; empty: the line is for something else.
-    :param paths: the paths, any one of which is enough.
+    :param wallet_path: the wallet's path; empty: the line is not for a wallet.
+    :param paths: the paths; one complete path is enough.
     """
 
     wallet_path: str
@@ -103,9 +107,9 @@ class Rule:
     """
     The required signers for a chain.
 
-    :param currency: the chain; empty: those without a rule of their own.
+    :param currency: the chain; empty: all chains without their own rule.
     :param network: its network; empty: any.
-    :param paths: the paths, any one of which is enough.
+    :param paths: the paths; one complete path is enough.
     :param lines: lines that replace the paths for an address with one linked wallet.
     """
 
@@ -121,7 +125,7 @@ class RulesContainer:
     Signed rules.
 
     :param sha256: the hash of their bytes, in hex.
-    :param timestamp: when they were made, in Unix seconds; 0: they do not say.
+    :param timestamp: creation time in Unix seconds; 0: not given.
     :param users: the users' keys in PEM, by the user's id.
     :param groups: the ids of a group's users, by the group's id.
     :param rules: the rules for addresses.
@@ -144,9 +148,9 @@ class RulesContainer:
 
     def key_of(self, user_id: str) -> PublicKey | None:
         """
-        Return a user's key; None: there is no such user, or the key cannot be used.
+        Return a user's key; None if it is missing or unusable.
 
-        Keys are read only when needed, so that an unusable key of a user who signed nothing does no harm.
+        Keys are read only when needed, so that an unusable key only matters if its user has signed.
         """
         if user_id not in self.users:
             return None
@@ -160,7 +164,7 @@ def _read_key(pem: str) -> PublicKey | None:
         return None
     try:
         (key,) = read_public_keys(pem)
-    except ValueError:  # also if there are several
+    except ValueError:  # or several keys
         return None
     return key
 
@@ -170,7 +174,7 @@ def read_container(data: bytes) -> RulesContainer:
     Read rules.
 
     :param data: the bytes that super-administrators have signed.
-    :raises RefusalError: if they cannot be read, or something in them could be read in two ways.
+    :raises RefusalError: if they cannot be read, or could be read in two ways.
     """
     found = read_message(data, _CONTAINER)
     return RulesContainer(
@@ -192,7 +196,9 @@ def read_container(data: bytes) -> RulesContainer:
 
 def read_signatures(data: bytes) -> list[bytes]:
     """
-    Read the signatures of rules from an envelope. Their users are not read: no signature covers them.
+    Read the signatures of rules from an envelope.
+
+    The names of their users are not read, because no signature covers them.
 
     :param data: the bytes of the message ``UserSignatures``.
     :raises RefusalError: if they cannot be read.
@@ -219,7 +225,11 @@ def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
 
 
 def _wallet_path(cells: list[dict[str, Any]]) -> str:
-    """Return the path of a line's first cell, if it is for a wallet. All cells must be readable."""
+    """
+    Return the wallet path of a line's first cell, or empty.
+
+    All cells must be readable.
+    """
     payloads = [read_message(cell["payload"], _CELLS.get(cell["type"], {})) for cell in cells]
     path: str = payloads[0]["path"] if cells and cells[0]["type"] == _INTERNAL_WALLET else ""
     return path

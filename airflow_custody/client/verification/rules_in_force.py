@@ -1,4 +1,8 @@
-"""The rules in force, fetched from the service, for pending requests that it shows without rules."""
+"""
+The rules in force, for pending requests without rules.
+
+They are fetched from the service.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +20,21 @@ if TYPE_CHECKING:
 
 
 _ADVICE = (
-    "Without rules, nobody can tell who may sign, nor whether the signatures that it has are valid. See what "
-    "'custody check' says of the rules, and ask those who run the service to show them on pending requests, or to this "
-    "user with GET /rules."
+    "Without rules, its signatures cannot be verified. Run 'custody check', and ask the service's operators to return "
+    "the rules with pending requests, or to this user with GET /rules."
 )
 
 
 class PendingVerifier(Verifier):
     """
-    A client's verifier, which verifies pending requests also if the service shows no rules on them.
+    A client's verifier, also for pending requests without rules.
 
-    The interface does not say whether it shows them. The rules in force are fetched at most once, and only if a request
-    needs them; like any rules, they must be signed by the pinned keys.
+    The interface description does not say whether pending requests carry rules. The rules in force are fetched at most
+    once, and only if a request needs them. Like any rules, they must be signed by the pinned keys.
 
     :param client: the client.
     :param verifier: its verifier, whose cache is shared.
-    :param even_unsigned: whether a request that nobody has signed needs them, too, because it is to be signed. Default
+    :param even_unsigned: whether an unsigned request needs the rules, too, because it is about to be signed. Default
         False.
     """
 
@@ -44,10 +47,12 @@ class PendingVerifier(Verifier):
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
-        Fetch the rules in force, if one of these requests needs them. A lasting failure counts against that request.
+        Fetch the rules in force, if a request needs them.
 
-        :param envelopes: the requests, as they came.
-        :raises CustodyError: if they cannot be fetched now.
+        A permanent failure counts against that request.
+
+        :param envelopes: the requests, as received.
+        :raises CustodyError: if the rules cannot be fetched now.
         """
         is_known = self.rules_in_force is not None or self._failure is not None
         if is_known or not any(map(self.needs_rules_in_force, envelopes)):
@@ -63,7 +68,11 @@ class PendingVerifier(Verifier):
             self.rules_in_force = rules
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
-        """Tell whether a pending request needs the rules in force; one that is to be signed does in any case."""
+        """
+        Tell whether a pending request needs the rules in force.
+
+        A request that is to be signed always needs rules.
+        """
         if self._even_unsigned:
             return not any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
         return super().needs_rules_in_force(envelope)
@@ -71,7 +80,8 @@ class PendingVerifier(Verifier):
     def _rules_in_force(self) -> SignedRules | None:
         if self._failure is not None:
             reason = sanitize(self._failure.reason, 240)
-            raise RefusalError(f"it is shown without rules, and those in force cannot be used: {reason}", _ADVICE)
+            why = f"the service returns it without rules, and the rules in force cannot be used: {reason}"
+            raise RefusalError(why, _ADVICE)
         return super()._rules_in_force()
 
 
@@ -79,10 +89,12 @@ def verifier_for(
     client: CustodyClient, envelopes: Iterable[Mapping[str, Any]] = (), *, even_unsigned: bool = False
 ) -> PendingVerifier | None:
     """
-    Return the verifier for these requests, with the rules in force if one of them needs these.
+    Return the verifier for these requests.
+
+    It has the rules in force if a request needs them.
 
     :param client: the client.
-    :param envelopes: the requests, as they came. Default: none yet.
+    :param envelopes: the requests, as received. Default: none yet.
     :param even_unsigned: as for :class:`PendingVerifier`.
     :return: the verifier; None: no keys are pinned.
     :raises CustodyError: if the rules cannot be fetched now.

@@ -16,7 +16,7 @@ from airflow_custody.client.verification.rules_container import Path, RulesConta
 
 #: Maximum number of signatures of a request; more are refused unread.
 MAX_ENTRIES = 200
-#: Maximum number of hashes that one signature covers; one with more does not count.
+#: Maximum number of hashes that one signature covers. A signature over more hashes does not count.
 MAX_HASHES = 10_000
 # Length of 64 bytes in base64.
 _SIGNATURE_LENGTH = 88
@@ -24,7 +24,7 @@ _MAX_PATHS_SHOWN = 3
 _HASH_LENGTH = 64
 _HEX = re.compile("[0-9a-f]*")
 
-#: Tells whether a signature is one of a key over a message with this digest.
+#: Returns whether a key made a signature over a message with this digest.
 Verifies = Callable[[PublicKey, bytes, bytes], bool]
 
 
@@ -33,10 +33,10 @@ class Entry:
     """
     One signature of a request.
 
-    :param user_id: id of its user, as the service reports it: no signature covers that.
+    :param user_id: id of its user, as the service reports it. No signature covers the id.
     :param signature: its bytes.
     :param hashes: the signed hashes, as sent.
-    :param fault: why it cannot be used; then the rest is meaningless. Default empty.
+    :param fault: the reason why it cannot be used; then the other fields are meaningless. Default empty.
     """
 
     user_id: str = ""
@@ -47,24 +47,26 @@ class Entry:
     @cached_property
     def digest(self) -> bytes | None:
         """
-        The SHA-256 of the signed message, which is the whole list; None: the list cannot be signed.
+        The SHA-256 of the signed message; None if unusable.
 
-        It cannot if one of its members is not a hash: JSON writers escape such a text differently, so that a message
-        could be read in two ways. Without that member, it would be another message.
+        The message is the whole list of hashes.
+
+        It is unusable if a member of the list is not a hash, because JSON writers escape other texts differently, and
+        the message would be ambiguous. Without that member, it would be another message.
         """
         try:
             are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
-        except TypeError:  # one of them is no text
+        except TypeError:  # a member is not text
             return None
         return hashlib.sha256(('["' + '","'.join(self.hashes) + '"]').encode()).digest() if are_hashes else None
 
 
 def read_entries(envelope: Mapping[str, Any]) -> list[Entry]:
     """
-    Return the signatures of a request, with a fault where one cannot be used.
+    Return the signatures of a request, with faults.
 
-    :param envelope: the envelope as it came.
-    :raises RefusalError: if they cannot be read at all.
+    :param envelope: the envelope as received.
+    :raises RefusalError: if the signatures cannot be read at all.
     """
     address = envelope.get("signedAddress")
     found = address.get("signatures") if isinstance(address, dict) else None
@@ -80,13 +82,13 @@ def read_entries(envelope: Mapping[str, Any]) -> list[Entry]:
 def _read_entry(found: object) -> Entry:
     signature = found.get("signature") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(signature, dict):
-        return Entry(fault="it is not there")
+        return Entry(fault="it is missing")
     text, hashes = signature.get("signature"), found.get("hashes")
     user_id = as_name(signature.get("userId"))
     if not user_id:
         return Entry(fault="it names no user")
     if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
-        return Entry(fault=f"its hashes are no list, or more than {MAX_HASHES}")
+        return Entry(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
     try:
         data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
     except ValueError:
@@ -98,7 +100,9 @@ def _read_entry(found: object) -> Entry:
 
 def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer, verifies: Verifies) -> str:
     """
-    Return why a signature is not that of a user in the rules over one of these hashes; empty if it is.
+    Return why a signature is invalid; empty if it is valid.
+
+    A valid signature is made by a user in the rules, over one of the hashes.
 
     :param entry: the signature.
     :param hashes: the hashes of the forms of the text.
@@ -114,8 +118,8 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
         return ""
     who = repr(sanitize(entry.user_id, 60))
     if entry.user_id not in container.users:
-        return f"{who} is no user of its rules"
-    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not one of {who}"
+        return f"{who} is not a user in its rules"
+    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not a signature of {who}"
 
 
 class SignatureCount:
@@ -123,7 +127,7 @@ class SignatureCount:
     The users who have validly signed one hash.
 
     :param hash_: the hash.
-    :param entries: the request's signatures; one that cannot be used does not count.
+    :param entries: the request's signatures. Unusable signatures do not count.
     :param container: the rules.
     :param verifies: verifies signatures.
     """
@@ -133,15 +137,19 @@ class SignatureCount:
         #: The signatures over the hash, valid or not.
         self.entries = [each for each in entries if not each.fault and hash_ in each.hashes]
         valid = [each.user_id for each in self.entries if not why_invalid(each, (hash_,), container, verifies)]
-        # The users who have validly signed.
+        # The users with valid signatures.
         self._signers = dict.fromkeys(valid)
 
     def count(self, path: Path) -> tuple[GroupSignatures, ...]:
-        """Return, for each group of a path, who has validly signed: no more users than it needs."""
+        """
+        Return the valid signers of each group of a path.
+
+        No more users are returned than the group needs.
+        """
         found = []
         for threshold in path:
             members = self._container.groups.get(threshold.group_id, frozenset())
-            # Users with the same key cannot be told apart: the names of users are not signed.
+            # Users with the same key cannot be distinguished, because the names of users are not signed.
             by_key: dict[PublicKey | None, str] = {}
             for user in self._signers:
                 if user in members:
@@ -152,12 +160,12 @@ class SignatureCount:
 
     def complete(self, paths: Sequence[Path]) -> tuple[GroupSignatures, ...] | None:
         """
-        Return the groups of the first path that is complete; None: none of the paths is.
+        Return the groups of the first complete path, or None.
 
-        A path without groups is never complete, and neither is one with an unknown group or one without users, so
-        that nothing passes by being empty. Another path may still be complete; the signed rules accept that one.
+        A path without groups is never complete. A path with an unknown group, or a group without users, is never
+        complete either. Another path may still be complete; the signed rules accept it.
 
-        :param paths: the paths, any one of which is enough.
+        :param paths: the paths; one complete path is enough.
         """
         for path in paths:
             groups = self.count(path)
@@ -167,15 +175,15 @@ class SignatureCount:
 
     def describe(self, paths: Sequence[Path]) -> str:
         """
-        Describe the signatures that there are and the number that is needed, for a message.
+        Describe the existing and the needed signatures, for a message.
 
-        :param paths: the paths, any one of which is enough, and none of which is complete.
+        :param paths: the paths; none of them is complete.
         """
         shown = [
             " and ".join(
-                f"{len(each.user_ids)} of {each.minimum} of the group {sanitize(each.group_id, 30)!r}"
+                f"{len(each.user_ids)} of {each.minimum} in the group {sanitize(each.group_id, 30)!r}"
                 for each in self.count(path[:_MAX_PATHS_SHOWN])
             )
             for path in [path for path in paths if path][:_MAX_PATHS_SHOWN]
         ]
-        return sanitize(", or ".join(shown), 200) or "its rule names no group that could sign"
+        return sanitize(", or ".join(shown), 200) or "its rule names no group of users"

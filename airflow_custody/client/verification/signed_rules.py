@@ -1,4 +1,4 @@
-"""The rules in a response, and whether the pinned super-administrators have signed them."""
+"""The rules in a response, and their verification against the pins."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ from airflow_custody.client.verification.rules_container import (
 )
 from airflow_custody.client.verification.signature_count import Verifies
 
-#: Seconds by which the date of the rules may be ahead of our clock.
+#: Maximum seconds that the date of the rules may be ahead of this machine's clock.
 MAX_AHEAD = 300
 
 # Advice for each error.
 _MISSING = (
-    "Without them no signature can be checked. A request in effect must show those that it was signed under; for a "
-    "pending one, those in force ('GET /rules') will do. Ask those who run the service."
+    "Without rules, no signature can be verified. A request in effect must carry the rules that it was signed under; "
+    "for a pending request, the rules in force ('GET /rules') are enough. Ask the service's operators."
 )
-_NOT_NAMED = (
-    "They belong beside its rows, in 'rulesContainers'. If they are missing again, ask those who run the service."
-)
+_NOT_NAMED = "It must have them in 'rulesContainers'. If they are missing again, ask the service's operators."
 COMPARE_PINS = (
-    "Compare the pins with 'custody check'. If keys have been replaced, ask super-administrators for theirs, and never "
-    "the service; a request keeps the rules that it was signed under, and these the older keys."
+    "Compare the pins with 'custody check'. If keys were replaced, get the new ones from the super-administrators, "
+    "never from the service. Older requests keep rules that were signed with the older keys."
 )
 _TOO_OLD = (
-    "Older rules stay signed for ever, and may be weaker: set an earlier 'rules_not_before' only if these are to count."
+    "Older rules stay validly signed forever, and may be weaker. Set an earlier 'rules_not_before' only to accept them."
 )
-_IN_FUTURE = "Compare this machine's clock. Rules that are dated ahead would pass 'rules_not_before' for ever."
+_IN_FUTURE = "Check this machine's clock. Rules with a future date would always pass 'rules_not_before'."
 
 
 class SignedRules(NamedTuple):
-    """Rules that are signed by the pinned keys, with the result of verifying them."""
+    """
+    Rules that are signed by the pinned keys.
+
+    They include the result of verifying them.
+    """
 
     container: RulesContainer
     rules: VerifiedRules
 
 
-#: Rules and their signatures, not verified: the container in base64, and the bytes of each signature.
+#: Unverified rules and their signatures: the container in base64, and the bytes of each signature.
 UnverifiedRules = tuple[str, tuple[bytes, ...]]
 
 
@@ -58,12 +60,12 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
     """
     Return the rules that an envelope carries.
 
-    :param envelope: the envelope as it came.
-    :raises RefusalError: if they are missing, or their signatures cannot be read.
+    :param envelope: the envelope as received.
+    :raises RefusalError: if the rules are missing, or their signatures cannot be read.
     """
     text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
     if not text and envelope.get("rulesContainerHash"):
-        raise RefusalError("the response does not have the rules that it names", _NOT_NAMED)
+        raise RefusalError("the response lacks the rules that it refers to", _NOT_NAMED)
     if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:
         raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING)
     try:
@@ -75,7 +77,9 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
 
 def listed_rules(rules: object) -> UnverifiedRules:
     """
-    Return rules as ``GET /rules`` shows them. A signature that is not base64 does not count.
+    Return rules from ``GET /rules``.
+
+    A signature that is not base64 does not count.
 
     :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
     :raises RefusalError: if they are missing.
@@ -103,17 +107,17 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
     :param verifies: verifies signatures.
     :param text: the container, in base64.
     :param signatures: the bytes of its signatures.
-    :raises RefusalError: if they are not signed as pinned, cannot be read, or have a date that does not count.
+    :raises RefusalError: if the rules are not signed as pinned, cannot be read, or have a refused date.
     """
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
-    # Count keys, not signatures: from one signature anybody can make another that is valid.
+    # Count keys, not signatures, because a valid signature can be changed into another valid signature.
     signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in signatures)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:
-        signed_by = f"{len(signers)} of the {count(minimum, 'pinned key')} that must have signed them"
+        signed_by = f"{len(signers)} of the {count(minimum, 'required pinned key')}"
         if minimum == 1:
-            signed_by = "no pinned key, and one must have signed them"
+            signed_by = "none of the pinned keys"
         raise RefusalError(f"its rules are signed by {signed_by}")
     # Read only now, so that unsigned data does not reach the decoder.
     try:
@@ -127,10 +131,14 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
 
 
 def _check_date(timestamp: int, floor: int) -> None:
-    """Refuse rules without a date, or dated before the floor or in the future: these would pass any floor for ever."""
+    """
+    Refuse rules with a missing or impossible date.
+
+    Rules before the floor are refused. So are rules in the future, because they would always pass any floor.
+    """
     made = f"of {_date(timestamp)}" if timestamp else "without a date"
     if timestamp < floor:
-        raise RefusalError(f"its rules are {made}, and none before {_date(floor)} count ('rules_not_before')", _TOO_OLD)
+        raise RefusalError(f"its rules are {made}, but 'rules_not_before' is {_date(floor)}", _TOO_OLD)
     if timestamp > time.time() + MAX_AHEAD:
         raise RefusalError(f"its rules are {made}, which is in the future ('rules_not_before' is set)", _IN_FUTURE)
 
@@ -142,7 +150,7 @@ def _date(seconds: int) -> str:
 def _decode(text: object, what: str, maximum: int) -> bytes:
     """Decode base64; refuse a text that is too large without reading it."""
     if not isinstance(text, str):
-        raise RefusalError(f"{what} are no text")
+        raise RefusalError(f"{what} are not text")
     if len(text) > (maximum + 2) // 3 * 4:
         raise RefusalError(f"{what} are larger than {maximum} bytes")
     try:

@@ -1,4 +1,8 @@
-"""The text of a whitelisting request, which its hash covers; refused if it could be read in two ways."""
+"""
+The text of a whitelisting request, which its hash covers.
+
+A text that could be read in two ways is refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from airflow_custody.client.wire import TypedDict
 
 #: Maximum size of a text in bytes; a larger one is refused unread.
 MAX_PAYLOAD_BYTES = 1024 * 1024
-# A text has three levels and twelve keys, and its links have five. More could make a message, or the work, large.
+# A text has three levels and twelve keys, and its links have five keys. The limits keep messages and work small.
 _MAX_DEPTH = 16
 _MAX_KEYS = 200
 _STRICT = ConfigDict(strict=True, extra="allow")
@@ -44,7 +48,9 @@ class SignedWalletLink(TypedDict, total=False):
 
 class SignedFields(TypedDict, total=False):
     """
-    The fields in the text of an address. The required ones are always there, empty or not.
+    The fields in the text of an address.
+
+    The required fields are always present, empty or not.
 
     Old texts lack ``contractType``; a network, wallets and a participant are left out when empty.
     """
@@ -67,9 +73,9 @@ class SignedFields(TypedDict, total=False):
 _SHAPE = TypeAdapter(SignedFields)
 #: The keys of a text, in the published order.
 TEXT_KEYS = tuple(SignedFields.__annotations__)
-#: The keys of a link. All but its id are the service's description of the id in the request.
+#: The keys of a link. The request has only its id; the service adds the other keys.
 LINK_KEYS = tuple({**SignedAddressLink.__annotations__, **SignedWalletLink.__annotations__})
-#: Every key that a text is known to have, at any level.
+#: All known keys of a text, at any level.
 KNOWN_KEYS = frozenset({*TEXT_KEYS, *LINK_KEYS})
 _KNOWN_BY_FOLDED = {key.casefold(): key for key in KNOWN_KEYS}
 
@@ -81,8 +87,8 @@ class SignedText:
 
     :param hash: its hash, in hex.
     :param fields: its keys and values.
-    :param legacy: whether it is a legacy form of the text that was received.
-    :param omitted: the keys of the received text that it lacks.
+    :param legacy: whether it is a legacy form of the received text.
+    :param omitted: the keys of the received text that this form lacks.
     """
 
     hash: str
@@ -92,7 +98,11 @@ class SignedText:
 
     @property
     def wallet_path(self) -> str:
-        """The path of the one linked wallet, if it is the one link; else empty."""
+        """
+        The path of the only linked wallet.
+
+        Empty if there is another link, or none.
+        """
         wallets = self.fields.get("linkedWallets") or []
         if self.fields.get("linkedInternalAddresses") or len(wallets) != 1:
             return ""
@@ -106,10 +116,10 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
-    :raises RefusalError: if they do not belong together, or the text is larger than 1 MiB or no JSON object. Also if
-        two of its keys are equal or differ only in case, or a known key has another case: the service's own reader
-        ignores the case of keys, and takes the last. Also if it has a number that is not whole, half of a surrogate
-        pair, more keys than any text, or is nested too deeply. As in "its payload ...".
+    :raises RefusalError: if the hash differs, or the text is larger than 1 MiB or not a JSON object. Also if two keys
+        are equal or differ only in case, or a known key has another case, because the service's own reader ignores the
+        case of keys, and uses the last value. Also if the text has a number that is not whole, half of a surrogate
+        pair, too many keys, or is nested too deeply. The message continues "its payload ...".
     """
     if _hash(text) != hash_:
         raise RefusalError("does not have the hash that the service gives for it")
@@ -118,7 +128,9 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
 
 def decode_strictly(text: str) -> Any:
     """
-    Return the value of a JSON text without repeated keys, in any case: see :func:`read_json_object`.
+    Return the value of a JSON text without repeated keys.
+
+    Keys that differ only in case also count as repeated; see :func:`read_json_object`.
 
     :param text: the text.
     :raises RefusalError: if it cannot be read in one way only.
@@ -133,25 +145,27 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
     """
     Read the text of a whitelisted address.
 
-    As :func:`read_json_object`, and it must have all the keys that every such text has, of known types. Users also
-    sign hashes of other kinds of things.
+    In addition to the checks of :func:`read_json_object`, it must have all required keys, with the known types. Users
+    also sign hashes of other kinds of texts.
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
-    :raises RefusalError: as :func:`read_json_object`, and if it is the text of something else.
+    :raises RefusalError: like :func:`read_json_object`, and if it is not the text of an address.
     """
     return SignedText(hash_, _check_shape(read_json_object(text, hash_)))
 
 
 def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
     """
-    Yield the legacy forms of a text: without ``contractType``, without the labels of linked addresses, without both.
+    Yield the legacy forms of a text.
 
-    The text that users signed then is found by changing the received one, as the service's makers do it. But a change
-    counts only if, read as JSON, it removes these keys and nothing else: the regular expression may take a part of a
-    value for the end of a key's value, so that signed text would vanish.
+    These are without ``contractType``, without the labels of linked addresses, and without both.
 
-    :param text: the text that was received.
+    The text that users signed is restored by changing the received text, with the same method as the service's makers.
+    A change counts only if, read as JSON, it removes these keys and nothing else, because the regular expression could
+    also match a part of a value and remove signed text.
+
+    :param text: the received text.
     :param received: its contents.
     """
     seen = {text}
@@ -165,7 +179,7 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
             fields = _check_shape(_parse(changed))
         except RefusalError:
             continue
-        # Compared as text: in Python 1 == True.
+        # Compare as text, because 1 == True in Python.
         if json.dumps(fields) == json.dumps(expected):
             yield SignedText(_hash(changed), fields, legacy=True, omitted=omitted)
 
@@ -186,7 +200,7 @@ _LEGACY_CHANGES: tuple[tuple[Callable[[str], str], bool, bool], ...] = (
 
 
 def _without(fields: Mapping[str, Any], contract: bool, labels: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields without these keys, and the names of those that were there."""
+    """Return the fields without these keys, and the removed keys."""
     omitted = []
     kept = dict(fields)
     if contract and "contractType" in kept:
@@ -226,8 +240,8 @@ def _parse(text: str) -> dict[str, Any]:
     parsed = decode_strictly(text)
     if not isinstance(parsed, dict):
         raise RefusalError("is not a JSON object")
-    # Fast path for nearly every text: a short one has few keys, one with few brackets is not
-    # deep, and one without escapes has no surrogates.
+    # Fast path for nearly every text: a short text has few keys, few brackets mean few levels, and without escapes
+    # there are no surrogates.
     if len(text) <= 1000 and text.count("{") + text.count("[") <= _MAX_DEPTH and "\\" not in text:
         return parsed
     links = (link for value in parsed.values() if isinstance(value, list) for link in value if isinstance(link, dict))
@@ -252,7 +266,7 @@ def _check_depth(value: object, levels: int) -> None:
 
 
 def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
+    # Use casefold, not only ASCII, because the service's reader also accepts a Kelvin sign as a "k".
     seen: dict[str, str] = {}
     for key, _ in pairs:
         folded = key.casefold()

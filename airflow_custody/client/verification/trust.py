@@ -1,7 +1,9 @@
 """
-The one rule of trust: in effect needs signatures, pending needs a clean text, rejected needs nothing.
+The only rule of trust for requests.
 
-:func:`decide_trust` tells what the signatures of a request prove, in the state that the service reports. No I/O.
+A request in effect needs signatures. A pending request needs a clean text. A rejected request needs nothing.
+
+:func:`decide_trust` applies it to a request in the state that the service reports. No I/O.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
 
-#: The warning, once in a task, that no keys are pinned.
-NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is only what the service says."
-# An id that somebody may paste into a terminal.
+#: The warning that no keys are pinned, given once in each task.
+NOT_PINNED = "No super-administrators' keys are pinned, so the service is trusted without verification."
+# Maximum length of an id in a command to copy.
 _MAX_ID = 40
 
-#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status does not say more.
+#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown.
 ReportedState = Literal["effective", "pending", "rejected", "unknown"]
-#: Result of verifying a request: ``verified``, all that its state needs is proved; ``unsigned``, its text is clean, and
-#: nobody has signed it, or needs to have; ``unverified``, less than its state needs; ``not checked``, it needs nothing,
-#: or no keys are pinned.
+#: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: its text is
+#: clean, and it has and needs no signatures. ``unverified``: less is proved than its state needs. ``not checked``: it
+#: needs no proof, or no keys are pinned.
 TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
 
 
@@ -37,9 +39,9 @@ class Trust:
     The result of verifying a request.
 
     :param state: the result in one word.
-    :param address: the verified address, if the request is shown as not pending. Default None.
-    :param signatures: the signatures that it has, all of them valid, if it is pending. Default None.
-    :param error: why it is unverified. Default None.
+    :param address: the verified address, if the request is not reported as pending. Default None.
+    :param signatures: its signatures, all of them valid, if it is pending. Default None.
+    :param error: the reason why it is unverified. Default None.
     """
 
     state: TrustState
@@ -52,11 +54,11 @@ def decide_trust(envelope: Mapping[str, Any], state: ReportedState, verifier: Ve
     """
     Decide whether a request can be trusted in its state.
 
-    A request in effect, or settled with an unknown status, must be signed as the rules ask. A pending request must have
-    a text that its hash covers, and each signature that is there must be valid. A rejected request needs no proof:
-    nobody relies on it.
+    A request in effect, or settled with an unknown status, must be signed as the rules require. A pending request must
+    have a text that matches its hash, and each of its signatures must be valid. A rejected request needs no proof,
+    because it has no effect.
 
-    :param envelope: the request, as it came.
+    :param envelope: the request, as received.
     :param state: its state.
     :param verifier: the verifier; None: no keys are pinned, and nothing is checked.
     :return: the result.
@@ -77,7 +79,7 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
     identifier = as_name(envelope.get("id"))
     if identifier is None or read_number(identifier, MAX_ID) is None:
         shown = "without an id" if identifier is None else sanitize(identifier, 40)
-        why = "its id is no number"
+        why = "its id is not a number"
         raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
 
 
@@ -85,8 +87,8 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
 
 
 def describe_legacy(omitted: Iterable[str]) -> str:
-    """Describe a legacy form that was signed, with the fields that it lacks."""
-    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
+    """Describe a signed legacy form and its missing fields."""
+    return f"in a legacy form, which does not cover {' and '.join(omitted) or 'nothing'}"
 
 
 def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
@@ -99,7 +101,7 @@ def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
     pronoun = "it" if len(ids) == 1 else "them"
     option = next((f" --id {each}" for each in ids[:1] if is_decimal(each) and len(each) <= _MAX_ID), "")
     default = (
-        f"Do not use {pronoun} before somebody has found out who put {pronoun} there; "
-        f"`custody whitelist verify{option}` shows what is proved."
+        f"Do not use {pronoun} before you know who requested {pronoun}; "
+        f"`custody whitelist verify{option}` reports what is verified."
     )
     return f"{advice} {default}" if advice else default

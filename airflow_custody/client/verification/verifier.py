@@ -1,9 +1,11 @@
 """
-Verification that an address is whitelisted: by signatures alone, without trusting the service. No I/O.
+Verifies by signatures alone that an address is whitelisted.
+
+The service is not trusted. There is no I/O.
 
 Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
-thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else that the service shows
-of a request is unproved and decides nothing. If it contradicts the signed text, the request is refused.
+thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else in a request is
+unproved, and decides nothing. If it contradicts the signed text, the request is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from airflow_custody.client.verification.signed_text import SignedText, legacy_f
 
 __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "VerifiedRules", "Verifier", "verify_envelope"]
 
-#: Maximum number of verified signatures, and of verified rules, that are remembered.
+#: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
 # Maximum number of combined paths, where several rules apply to a request, each with several paths.
@@ -48,31 +50,33 @@ _MAX_PATHS = 20
 
 class Verifier:
     """
-    A verifier of envelopes against pins, which remembers its results. Several threads may share one.
+    A verifier of envelopes against pins, with a cache.
 
-    Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
+    Several threads may share one.
+
+    Rules are cached by their bytes and signatures, and signatures by key, message and bytes, so that none is verified
     twice.
 
     :param pins: the trusted keys and settings.
-    :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
-        rules. They are verified like any. Default None: such a request is refused, unless nobody has signed it.
+    :param rules_in_force: the rules in force, as ``GET /rules`` returns them, for pending requests without rules. They
+        are verified like any rules. Default None: a request without rules is refused if it has signatures.
     """
 
     def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
         self.pins = pins
-        #: The rules in force; None: they are not known, or cannot be used.
+        #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
-        # Errors are not remembered: anybody can send many envelopes that fail.
+        # Errors are not cached, because any number of envelopes may fail.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         """
-        Verify an envelope, and return the address that its signatures prove.
+        Verify an envelope, and return the proved address.
 
-        :param envelope: the envelope as it came, a dict.
-        :raises CustodyVerificationError: if they do not prove that it is whitelisted; the message says which step
-            failed, and why.
+        :param envelope: the envelope as received, a dict.
+        :raises CustodyVerificationError: if the signatures do not prove that the address is whitelisted. The message
+            gives the failed step and the reason.
         """
         with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
@@ -89,11 +93,13 @@ class Verifier:
 
     def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return the signatures of a request that may be pending; each of them must be valid.
+        Return the valid signatures of a request, pending or not.
 
-        :param envelope: the envelope as it came, a dict.
-        :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
-            the rules over this text.
+        An invalid signature is an error.
+
+        :param envelope: the envelope as received, a dict.
+        :raises CustodyVerificationError: like :meth:`examine`, and if a signature was not made by a user in the rules
+            over this text.
         """
         found = self.examine(envelope)
         with _name_subject(_name_of(envelope)):
@@ -104,9 +110,11 @@ class Verifier:
 
     def examine(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return the signatures of a request, which of them are valid, and how many each group has.
+        Return the signatures of a request, valid or not.
 
-        :param envelope: the envelope as it came, a dict.
+        The result also has the number of signatures in each group.
+
+        :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
             rule applies.
         """
@@ -122,7 +130,7 @@ class Verifier:
             hashes = [form.hash for form in forms]
             checked = [(each, why_invalid(each, hashes, signed.container, self._verifies)) for each in entries]
             valid = [entry for entry, fault in checked if not fault]
-            # Users with the same key cannot be told apart: the names of users are not signed.
+            # Users with the same key cannot be distinguished, because their names are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
@@ -134,9 +142,11 @@ class Verifier:
 
     def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:
         """
-        Return the users in the rules of a request that may be pending, with their keys; None: it cannot be used.
+        Return the users in a request's rules, with their keys.
 
-        :param envelope: the envelope as it came, a dict.
+        The request may be pending. A key of None cannot be used.
+
+        :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if the rules are not signed as pinned.
         """
         with _name_subject(_name_of(envelope)):
@@ -145,19 +155,21 @@ class Verifier:
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
-        Verify rules as ``GET /rules`` shows them.
+        Verify rules from ``GET /rules``.
 
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
-        :raises CustodyVerificationError: if they are not signed as pinned, or cannot be decoded.
+        :raises CustodyVerificationError: if the rules are not signed as pinned, or cannot be decoded.
         """
         with _name_subject("the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
         """
-        Tell whether a pending request needs the rules in force: it has signatures, or names rules, and shows none.
+        Tell whether a pending request needs the rules in force.
 
-        :param envelope: the envelope as it came.
+        It does if it has signatures or refers to rules, but carries no rules.
+
+        :param envelope: the envelope as received.
         """
         if _shows_rules(envelope):
             return False
@@ -185,19 +197,20 @@ class Verifier:
             return self._signed_rules(*listed_rules(self.rules_in_force))
         except RefusalError as error:
             raise RefusalError(
-                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or COMPARE_PINS
+                f"the service returns it without rules, and the rules in force cannot be used: {error}",
+                error.advice or COMPARE_PINS,
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
-        """Return the network of an address, if the envelope agrees with the text."""
+        """Return the network, if envelope and text agree."""
         shown, network = envelope.get("blockchain"), envelope.get("network")
         if shown != text.fields["currency"]:
             raise RefusalError(
-                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(shown)}",
+                f"its text is for the chain {_quote(text.fields['currency'])}, but the service reports {_quote(shown)}",
                 code="request-differs",
             )
         if network is not None and not isinstance(network, str):
-            raise RefusalError("its network is not a text")
+            raise RefusalError("its network is not text")
         return network_of(text, network, self.pins.networks)
 
     def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
@@ -222,22 +235,24 @@ class Verifier:
         count = next((each for each in counts if each.entries), None)
         if count is None:
             if any(form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries):
-                advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
+                advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
             return RefusalError("no signature covers its text", advice)
         paths = [paths_of(rule, received)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if len(rules) > 1 and self.pins.networks is None:
-            advice = "Nothing that is signed names its network, so each that it may be on counts: pin 'networks'."
+            advice = "Its signed text does not name its network, so each possible one counts: pin 'networks'."
         return RefusalError(f"it has too few valid signatures: {missing}", advice)
 
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
     """
-    Verify one envelope, and return the address that its signatures prove. For many, make one :class:`Verifier`.
+    Verify one envelope, and return the proved address.
 
-    :param envelope: the envelope as it came, a dict.
+    For many envelopes, make one :class:`Verifier`.
+
+    :param envelope: the envelope as received, a dict.
     :param pins: the trusted keys and settings.
-    :raises CustodyVerificationError: as :meth:`Verifier.verify`.
+    :raises CustodyVerificationError: like :meth:`Verifier.verify`.
     """
     return Verifier(pins).verify(envelope)
 
@@ -264,7 +279,7 @@ def _name_of(envelope: Mapping[str, Any]) -> str:
 
 def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
     if not isinstance(envelope, Mapping):
-        raise RefusalError("it is no JSON object")
+        raise RefusalError("it is not a JSON object")
     metadata = envelope.get("metadata")
     found = metadata if isinstance(metadata, Mapping) else {}
     text, hash_ = found.get("payloadAsString"), found.get("hash")
@@ -277,7 +292,11 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:
-    """Return the applied parts of the rules; empty: one of the rules is not met."""
+    """
+    Return the applied parts of the rules.
+
+    Empty if one of the rules is not met.
+    """
     applied = []
     for rule in rules:
         paths, wallet_path = paths_of(rule, text)
@@ -289,7 +308,11 @@ def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tu
 
 
 def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
-    """Return the paths that meet all rules at once; only the first ones if there are many."""
+    """
+    Return the paths that meet all rules at once.
+
+    If there are many, only the first ones are returned.
+    """
     found = []
     for paths in islice(product(*rules), _MAX_PATHS):
         minimums: dict[str, int] = {}

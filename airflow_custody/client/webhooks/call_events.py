@@ -1,4 +1,4 @@
-"""Events for webhook calls: the filter, and the form. Pure, no I/O."""
+"""Events for webhook calls: filter and format. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from airflow_custody.client.text import ascii_lower
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: Maximum size of the calls in an event, in bytes of JSON; of more calls, the event holds the ids.
+#: Maximum size of the calls in an event, in bytes of JSON. A larger event only has their ids.
 MAX_EVENT_BYTES = 65_536
 
 
@@ -19,7 +19,7 @@ class CallFilter:
     """
     A selection of webhook calls. All words are compared without case.
 
-    :param webhook_ids: only calls of these webhooks. Default: no filter, and so for those below.
+    :param webhook_ids: only calls of these webhooks. Default: no filter. The same applies to the other filters.
     :param webhook_types: only calls of webhooks of these types.
     :param event_ids: only calls of these events.
     :param statuses: only calls whose delivery has one of these statuses when it is read.
@@ -35,9 +35,9 @@ class CallFilter:
         Return the calls that are selected, in their order.
 
         :param calls: the calls.
-        :param webhook_types_by_id: the types of the webhooks. A call does not say its type: where the webhook's is not
-            known, as it was deleted or has none, the call is selected, and so is one without a status, because a call
-            too many does less harm than a lost one.
+        :param webhook_types_by_id: the types of the webhooks, because a call has no type. If the webhook's type is
+            unknown, because it was deleted or has none, the call is selected. A call without a status is selected, too:
+            an extra call does less harm than a lost call.
         """
         types = {ascii_lower(each): type_ for each, type_ in webhook_types_by_id.items()}
         return [call for call in calls if self._selects(call, types.get(ascii_lower(call.webhook_id)))]
@@ -60,15 +60,15 @@ def to_event(
     with_payload: bool = True,
 ) -> dict[str, Any]:
     """
-    Return what an event says of calls, as plain JSON data.
+    Return an event for calls, as plain JSON data.
 
     :param calls: the calls, each with its creation time.
     :param late: ids of calls that appeared late. Default: none.
-    :param gap: in words, which calls may be lost. Default: none are.
+    :param gap: description of calls that may be lost. Default: none.
     :param more: whether there are more new calls. Default False.
     :param with_payload: whether to include the calls' payloads. Default True.
     :return: ``count``; ``calls``, each as :meth:`WebhookCall.to_json` returns it, or, above 64 KiB, ``call_ids`` and
-        ``since``, when the oldest was created; ``late_ids``; ``gap``; ``more``.
+        ``since``, the creation time of the oldest call; ``late_ids``; ``gap``; ``more``.
     """
     event: dict[str, Any] = {"count": len(calls)}
     rows = [call.to_json(with_payload=with_payload) for call in calls]
@@ -76,7 +76,7 @@ def to_event(
         event["calls"] = rows
     else:
         event["call_ids"] = [call.id for call in calls]
-        # Whoever looks these calls up need not read further back.
+        # Readers of these calls need not read older calls.
         event["since"] = min(call.created_at for call in calls if call.created_at).isoformat()
     return {**event, "late_ids": [call.id for call in calls if call.id in late], "gap": gap, "more": more}
 

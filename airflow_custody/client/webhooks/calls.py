@@ -1,4 +1,4 @@
-"""The new calls in the journal of webhook calls since a cursor. Pure, except for fetching the pages."""
+"""The new webhook calls since a cursor. Pure, except for fetching."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: How late a call may appear, behind one that was created later, and still be found.
+#: How long after a newer call an older call may appear, and still be found.
 OVERLAP = timedelta(minutes=5)
-# An operator and watchers may read the calls of one asset. Each has a cursor of its own in the asset's state store.
+# An operator and watchers may read the calls of one asset. Each has its own cursor in the asset's state store.
 #: The key of the operator's cursor in an asset's state store.
 OPERATOR_CURSOR_KEY = "custody_read_webhook_calls"
 #: The beginning of the keys of watchers' cursors in the same store.
@@ -31,10 +31,12 @@ Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
 @dataclass(frozen=True)
 class CallCursor:
     """
-    A cursor in the journal: a time, and the known calls from five minutes before it on. All older calls are known.
+    A cursor in the journal of webhook calls.
 
-    :param at: creation time of the newest known call, but never later than the service's clock was when it was read.
-        Where no call was known, that clock's time.
+    It has a time, and the known calls from five minutes before that time on. All older calls are known.
+
+    :param at: creation time of the newest known call, but not later than the time of reading by the service's clock.
+        If no call was known, the time of reading.
     :param seen: ids and creation times of the known calls.
     """
 
@@ -48,7 +50,7 @@ class CallCursor:
 
     def after(self, calls: Iterable[WebhookCall], now: datetime) -> CallCursor:
         """
-        Return the cursor that knows these calls as well.
+        Return a cursor that also knows these calls.
 
         :param calls: the calls, each with its creation time.
         :param now: the time by the service's clock.
@@ -98,8 +100,8 @@ class CallCursor:
                 f"the cursor of webhook calls cannot be used: {why}; nothing was sent",
                 setting="cursor",
                 code="record-unreadable",
-                advice="Use the version of the package that wrote it, or go on without a cursor: from now, or from the "
-                "beginning.",
+                advice="Use the version of the package that wrote it, or continue without a cursor, from now or from "
+                "the beginning.",
             ) from None
 
 
@@ -112,11 +114,11 @@ class NewCalls:
     """
     The new calls in the journal.
 
-    :param before: the cursor that they are new to. After a gap, without the calls that are no longer listed.
+    :param before: the cursor before these calls. After a gap, without the calls that are no longer listed.
     :param read_at: the time by the service's clock.
-    :param calls: the calls, in the order in which they were created.
-    :param more: whether there are more new calls than were asked for.
-    :param gap: in words, which calls may be lost; empty: none are.
+    :param calls: the calls, in the order of creation.
+    :param more: whether there are more new calls than requested.
+    :param gap: description of the calls that may be lost; empty: none.
     """
 
     before: CallCursor
@@ -132,14 +134,18 @@ class NewCalls:
 
     @property
     def late(self) -> frozenset[str]:
-        """Ids of calls that were created before one that was known already, and appeared after it."""
+        """
+        Ids of calls that appeared late.
+
+        Each was created before a call that was already known.
+        """
         newest = self.before.newest
         if newest is None:
             return frozenset()
         return frozenset(call.id for call in self.calls if call.created_at and call.created_at < newest)
 
     def cursor_after(self, number: int) -> CallCursor:
-        """Return the cursor after the first calls, so many of them."""
+        """Return the cursor after the first ``number`` calls."""
         return self.before.after(self.calls[:number], self.read_at)
 
 
@@ -147,13 +153,13 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     Read the calls that are new since a cursor.
 
-    The newest are read first, until a call is older than the cursor's five minutes.
+    The newest calls are read first, until a call is more than five minutes older than the cursor.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the one after the page with this name; the newest calls come first.
-    :param cursor: the cursor; None: no call is returned, and a cursor that knows all there are.
-    :param limit: maximum number of calls to return: the oldest.
-    :raises CustodyResponseError: as :meth:`.WebhookOperations.read_webhook_calls` says.
+    :param cursor: the cursor; None: return no calls, and a cursor that knows all existing calls.
+    :param limit: maximum number of calls to return; the oldest new calls come first.
+    :raises CustodyResponseError: like :meth:`.WebhookOperations.read_webhook_calls`.
     """
     page = fetch(None)
     reader = _JournalReader(operation, cursor, limit, now=page.date or datetime.now(timezone.utc))
@@ -162,7 +168,7 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
         if page.next is None or reader.is_done:
             return reader.result()
         if not is_new_to_reader:
-            raise listing_changed(operation, "a page lists nothing that was not listed before")
+            raise listing_changed(operation, "a page lists only calls that were already listed")
         page = fetch(page.next)
 
 
@@ -199,7 +205,7 @@ class _JournalReader:
 
     def add(self, page: CursorPage[WebhookCall]) -> bool:
         """
-        Add a page, and tell whether it has a call not listed before.
+        Add a page, and tell whether it lists new calls.
 
         :raises CustodyResponseError: if its calls are not in the order of their time stamps.
         """
@@ -213,7 +219,7 @@ class _JournalReader:
         self._first_time = times[0] if times else self._first_time
         listed_before = len(self._listed)
         for key, call in zip(keys, calls, strict=True):
-            # While the journal is read, new calls push others to the next page.
+            # New calls during the reading move older calls to the next page.
             if key not in self._listed and key[1] >= self._oldest_time:
                 self._listed.add(key)
                 self._add_if_new(key, call)
@@ -224,12 +230,10 @@ class _JournalReader:
         is_after_last_page = not times or self._first_time is None or times[0] <= self._first_time
         is_each_once = len(set(keys)) == len(keys)
         if not (is_sorted and is_after_last_page and is_each_once):
-            raise _unusable(
-                self._operation, "the calls are not listed by their time stamps, the newest first and each once"
-            )
+            raise _unusable(self._operation, "the calls are not listed by time stamp, newest first and each once")
 
     def _start(self, times: list[datetime]) -> datetime:
-        """Return the time of the cursor or of the newest call, but not after now."""
+        """Return the cursor's or the newest call's time, at most now."""
         if self._cursor is not None:
             return min(self._cursor.at, self._now)
         return min(times[0], self._now) if times else self._now
@@ -246,7 +250,7 @@ class _JournalReader:
         """Return the new calls of all pages."""
         cursor, listed = self._cursor, self._listed
         if cursor is None:
-            # In an empty journal, the first call may be dated before now, by another clock of the service.
+            # If the journal is empty, the first call may be dated before now by another clock of the service.
             newest = max((created for _, created in listed), default=EPOCH)
             return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
         gap = _find_gap(cursor, listed, self._now)
@@ -255,26 +259,26 @@ class _JournalReader:
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:
-    """Return in words which calls may be lost; empty: none are."""
+    """Describe the calls that may be lost; empty if none are."""
     gaps = []
     newest = cursor.newest
     if newest and not any(each[1] == newest for each in cursor.seen & listed):
         until = min((created for _, created in listed if created > newest), default=now)
         gaps.append(
-            "the newest call that was known is no longer listed: calls that were created between "
+            "the newest known call is no longer listed: calls created between "
             f"{newest:%Y-%m-%d %H:%M:%S} and {until:%Y-%m-%d %H:%M:%S} UTC may have been removed before they were read"
         )
     if now < cursor.at - OVERLAP:
         gaps.append(
-            f"the service's clock was set back: calls that it dates between {now:%Y-%m-%d %H:%M:%S} and "
-            f"{cursor.at:%Y-%m-%d %H:%M:%S} UTC may be missing, and some come twice"
+            f"the service's clock was set back: calls dated between {now:%Y-%m-%d %H:%M:%S} and "
+            f"{cursor.at:%Y-%m-%d %H:%M:%S} UTC may be missing or repeated"
         )
     return "; ".join(gaps)
 
 
 def _created(operation: Operation, call: WebhookCall) -> datetime:
     if call.created_at is None:
-        raise _unusable(operation, f"call {call.id} has no time stamp that can be read")
+        raise _unusable(operation, f"call {call.id} has no readable time stamp")
     return call.created_at
 
 
@@ -283,5 +287,5 @@ def _unusable(operation: Operation, why: str) -> CustodyError:
         CustodyResponseError,
         why,
         code="calls-missing",
-        advice="What is new cannot be told from such a listing: list_webhook_calls reads all of it.",
+        advice="New calls cannot be found in such a listing. list_webhook_calls reads all of it.",
     )

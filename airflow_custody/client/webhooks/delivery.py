@@ -23,16 +23,16 @@ def verify_delivery(
     now: float | None = None,
 ) -> str:
     """
-    Verify that a delivery comes from the service, is recent, and was not seen before.
+    Verify that a delivery is the service's, recent and new.
 
     :param headers: the delivery's headers; their names in any case.
-    :param body: the delivery's body, exactly the bytes that came.
+    :param body: the delivery's body, exactly as received.
     :param secret: the webhook's secret.
     :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock, zero or more. Default
         300.
-    :param first_time: called with the id of a delivery that is otherwise good; returns whether it sees the id for the
-        first time, and must remember ids for twice ``tolerance``. The service repeats a delivery under the same id.
-        None (default): repeats are not detected. Not an asynchronous function.
+    :param first_time: called with the id of an otherwise valid delivery. Returns whether the id is new; must remember
+        ids for twice ``tolerance``. The service repeats a delivery under the same id. It must not be an asynchronous
+        function. None (default): repeats are not detected.
     :param now: Unix time in seconds; None (default): now.
     :return: the delivery's id.
     :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or it
@@ -41,14 +41,14 @@ def verify_delivery(
     """
     # Check the arguments first: no wrong argument may make the check accept a delivery.
     if not isinstance(secret, str) or not secret.strip():
-        # Everyone knows the empty secret. A wrong value is not quoted, because it may be a secret.
+        # An empty secret protects nothing. A wrong value is not quoted, because it may be a secret.
         raise CustodyConfigurationError(
             "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
         )
     tolerance = check_seconds("tolerance", tolerance, CustodyConfigurationError)
     now = time.time() if now is None else check_time("now", now, CustodyConfigurationError)
     if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise _refused(f"its body must be bytes, exactly as they came, not {describe(body)}")
+        raise _refused(f"its body must be bytes, exactly as received, not {describe(body)}")
     identifier, timestamp, signatures = _read_headers(headers)
     # The encoding keeps different texts different, even if they are not valid Unicode.
     text = f"{identifier}.{timestamp}.".encode(errors="surrogatepass") + bytes(body)
@@ -59,7 +59,7 @@ def verify_delivery(
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
+        raise _refused(f"its time stamp differs from this machine's clock by more than {tolerance:g} s")
     # Any other true value is not enough: an asynchronous function returns a coroutine, which is always true.
     if first_time is not None and first_time(identifier) not in (True,):
         raise _refused("it was seen before, or first_time did not return True")
@@ -76,9 +76,9 @@ def _read_headers(headers: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def _is_signed(text: bytes, secret: str, signatures: str) -> bool:
-    """Tell whether one of the signatures is that of the text."""
+    """Tell whether one of the signatures signs the text."""
     expected = hmac.digest(secret.encode(), text, hashlib.sha256)
-    # Compare all of them, so that the time this takes does not tell which one matches.
+    # Compare all signatures, so that the time taken does not reveal which one matches.
     matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
     return any(matches)
 

@@ -20,7 +20,7 @@ MAX_SECRET_LENGTH = 150
 MAX_PARSED_LENGTH = 1024 * 1024
 #: Maximum depth of a payload that is parsed; a deeper one stays text.
 MAX_DEPTH = 32
-# Characters that JSON may hold, and databases and encoders refuse: half a surrogate pair, and the null character.
+# Characters that JSON allows, but databases and encoders reject: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -52,7 +52,7 @@ class WireCreatedWebhook(TypedDict, total=False):
 
 
 class WireWebhookCalls(TypedDict, total=False):
-    # The fields are passed on as they come.
+    # The fields are passed on unchanged.
     calls: list[dict[str, Any]] | None
     cursor: WireCursor | None
 
@@ -60,12 +60,14 @@ class WireWebhookCalls(TypedDict, total=False):
 @dataclass(frozen=True)
 class WebhookCall:
     """
-    A call that the service has made to a webhook, or is about to make: an entry of its journal.
+    A call to a webhook: an entry of the service's journal.
+
+    The service has made the call, or is about to make it.
 
     :param id: the call's id, the same when the call is repeated.
     :param webhook_id: id of the webhook that it goes to.
-    :param event_id: id of the event that it tells of.
-    :param payload_text: the text of what it tells, as it came; None if there is none.
+    :param event_id: id of its event.
+    :param payload_text: the text of its payload, as received; None if there is none.
     :param status: status of its delivery, as the service sent it.
     :param status_message: the service's message on its status; empty if there is none.
     :param attempts: number of delivery attempts; None: not given.
@@ -86,7 +88,9 @@ class WebhookCall:
     @classmethod
     def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
         """
-        Return the call that a row of the listing shows. Unreadable values are missing.
+        Return the call in a row of the listing.
+
+        Unreadable values are missing.
 
         :param call_id: its id, as text.
         :param row: the row.
@@ -105,7 +109,11 @@ class WebhookCall:
 
     @property
     def payload(self) -> Any:
-        """The payload: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
+        """
+        The payload; None if there is none.
+
+        It is parsed, on each access, if it is JSON. Otherwise it is the text.
+        """
         return read_payload(self.payload_text)
 
     def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
@@ -139,9 +147,11 @@ def has_status(webhook: Mapping[str, Any], status: str) -> bool:
 
 def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
     """
-    Return in words until when a webhook is cooling down; empty: it is not.
+    Return the end of a webhook's cool-down, as text.
 
-    One whose time cannot be read may be: it counts as cooling down.
+    Empty if the webhook is not cooling down.
+
+    A webhook with an unreadable time counts as cooling down.
 
     :param webhook: the webhook, as the service sends it.
     :param now: the time; None (default): now.
@@ -159,7 +169,11 @@ def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> st
 
 
 def _payload_text(value: Any) -> str | None:
-    """Return the text of a payload; one that is not text, as is published, becomes JSON again."""
+    """
+    Return the text of a payload.
+
+    Text is published; any other value is converted to JSON.
+    """
     return value if isinstance(value, str) or value is None else json.dumps(value)
 
 
@@ -167,9 +181,9 @@ def read_payload(text: str | None) -> Any:
     """
     Return the payload of a call as plain JSON data.
 
-    Text that is JSON is parsed, unless it is very long or deep, or readers could differ about it: a key comes twice, a
-    number is not finite, has more than 64 bits or would change, a string holds a null character or half a surrogate
-    pair. Then it stays text.
+    Text that is JSON is parsed. It stays text if it is very long or deep, or if JSON readers could read it differently:
+    a key is repeated; a number is not finite, has more than 64 bits or would change; a string holds a null character or
+    half a surrogate pair.
 
     :param text: the text of the payload; None: there is none.
     :return: the data, or the text; None: there is none.
@@ -219,7 +233,7 @@ def _require_storable(data: Any, depth: int = 1) -> None:
         _require_storable(each, depth + 1)
     if isinstance(data, str) and _UNSTORABLE.search(data):
         raise ValueError("a string cannot be stored")
-    # Beyond these, readers differ.
+    # JSON readers differ about larger numbers.
     if isinstance(data, int) and not -(2**63) <= data < 2**64:
         raise ValueError("a number has too many bits")
 

@@ -29,9 +29,9 @@ from airflow_custody.client.webhooks.models import (
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
-_NO_SUCH_WEBHOOK = "`custody webhooks list` shows the existing ones."
+_NO_SUCH_WEBHOOK = "`custody webhooks list` lists the existing webhooks."
 
-# All of them are confidential: the service may show a webhook in any response, and its URL may hold a password.
+# All of them are confidential, because any response may contain a webhook, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
     "set webhook status",
     "PATCH",
@@ -74,7 +74,7 @@ LIST_WEBHOOK_CALLS = Operation(
     documented=False,
 )
 
-#: Maximum number of new calls that are returned at once, unless another is given.
+#: Default for the maximum number of new calls that are returned at once.
 DEFAULT_CALL_LIMIT = 10_000
 
 
@@ -85,14 +85,14 @@ class WebhookOperations(ServiceOperations):
         """
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
-        Setting the status it already has is allowed. The change is done when the response is empty or shows the
-        webhook with this status, or else when the listing shows it so, also if the service refuses, then with a warning
-        in the log.
+        The webhook may already have the status. The change succeeds if the response is empty or has the webhook with
+        this status. Otherwise the listing is checked, and must have it with this status. If the service refuses the
+        change but the listing confirms it, a warning is logged.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
-        :raises CustodyRequestError: if the id is no UUID or the status is another word; nothing was sent.
-        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration.
+        :raises CustodyRequestError: if the id is not a UUID, or the status is another word; nothing was sent.
+        :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist.
         :raises CustodyResponseError: if the change is not confirmed.
         """
         operation = _on_webhook(SET_WEBHOOK_STATUS, webhook_id)
@@ -106,7 +106,7 @@ class WebhookOperations(ServiceOperations):
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
             if state is None:
-                return "it lists no such webhook"
+                return "no such webhook is listed"
             return None if ascii_lower(state) == status else f"the webhook's status is {sanitize(repr(state), 40)}"
 
         with _naming_webhook(webhook_id):
@@ -114,25 +114,26 @@ class WebhookOperations(ServiceOperations):
 
     def delete_webhook(self, webhook_id: str) -> None:
         """
-        Delete a webhook configuration: ``DELETE /webhooks/{uuid}``. Afterwards it no longer exists.
+        Delete a webhook configuration: ``DELETE /webhooks/{uuid}``.
 
-        It is deleted when the response is empty or names just this webhook, or else when the listing does not have it.
+        The deletion succeeds if the response is empty or names only this webhook. Otherwise the listing is checked,
+        and the webhook must be absent.
 
         :param webhook_id: the configuration's UUID.
-        :raises CustodyRequestError: if the id is no UUID; nothing was sent.
-        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration, and lists
-            none, or offers no listing.
-        :raises CustodyResponseError: if it is not known to be deleted.
+        :raises CustodyRequestError: if the id is not a UUID; nothing was sent.
+        :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
+            does not list it, or offers no listing.
+        :raises CustodyResponseError: if the deletion is not confirmed.
         """
 
         def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            # An object with a status may still be there.
+            # An object with a status may still exist.
             return _is_id(webhook.get("id"), webhook_id) and not webhook.get("status")
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
-            return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
+            return None if state is None else f"the webhook still exists, with status {sanitize(repr(state), 40)}"
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
@@ -151,10 +152,10 @@ class WebhookOperations(ServiceOperations):
 
         :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``.
         :param url: the URL to deliver to, HTTPS.
-        :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service makes
-            one up.
+        :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service
+            generates one.
         :param before_send: as for :meth:`create_whitelist_request`.
-        :return: the webhook's id, and its secret, which the service never shows again.
+        :return: the webhook's id, and its secret, which the service never returns again.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
             5xx.
         :raises CustodyError: of another type if it was not created.
@@ -169,7 +170,7 @@ class WebhookOperations(ServiceOperations):
         webhook_id = (reply.body.get("webhook") or {}).get("id", "")
         secret = reply.body.get("secret") or secret
         if not is_uuid(webhook_id) or not secret:
-            raise reply.unexpected("it has no 'webhook.id' and 'secret'")
+            raise reply.unexpected("it lacks 'webhook.id' or 'secret'")
         self._transport.auth.hide(secret)
         return webhook_id, secret
 
@@ -177,15 +178,16 @@ class WebhookOperations(ServiceOperations):
         """
         List webhook configurations, page by page: ``GET /webhooks`` (undocumented).
 
-        The listing is complete: if there is more than one page, all are read a second time after the first reading,
-        and both must have the same webhooks in the same order.
+        The listing is complete. If there is more than one page, all pages are read a second time, and both readings
+        must have the same webhooks in the same order.
 
-        :param webhook_type: only those of this type. Default: no filter, and so for those below.
-        :param url: only those that deliver to this URL. How the service compares URLs is not known.
+        :param webhook_type: only webhooks of this type. Default: no filter.
+        :param url: only webhooks that deliver to this URL. It is not known how the service compares URLs. Default: no
+            filter.
         :return: the webhooks, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
-            retryable then, and may come after the last webhook); or if a response cannot be understood or has a webhook
-            of another type.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
+            retryable then, and may come after the last webhook); or if a response is unusable or has a webhook of
+            another type.
         """
         return self._webhooks({"type": webhook_type, "url": url})
 
@@ -197,19 +199,21 @@ class WebhookOperations(ServiceOperations):
         status: str | None = None,
     ) -> Iterator[WebhookCall]:
         """
-        List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
+        List webhook calls, oldest first: ``GET /webhooks/calls`` (undocumented).
 
-        The listing is complete as long as calls are only added, and only the oldest are removed: if there is more
-        than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
-        come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
+        Pages are read one by one.
 
-        :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
-        :param event_id: only those of this event.
-        :param status: only those with this status.
+        The listing is complete as long as calls are only added, and only the oldest calls are removed. If there is more
+        than one page, the first page is read again at the end, and must begin with the same call. With ``status``,
+        calls may appear and disappear anywhere, so all pages are read a second time, as for :meth:`list_webhooks`.
+
+        :param webhook_id: only calls of this webhook. Default: no filter.
+        :param event_id: only calls of this event. Default: no filter.
+        :param status: only calls with this status. Default: no filter.
         :return: the calls, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
-            retryable then, and may come after the last call); or if a response cannot be understood or has a call that
-            was not asked for.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
+            retryable then, and may come after the last call); or if a response is unusable or has a call that was not
+            requested.
         """
         fetch = self._call_pages("ASC", webhook_id, event_id, status)
         if status is not None:
@@ -225,24 +229,25 @@ class WebhookOperations(ServiceOperations):
         limit: int = DEFAULT_CALL_LIMIT,
     ) -> NewCalls:
         """
-        Read which calls of webhooks are new since a cursor: ``GET /webhooks/calls`` (undocumented).
+        Read new webhook calls since a cursor: ``GET /webhooks/calls`` (undocumented).
 
-        The newest are read first, back to five minutes before the cursor's time. Every call is returned at least once
-        over a row of readings, if each begins with the cursor of the one before, and a call appears no later than five
-        minutes behind one that was created after it.
+        The newest calls are read first, back to five minutes before the cursor's time. Over successive readings, every
+        call is returned at least once. This requires that each reading begins with the previous reading's cursor, and
+        that a call appears at most five minutes after a newer call.
 
-        :attr:`NewCalls.gap` says which calls may be lost: because the newest known call is no longer listed, or the
-        service's clock was set back by more than five minutes, as its responses' ``Date`` shows. It is said once.
+        :attr:`NewCalls.gap` describes the calls that may be lost. There is a gap if the newest known call is no longer
+        listed, or if the service's clock (the ``Date`` of its responses) was set back by more than five minutes. Each
+        gap is reported once.
 
-        :param cursor: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
-        :param start: start without a cursor: ``now`` (default) returns no call, and a cursor that knows all
-            there are; ``beginning`` returns the oldest.
-        :param limit: maximum number of calls to return: the oldest of the new ones. To find them, all new ones are
-            read: where many are new, a higher limit needs fewer requests. Default 10,000.
-        :return: the new calls, in the order in which they were created, and the cursor for the next reading.
-        :raises CustodyRequestError: if an argument is not what it must be; nothing was sent.
-        :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or one
-            has none that can be read; or (retryable) if the listing changes faster than it can be read.
+        :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: there was none.
+        :param start: start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all existing
+            calls; ``beginning`` returns the oldest calls.
+        :param limit: maximum number of calls to return; the oldest new calls come first. All new calls are read to find
+            them, so a higher limit needs fewer requests if there are many. Default 10,000.
+        :return: the new calls, in the order of creation, and the cursor for the next reading.
+        :raises CustodyRequestError: if an argument is wrong; nothing was sent.
+        :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or a
+            time stamp is missing or unreadable; or (retryable) if the listing changes faster than it can be read.
         """
         if start not in ("now", "beginning"):
             raise LIST_WEBHOOK_CALLS.refused(f"start must be 'now' or 'beginning', not {describe(start)}")
@@ -253,7 +258,11 @@ class WebhookOperations(ServiceOperations):
     def _call_pages(
         self, order: str, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
     ) -> Callable[[str | None], CursorPage[WebhookCall]]:
-        """Return what fetches the first page of calls in an order (None), or the one after the page with this name."""
+        """
+        Return a function that fetches pages of calls in an order.
+
+        It fetches the first page (None), or the page after the named one.
+        """
         filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": order}
         asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
 
@@ -267,30 +276,32 @@ class WebhookOperations(ServiceOperations):
 
     def get_newest_webhook_call(self) -> WebhookCall | None:
         """
-        Get the newest call of any webhook, in one request: ``GET /webhooks/calls`` (undocumented).
+        Get the newest webhook call: ``GET /webhooks/calls`` (undocumented).
+
+        It takes one request.
 
         :return: the call; None: there is none.
-        :raises CustodyResponseError: if the service lists the oldest first, although the newest were asked for; or
-            none, although there are more.
+        :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
+            no call, although there are more.
         """
-        # The second shows in which order they are.
+        # The second call reveals the order.
         query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
         reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
         calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
         times = [call.created_at for call in calls if call.created_at is not None]
         if times != sorted(times, reverse=True):
-            raise reply.unexpected("it lists the oldest call first, although the newest were asked for")
+            raise reply.unexpected("it lists the oldest call first, although the newest was requested")
         if not calls and _next_page(reply) is not None:
-            raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty and not the last")
+            raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty but not the last")
         return calls[0] if calls else None
 
     def _webhook_state(self, webhook_id: str) -> str | None:
         """
-        Return the status of a webhook, as the listing shows it; None: it is not there.
+        Return a webhook's status in the listing; None: not listed.
 
-        :raises CustodyError: if that cannot be known.
+        :raises CustodyError: if it cannot be read.
         """
-        # After a gateway's response `{}` may be the gateway's as well.
+        # After a gateway's response, `{}` may also come from the gateway.
         for webhook in self._webhooks({}, empty_object_allowed=False):
             if _is_id(webhook["id"], webhook_id):
                 return webhook.get("status") or "not given"
@@ -311,7 +322,11 @@ class WebhookOperations(ServiceOperations):
 
 
 def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[str, str]:
-    """Return the query for the first page (None), or for the one after the page with this name."""
+    """
+    Return the query for a page.
+
+    Without a name, it is the first page; otherwise, the page after the named one.
+    """
     given = {key: value for key, value in filters.items() if value is not None}
     page = (
         {"cursor.pageRequest": "FIRST"} if name is None else {"cursor.pageRequest": "NEXT", "cursor.currentPage": name}
@@ -320,13 +335,13 @@ def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[s
 
 
 def _next_page(reply: Reply[Any]) -> str | None:
-    """Return the name of a page that is not the last; None: it is."""
+    """Return a page's name; None if it is the last."""
     cursor = reply.body.get("cursor") or {}
     if not cursor.get("hasNext"):
         return None
     name = cursor.get("currentPage")
     if not name:
-        raise reply.unexpected("its cursor has a next page and no 'currentPage'")
+        raise reply.unexpected("its cursor has a next page but no 'currentPage'")
     return str(name)
 
 
@@ -337,7 +352,7 @@ def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> l
     :param reply: the page.
     :param key: the key of its rows.
     :param asked_for: the filters, by the rows' keys; None: no filter.
-    :raises CustodyResponseError: if the page has no rows in the expected place, or one that the filters exclude.
+    :raises CustodyResponseError: if the page has no rows in the expected place, or a row that the filters exclude.
     """
     reply.require_any_key(key, "cursor")
     if key not in reply.body:
@@ -361,12 +376,12 @@ def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name
     for row in rows:
         value = row.get(name)
         if value and ascii_lower(str(value)) != ascii_lower(wanted):
-            raise reply.unexpected(f"a row has another {name!r} than was asked for")
+            raise reply.unexpected(f"a row has another {name!r} than requested")
 
 
 @contextmanager
 def _naming_webhook(webhook_id: str) -> Iterator[None]:
-    """Begin the error about a webhook that does not exist with its id."""
+    """Put the id first in the error about a missing webhook."""
     try:
         yield
     except CustodyNotFoundError as error:
@@ -380,7 +395,11 @@ def _is_id(shown: object, webhook_id: str) -> bool:
 
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
-    """Return the operation for one webhook; only a UUID may become part of a path."""
+    """
+    Return the operation for one webhook.
+
+    Only a UUID may become part of a path.
+    """
     if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(
             f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}",

@@ -148,7 +148,7 @@ class WhitelistOperations(ServiceOperations):
         :param include_pending: whether to include requests that are pending approval. Default True.
         :param page_size: number of requests per page, from 2 to 100. Default 100.
         :return: the requests, in the service's order, each once. Pages are fetched when they are needed.
-        :raises CustodyResponseError: if the listing changed while it was read, or its pages do not fit together or do
+        :raises CustodyResponseError: if the listing changed while it was read, or its pages are inconsistent or do
             not add up to the announced total (then it is retryable, and may be raised after the last request); or if a
             response cannot be understood.
         """

@@ -189,7 +189,7 @@ def _read_content(envelope: WhitelistEnvelope, trust: Trust) -> tuple[Destinatio
     :raises RefusalError: if they cannot be read.
     """
     if read_number(envelope.id, MAX_ID) is None:
-        raise RefusalError("its id is no number")
+        raise RefusalError("its id is not a number")
     payload = envelope.read_payload()
     return read_destination(envelope, payload), payload if trust.address is None else trust.address.fields
 

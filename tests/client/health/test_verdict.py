@@ -109,7 +109,7 @@ def test_healthy(checks: list[HealthCheck], criteria: dict[str, Any], healthy: b
         ([HealthCheck(entry("hsm").wire, "db")], {}, "db"),
         ([entry()], {"groups": ["hsm", "db"]}, "no group named 'db' exists; the groups are 'hsm'"),
         ([entry()], {"require_results": ["BTC"]}, "no check reports a result for 'BTC'; the results are 'ETH'"),
-        ([entry(), OTHER], {"groups": ["hsm"], "checks": ["x"]}, "left by the other filters"),
+        ([entry(), OTHER], {"groups": ["hsm"], "checks": ["x"]}, "passes the other filters"),
     ],
     ids=["none", "tenant", "listed under another group", "group", "result", "left out by another filter"],
 )
@@ -164,7 +164,7 @@ def test_the_oldest_update_is_not_known_if_one_check_does_not_say(text: str | No
         verdict = judge(listed, HealthCriteria(), NOW)
         assert verdict.oldest_update is None
         assert verdict.to_json()["oldest_result_age_seconds"] is None
-        assert "oldest result: not known, as not all checks say readably when they last ran" in verdict.table()
+        assert "oldest result: unknown, because some checks have no readable time of their last run" in verdict.table()
 
 
 NAMES = st.sampled_from(["hsm", "db", "c", "k", "x", "ETH", "BTC"])

@@ -38,5 +38,5 @@ def test_a_timeout_says_how_long_was_waited() -> None:
     ):
         client.get_rules()
     assert caught.value.message == f"no complete response from {url.partition('//')[2]} within 0.3 s"
-    assert caught.value.advice == "If the service is only slow, raise 'timeout'."
+    assert caught.value.advice == "If the service is only slow, increase 'timeout'."
     assert len(received) == 1

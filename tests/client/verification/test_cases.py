@@ -18,9 +18,9 @@ CASES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(
 #: What a refusal at each step is called, and how it begins.
 STEPS = {
     "text": ("request-differs", "its payload "),
-    "rules": ("not-verified", "its rules|the signatures of its rules|the response does not have the rules"),
+    "rules": ("not-verified", "its rules|the signatures of its rules|the response lacks the rules"),
     "chain": ("request-differs", "its text is for the chain"),
-    "rule": ("not-verified", "no rule is for|. rules are for|its network|its text is for the network|the service does"),
+    "rule": ("not-verified", "no rule covers|. rules cover|its network|its text is for the network|the service does"),
     "signatures": ("not-verified", "no signature covers|it has too few valid|it has more than 200|its signatures are"),
 }
 #: One for all cases with the same pins: what was verified before makes no difference.
@@ -68,7 +68,7 @@ def test_what_verifies_under_an_id_that_is_no_number_is_not_trusted(identifier: 
     for state in states:
         found = decide_trust({**case["envelope"], "id": identifier}, state, verifier)
         assert found.state == "unverified"
-        assert "its id is no number" in str(found.error)
+        assert "its id is not a number" in str(found.error)
 
 
 def test_the_files_are_those_that_the_script_makes() -> None:
@@ -87,26 +87,29 @@ NETWORKS = "signatures/the-rule-of-each-possible-network-must-be-met-only-the-sh
 TEXTS = {
     "text/worked-example-13-a-with-a-label-appended": ("has the key label twice", ""),
     "text/no-hash-of-the-text-a-number": ("its payload or its hash is missing", ""),
-    "chain/worked-example-9-b-on-another-chain": ("for the chain 'ETH', and the service shows 'XLM'", ""),
-    "rules/a-malicious-service-no-rules": ("signatures of its rules, are missing", "in force ('GET /rules') will do"),
-    "rules/no-rules-named-only": ("does not have the rules that it names", "'rulesContainers'"),
-    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 pinned keys that must", "never the service"),
-    "rules/too-few-pinned-keys-by-a-stranger-and-one-must": ("signed by no pinned key, and one must", "never the"),
+    "chain/worked-example-9-b-on-another-chain": ("for the chain 'ETH', but the service reports 'XLM'", ""),
+    "rules/a-malicious-service-no-rules": (
+        "signatures of its rules, are missing",
+        "in force ('GET /rules') are enough",
+    ),
+    "rules/no-rules-named-only": ("lacks the rules that it refers to", "'rulesContainers'"),
+    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 required pinned keys", "never the service"),
+    "rules/too-few-pinned-keys-by-a-stranger-and-one-must": ("signed by none of the pinned keys", "never the"),
     "rules/a-pin-shows-older-rules-by-a-second": (
-        "its rules are of 2026-01-01T00:00:00Z, and none before 2026-01-01T00:00:01Z count",
-        "set an earlier 'rules_not_before' only if these are to count",
+        "its rules are of 2026-01-01T00:00:00Z, but 'rules_not_before' is 2026-01-01T00:00:01Z",
+        "Set an earlier 'rules_not_before' only to accept them",
     ),
     "rules/a-pin-shows-older-rules-without-a-date": ("its rules are without a date", "'rules_not_before'"),
     "rules/a-pin-shows-older-rules-of-the-far-future": ("9223372036854775808 (Unix time)", "this machine's clock"),
-    "rule/a-pin-shows-another-network-swapped": ("its network 'testnet' is not pinned", "Accept it in 'networks'"),
-    "rule/a-pin-shows-another-network-not-shown": ("does not show its network", "leave out 'networks'"),
-    "rule/no-rule-for-the-chain": ("no rule is for the chain 'ETH'", "super-administrators"),
-    "rule/two-rules-for-the-chain": ("2 rules are for the chain 'ETH' on the same network", "super-administrators"),
-    "signatures/worked-example-2-a-by-alice": ("1 of 2 of the group 'ops', or 0 of 1 of the group 'board'", ""),
+    "rule/a-pin-shows-another-network-swapped": ("its network 'testnet' is not pinned", "add it to 'networks'"),
+    "rule/a-pin-shows-another-network-not-shown": ("does not report its network", "leave out 'networks'"),
+    "rule/no-rule-for-the-chain": ("no rule covers the chain 'ETH'", "Super-administrators"),
+    "rule/two-rules-for-the-chain": ("2 rules are for the chain 'ETH' on the same network", "Super-administrators"),
+    "signatures/worked-example-2-a-by-alice": ("1 of 2 in the group 'ops', or 0 of 1 in the group 'board'", ""),
     "signatures/worked-example-6-c-by-carol": ("no signature covers its text", "see 'allow_legacy_signatures'"),
     "signatures/not-a-legacy-form-a-renamed-label": ("no signature covers its text", ""),
-    NETWORKS: ("1 of 2 of the group 'ops'", "pin 'networks'"),
-    f"{NETWORKS}-and-both-are-pinned": ("1 of 2 of the group 'ops'", ""),
+    NETWORKS: ("1 of 2 in the group 'ops'", "pin 'networks'"),
+    f"{NETWORKS}-and-both-are-pinned": ("1 of 2 in the group 'ops'", ""),
 }
 
 

@@ -83,10 +83,10 @@ def test_users_with_one_key_count_once() -> None:
 @pytest.mark.parametrize(
     ("paths", "why"),
     [
-        ([], "its rule names no group that could sign"),
-        ([""], "its rule names no group that could sign"),
-        (["ops:2", "board:1"], "1 of 2 of the group 'ops', or 0 of 1 of the group 'board'"),
-        (["ops:2 board:1"], "1 of 2 of the group 'ops' and 0 of 1 of the group 'board'"),
+        ([], "its rule names no group of users"),
+        ([""], "its rule names no group of users"),
+        (["ops:2", "board:1"], "1 of 2 in the group 'ops', or 0 of 1 in the group 'board'"),
+        (["ops:2 board:1"], "1 of 2 in the group 'ops' and 0 of 1 in the group 'board'"),
     ],
 )
 def test_description(paths: list[str], why: str) -> None:

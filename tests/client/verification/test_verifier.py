@@ -82,7 +82,7 @@ def test_more_hashes_than_are_read() -> None:
     both = [{**BY_ALICE, "hashes": [HASH_A] * (MAX_HASHES + more)} for more in (0, 1)]
     assert [each.fault for each in read_entries(envelope(TEXT_A, *both))] == [
         "",
-        "its hashes are no list, or more than 10000",
+        "its hashes are not a list, or are more than 10000",
     ]
 
 
@@ -117,17 +117,17 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
     [
         (envelope(TEXT_A, BY_ALICE, **NO_RULES), "signatures of its rules, are missing"),
         (envelope(TEXT_A, rulesSignatures=None), "signatures of its rules, are missing"),
-        (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "does not have the rules that it names"),
+        (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "lacks the rules that it refers to"),
         (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service shows 'XLM'"),
         (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
-        (envelope(TEXT_A, ALICE_AS_BOB), "it is not one of 'bob@example.test'"),
-        (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not one of 'alice@example.test'"),
+        (envelope(TEXT_A, ALICE_AS_BOB), "it is not a signature of 'bob@example.test'"),
+        (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not a signature of 'alice@example.test'"),
         (
             envelope(TEXT_A, user_entry("alice", HASH_A, label=user_id("eve"))),
-            "'eve@example.test' is no user of its rules",
+            "'eve@example.test' is not a user in its rules",
         ),
         (envelope(TEXT_A, user_entry("alice", HASH_A, signature=b"\0")), "it is not 64 bytes in base64"),
-        (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are no list"),
+        (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are not a list"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": b64(bytes(64))}}), "it names no user"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "its signature 1 of 2 is not valid: it is not"),
         (envelope(TEXT_C, BY_CAROL), "it covers another text"),
@@ -174,7 +174,7 @@ def test_what_is_in_effect_must_have_rules_of_its_own() -> None:
 def test_rules_in_force_that_are_not_signed_as_pinned(rules: Any) -> None:
     one = Verifier(PINS, rules_in_force=rules)
     why = refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **NO_RULES))
-    assert "shown without rules, and those in force cannot be used: " in why
+    assert "without rules, and the rules in force cannot be used: " in why
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_rules_alone() -> None:
         (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
         (IN_FORCE | {"rulesContainer": "A" * 6_000_000}, "are larger than"),
         (IN_FORCE | {"rulesContainer": None}, "are missing"),
-        (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp comes twice"),
+        (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp is repeated"),
     ],
 )
 def test_rules_that_are_refused(rules: dict[str, Any], why: str) -> None:

@@ -111,7 +111,7 @@ def test_a_journal_that_was_cut_off_is_a_gap_once(
     send(sandbox, 5)
     sandbox.control.configure(calls=kept)
     new = client.read_webhook_calls(position)
-    assert "the newest call that was known is no longer listed" in new.gap
+    assert "the newest known call is no longer listed" in new.gap
     assert f"between {position.at:%Y-%m-%d %H:%M:%S} and " in new.gap
     assert len(new.calls) == kept.get("max_number", 0)
     sandbox.control.configure(calls={})
@@ -192,7 +192,10 @@ AT = "2026-01-01T00:00:00Z"
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        *(([{"id": "odd", **created}], "call odd has no time stamp") for created in ({}, {"createdAt": "soon"})),
+        *(
+            ([{"id": "odd", **created}], "call odd has no readable time stamp")
+            for created in ({}, {"createdAt": "soon"})
+        ),
         ([{"id": each, "webhookId": "w", "createdAt": AT} for each in (5, "5")], "each once"),
         ([{"id": each, "webhookId": "w", "createdAt": f"2026-01-0{each}T00:00:00Z"} for each in "12"], "not listed by"),
     ],
@@ -211,7 +214,7 @@ def test_a_service_that_ignores_the_cursor_is_refused(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor
 ) -> None:
     sandbox.control.configure(listings={"webhook-calls": {"ignored": ["cursor"]}})
-    with pytest.raises(CustodyResponseError, match="lists nothing that was not listed before") as caught:
+    with pytest.raises(CustodyResponseError, match="lists only calls that were already listed") as caught:
         client.read_webhook_calls(None, start="beginning")
     assert caught.value.retryable
 

@@ -101,7 +101,7 @@ def test_what_was_not_asked_for_is_refused(
     assert [each.id for each in client.list_webhook_calls(**filters)] == ["1"]
     sandbox.control.add_webhook(type="currencyStatus.updated")
     sandbox.control.configure(listings={"webhook-calls": {"ignored": [ignored]}, "webhooks": {"ignored": ["type"]}})
-    with pytest.raises(CustodyResponseError, match="than was asked for"):
+    with pytest.raises(CustodyResponseError, match="than requested"):
         list(client.list_webhook_calls(**filters))
     with pytest.raises(CustodyResponseError, match="'type'"):
         list(client.list_webhooks(webhook_type=TYPE))
@@ -158,7 +158,7 @@ def test_a_refusal_of_a_call_that_sends_no_secret_is_quoted_without_what_may_be_
             assert error.status == status
             assert error.error_code == "E900-7"
         else:
-            assert "not shown, as a secret may be in it" in error.message
+            assert "not shown: it may contain a secret" in error.message
             assert error.error_code is None
 
 
@@ -172,7 +172,7 @@ def test_a_webhook_that_does_not_exist_is_named_first(client: CustodyClient) -> 
         with pytest.raises(CustodyNotFoundError) as caught:
             call()
         assert caught.value.message.startswith(f"no webhook has the id {uuid} (")
-        assert caught.value.advice == "`custody webhooks list` shows the existing ones."
+        assert caught.value.advice == "`custody webhooks list` lists the existing webhooks."
 
 
 @pytest.mark.parametrize("secret", ["", "x" * 151])

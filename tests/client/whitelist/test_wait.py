@@ -282,8 +282,8 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
     error = wait.update(found).error
     assert isinstance(error, CustodyVerificationError)
     assert error.advice == (
-        "Pin 'networks'. Do not use them before somebody has found out who put them there; "
-        "`custody whitelist verify --id 0` shows what is proved."
+        "Pin 'networks'. Do not use them before you know who requested them; "
+        "`custody whitelist verify --id 0` reports what is verified."
     )
     assert error.message.startswith("2 of 4 whitelisting requests are not verified: whitelisting request 0 is not veri")
     assert error.message.endswith(

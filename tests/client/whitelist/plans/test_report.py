@@ -213,8 +213,8 @@ def test_reads_well() -> None:
         "## Whitelist plan: `treasury.yaml`\n\n"
         "Service: `https://custody.example.com`\n\n"
         "**Create 1, delete 1.**\n\n"
-        "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is only what "
-        "the service says.\n\n"
+        "Signatures are not verified. No super-administrators' keys are pinned, so the service is trusted "
+        "without verification.\n\n"
         "| State | Destination | Label | Details |\n|---|---|---|---|\n| **undeclared: delete** | "
     )
     assert (

@@ -108,7 +108,9 @@ def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any]
     service.sandbox.control.clear_request_log()
     service.sandbox.control.add_fault("status", **RULES, times=None, **fault)
     service.ann.signer = NoSigner()
-    match = rf"{number} is not verified: it is shown without rules, and .*{why}.*; nothing was signed\nWithout rules"
+    match = (
+        rf"{number} is not verified: the service returns it without rules.*{why}.*; nothing was signed\nWithout rules"
+    )
     with pytest.raises(CustodyVerificationError, match=match) as caught:
         service.ann.approve()
     assert not caught.value.retryable
@@ -117,7 +119,7 @@ def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any]
     (row, other) = service.plan("a", "b")
     assert row.state == ("unverified" if is_signed else "pending")
     assert other.state == "create"
-    assert ("it is shown without rules, and those in force cannot be used" in row.note) is is_signed
+    assert ("the service returns it without rules, and the rules in force cannot be used" in row.note) is is_signed
 
 
 def test_a_service_that_is_away_is_not_one_without_rules(service: Service) -> None:

@@ -97,7 +97,7 @@ def test_the_log_shows_the_whole_of_what_is_signed(
     for text in (two, '"memo":"1"', "action create, tenantId 1", "Compared, but not covered by the signature: network"):
         assert text in second
     assert "Filled in" not in second
-    assert caplog.text.count("is only what the service says") == 1
+    assert caplog.text.count("so the service is trusted without verification") == 1
 
 
 def test_two_ids_that_show_the_same_text_are_named(

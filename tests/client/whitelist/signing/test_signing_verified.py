@@ -95,7 +95,7 @@ def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, ca
     assert all(re.fullmatch(f"Existing signatures, verified: {bob}; {rules}", each) for each in described(caplog.text))
     assert len(described(caplog.text)) == 2
     assert approvers.ann.signed == approvers.bob.signed == numbers
-    assert "only what the service says" not in caplog.text
+    assert "the service is trusted" not in caplog.text
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -115,7 +115,7 @@ def test_rules_that_are_not_signed_as_pinned(sandbox: Sandbox, pinned: int, othe
         approvers.ann.approve()
     assert not caught.value.retryable
     assert ("rules_not_before" in str(caught.value)) is (not others)
-    assert f"`custody whitelist verify --id {number}` shows what is proved." in str(caught.value.advice)
+    assert f"`custody whitelist verify --id {number}` reports what is verified." in str(caught.value.advice)
     assert caught.value.operation == "sign whitelisting requests"
     assert approvers.ann.sent == 0
     approvers.close()
