@@ -162,7 +162,6 @@ def test_a_private_key_is_refused_and_not_shown() -> None:
         ({"allow_legacy_signatures": "True"}, "allow_legacy_signatures", True),
         ({"allow_legacy_signatures": "false"}, "allow_legacy_signatures", False),
     ],
-    ids=str,
 )
 def test_what_else_is_pinned(settings: dict[str, Any], attribute: str, value: object) -> None:
     found = getattr(pins_of(**pinned(1), **settings), attribute)
