@@ -240,7 +240,7 @@ def test_rejecting_goes_on_where_an_earlier_try_ended(sandbox: Sandbox, monkeypa
     monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
     ids = [create(label=f"L{each}")["id"] for each in range(5)]
     sandbox.control.add_fault("drop", **REJECT, skip=1, work=True)
-    with pytest.raises(CustodyConnectionError, match=r"batch 2 of 3.*2 of 5 requests are rejected already"):
+    with pytest.raises(CustodyConnectionError, match=r"batch 2 of 3.*2 of 5 requests are already rejected"):
         reject(ids)
     assert statuses(sandbox) == ["rejected"] * 4 + ["pending"]
     assert reject(ids, try_number=2) == ids

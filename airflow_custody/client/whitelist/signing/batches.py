@@ -65,7 +65,7 @@ class BatchProgress:
                 ids = self._batches[number]
                 words = (
                     f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
-                    f"to {ids[-1]}. Already {self._verb}: {count_of(self.done, self._total, 'request')}."
+                    f"to {ids[-1]}. {count_of(self.done, self._total, 'request')} already {self._verb}."
                 )
                 if self.done:
                     words += " A later try continues with the remaining requests."

@@ -165,7 +165,7 @@ def with_defaults(defaults: str) -> str:
             ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],
         ),
         *(
-            (f"{HEAD}{ONE.replace(' b', address)}, {chain}}}\n", [f"line 3: {name}: has U+{code}"])
+            (f"{HEAD}{ONE.replace(' b', address)}, {chain}}}\n", [f"line 3: {name}: contains U+{code}"])
             for address, chain, name, code in (
                 (" b", "blockchain: \u0415TH", "blockchain", "0415 CYRILLIC"),
                 (" a\uff10", "blockchain: ETH", "address", "FF10 FULLWIDTH"),

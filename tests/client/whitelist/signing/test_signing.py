@@ -220,7 +220,9 @@ def test_a_later_try_goes_on_where_a_batch_failed(approver: SignedInApprover, wo
             approver.approve()
         assert caught.value.retryable
         assert "batch 2 of 3: 2 requests" in str(caught.value)
-        assert "Already signed: 2 of 6 requests. A later try continues with the remaining requests" in str(caught.value)
+        assert "2 of 6 requests are already signed. A later try continues with the remaining requests" in str(
+            caught.value
+        )
         assert approver.signed == numbers[:2]
         assert approver.approve(*reversed(numbers), earlier_try=True) == 6
     assert approver.signed == numbers
@@ -240,7 +242,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     approver.signer = ChangingSigner(approver, lambda: control.change_whitelist_request(numbers[3], label="Other"))
     with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
         approver.approve()
-    assert "Already signed: 2 of 4 requests" in str(one.value)
+    assert "2 of 4 requests are already signed" in str(one.value)
     approver.signer = signer
     with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
         approver.approve(earlier_try=True)
