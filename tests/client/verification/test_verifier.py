@@ -118,7 +118,7 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, BY_ALICE, **NO_RULES), "signatures of its rules, are missing"),
         (envelope(TEXT_A, rulesSignatures=None), "signatures of its rules, are missing"),
         (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "lacks the rules that it refers to"),
-        (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service shows 'XLM'"),
+        (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service reports 'XLM'"),
         (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
         (envelope(TEXT_A, ALICE_AS_BOB), "it is not a signature of 'bob@example.test'"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not a signature of 'alice@example.test'"),
