@@ -205,8 +205,8 @@ def test_rules_alone() -> None:
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        (shown_rules("admin1", "admin1"), "signed by 1 of the 2 pinned keys"),
-        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 pinned keys"),
+        (shown_rules("admin1", "admin1"), "signed by 1 of the 2 required pinned keys"),
+        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 required pinned keys"),
         (shown_rules("admin1", "admin2", *["x"] * 31), "more than 32 signatures"),
         (IN_FORCE | {"rulesSignatures": rules_signatures(DATA, "admin1", "admin2")}, "signatures are missing"),
         (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
