@@ -129,7 +129,7 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, user_entry("alice", HASH_A, signature=b"\0")), "it is not 64 bytes in base64"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are not a list"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": b64(bytes(64))}}), "it names no user"),
-        (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "its signature 1 of 2 is not valid: it is missing"),
+        (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "signature 1 of 2 is not valid: it is missing"),
         (envelope(TEXT_C, BY_CAROL), "it covers another text"),
         (envelope(TEXT_A, *[BY_ALICE] * 201), "more than 200 signatures"),
     ],
