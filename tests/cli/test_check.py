@@ -332,7 +332,7 @@ def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str],
     found = row(ran, "signatures")
     assert ran.code == 1
     assert found["state"] == "failed"
-    assert "signed by 1 of the 2 pinned keys" in found["detail"]
+    assert "signed by 1 of the 2 required pinned keys" in found["detail"]
     assert "Check the pins" in found["advice"]
     ran = check(custody, tmp_path, *keys, more=("-o", "json", "--rules-not-before", "2099-01-01"))
     assert ran.code == 1

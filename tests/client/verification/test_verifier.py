@@ -118,7 +118,7 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, BY_ALICE, **NO_RULES), "signatures of its rules, are missing"),
         (envelope(TEXT_A, rulesSignatures=None), "signatures of its rules, are missing"),
         (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "lacks the rules that it refers to"),
-        (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service shows 'XLM'"),
+        (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service reports 'XLM'"),
         (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
         (envelope(TEXT_A, ALICE_AS_BOB), "it is not a signature of 'bob@example.test'"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not a signature of 'alice@example.test'"),
@@ -129,7 +129,7 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, user_entry("alice", HASH_A, signature=b"\0")), "it is not 64 bytes in base64"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are not a list"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": b64(bytes(64))}}), "it names no user"),
-        (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "its signature 1 of 2 is not valid: it is not"),
+        (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "signature 1 of 2 is not valid: it is missing"),
         (envelope(TEXT_C, BY_CAROL), "it covers another text"),
         (envelope(TEXT_A, *[BY_ALICE] * 201), "more than 200 signatures"),
     ],
@@ -205,8 +205,8 @@ def test_rules_alone() -> None:
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        (shown_rules("admin1", "admin1"), "signed by 1 of the 2 pinned keys"),
-        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 pinned keys"),
+        (shown_rules("admin1", "admin1"), "signed by 1 of the 2 required pinned keys"),
+        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 required pinned keys"),
         (shown_rules("admin1", "admin2", *["x"] * 31), "more than 32 signatures"),
         (IN_FORCE | {"rulesSignatures": rules_signatures(DATA, "admin1", "admin2")}, "signatures are missing"),
         (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
