@@ -57,7 +57,7 @@ class BearerToken(Authentication):
     Authentication with a bearer token.
 
     :param token: the token, without ``Bearer``; never printed by this class. White space around it is removed.
-    :param source: place where the user finds the token, for error messages.
+    :param source: where the user can change the token; named in error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
 
@@ -98,7 +98,7 @@ class ApiKey(Authentication):
 
     :param key_id: id of the key.
     :param secret: the key's secret in hex; never printed by this class, and never sent.
-    :param source: place where the user finds both, for error messages.
+    :param source: where the user can change both; named in error messages.
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
 
@@ -180,7 +180,7 @@ class PasswordSignIn(Authentication):
 
     :param username: name of the user.
     :param password: the password, without line breaks at its end; never printed by this class, only sent to sign in.
-    :param source: place where the user finds both, for error messages.
+    :param source: where the user can change both; named in error messages.
     :param on_token: called with each fetched token, to keep it out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """

@@ -1,7 +1,7 @@
 """
 The client of the custody service.
 
-It has the settings, and the operations of all subjects.
+It combines the settings with the operations of every area: health, whitelist, approvals, webhooks, users and rules.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class CustodyClient(
     back-off. ``Retry-After`` is respected, up to a minute. A create is repeated only if its body was not sent.
 
     Every method raises a :class:`CustodyError`, whose type identifies the failure: see
-    :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations that are marked
-    *undocumented* are not part of the interface description that this package was built to. They are known from other
-    publications of the service's makers, and a service may not offer them.
+    :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations marked
+    *undocumented* are not in the API description that this package implements. They are known from the vendor's other
+    publications, and not every service offers them.
 
     :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is
         refused except to this machine.

@@ -465,7 +465,8 @@ class ApplyPlan:
         if not waiting:
             return None
         self.log.info(
-            "Once the requests of this plan are in effect, the task that completes it, or the next plan, deletes %s.",
+            "Not deleted yet: %s. The task that completes this plan, or the next plan, deletes them once the requests "
+            "of this plan are in effect.",
             name_some(waiting, 60),
         )
         ids = {**outcome.created, **outcome.found}

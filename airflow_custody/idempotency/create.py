@@ -69,7 +69,7 @@ class Outcome:
 @dataclass(eq=False, repr=False)
 class CreateRows:
     """
-    Creates an object for each row, unless an earlier try of this task instance has.
+    Creates an object for each row, unless an earlier try of this task instance already did.
 
     :param store: the record of what was sent.
     :param creation: the objects to create.
@@ -175,7 +175,9 @@ class CreateRows:
 @dataclass(eq=False, repr=False)
 class CreateOnce:
     """
-    Creates an object unless an earlier try of this task instance has: a batch of one row.
+    Creates an object, unless an earlier try of this task instance already did.
+
+    The object is recorded as a batch with a single row.
 
     :param context: the task's context.
     :param creation: the object to create.
@@ -183,8 +185,8 @@ class CreateOnce:
     :param on_clear: behaviour if a user clears the task after the object was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
-    :param existing: called before a send if similar objects exist. Returns id and state, in words, of the object to use
-        instead of a new one; None: create a new one. Default None: always create a new one.
+    :param existing: called before a send if similar objects exist. Returns the id of the object to use instead of a new
+        one, and a description of its state; or None to create a new one. Default None: always create a new one.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcome of the create.
     """

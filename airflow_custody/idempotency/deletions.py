@@ -27,9 +27,7 @@ MARKED = (
     "If the service keeps listing deleted requests, add the status word that it gives them to rejected_statuses of "
     "this task and of the task that plans"
 )
-_UNCLEAR = (
-    "an earlier try began to delete it, and whether it was deleted is unknown: look at the service, and start a new run"
-)
+_UNCLEAR = "an earlier try began to delete it, but the outcome is unknown: look at the service, and start a new run"
 _STILL_LISTED = (
     "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the list is late, "
     f"clear this task later; otherwise start a new run, which deletes it again. {MARKED}"

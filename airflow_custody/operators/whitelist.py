@@ -377,7 +377,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
     named = "; ".join(found.unproved_text[:_MAX_NAMED])
     more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""
     return CustodyVerificationError(
-        f"signatures do not prove {len(rows)} of {count(len(found.rows), 'request')}: {named}{more}",
+        f"{len(rows)} of {count(len(found.rows), 'request')} could not be verified by signatures: {named}{more}",
         advice=lines(
             what_to_do([each["id"] for each in rows]),
             None if path is None else f"The evidence is in {sanitize(path, 300)}.",

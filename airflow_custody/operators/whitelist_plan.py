@@ -193,7 +193,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"Signatures do not prove these requests: {changes_text(plan, _UNVERIFIED)}.",
+                    f"These requests could not be verified by signatures: {changes_text(plan, _UNVERIFIED)}.",
                     "Applying the plan does not change them.",
                     unverified,
                 ),
@@ -211,7 +211,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
-        """Return the error for a plan with changes that must not exist."""
+        """Return the error for a plan with changes that `fail_on_changes` or `fail_on_pending` forbids."""
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()

@@ -231,7 +231,7 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
             yield CardFinding(connection.conn_id, level, "", f"{prefix}{connection.problem}")
         if connection.overview is None:
             continue
-        # The health that a broken connection has read is only the last known one.
+        # A broken connection's health data is stale: it comes from the last successful read.
         is_old = bool(connection.problem) and some_work
         for finding in judge_overview(connection.overview).findings:
             text = finding.text[:1].upper() + finding.text[1:]

@@ -212,7 +212,7 @@ class Readings:
             del self._latest[oldest]
 
     def _read(self, query: Query[T]) -> Reading[T]:
-        """Look up the connection and read its service. A failure becomes a reading, too."""
+        """Look up the connection and read its service. A failure is returned as a reading, too."""
         connection = query.connection
         service = ""
         hook = self._refused_hooks.pop(connection, None) or PageHook(connection)

@@ -243,7 +243,7 @@ class Reply(Generic[T]):
         Read the body.
 
         :param shape: the ``TypedDict`` or model that the body must fit; unknown fields are ignored. None: the caller
-            judges the body, and must check :attr:`Response.says_error`.
+            checks the body, and must check :attr:`Response.says_error`.
         :raises CustodyError: according to the status, or if the body is truncated, does not fit or reports a failure.
         """
         response = self.response

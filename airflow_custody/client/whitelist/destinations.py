@@ -37,7 +37,8 @@ class Destination(NamedTuple):
     :param chain: the canonical name of the chain.
     :param network: the canonical name of the network; empty: any network.
     :param address: the address in its canonical form.
-    :param is_case_known: whether an address that differs only in case is a different address.
+    :param is_case_known: whether it is known that an address that differs only in case is a different address. False:
+        unknown.
     :param memo: the memo; empty if there is none.
     """
 

@@ -250,16 +250,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        The rejection succeeds if the response is empty. Otherwise each request is read by its id, and must have one of
-        ``rejected_statuses``. So it also succeeds, with a warning in the log, if the service refuses because the
-        requests are already rejected.
+        An empty response confirms the rejection. After any other response, or a refusal, each request is read by its
+        id, and its status must be one of ``rejected_statuses``. Rejecting requests that are already rejected therefore
+        succeeds, with a warning in the log.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
         :param rejected_statuses: status words of rejected requests, compared without regard to case. Default: the usual
-            ones.
-        :raises CustodyResponseError: if it is unknown whether they are rejected.
-        :raises CustodyError: of another type if the service refuses, and a request is not rejected.
+            words.
+        :raises CustodyResponseError: if it is unknown whether the requests are rejected.
+        :raises CustodyError: of another type, if the service refuses and at least one request is not rejected.
         """
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
@@ -281,10 +281,10 @@ class WhitelistOperations(ServiceOperations):
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
-        The deletion succeeds if the response is empty or names only this request. Otherwise the service itself must
-        confirm that the request does not exist: it returns 404 for it, does not list it, and returns another request
-        that it lists. So the deletion also succeeds, with a warning in the log, if the service refuses with 400 or 409
-        because an earlier try has deleted the request.
+        A response that is empty or names only this request confirms the deletion. After any other response, or a
+        refusal with 400 or 409, the service itself must confirm that the request does not exist: the service returns
+        404 for its id, does not list it, and returns another, listed request. Deleting a request that an earlier try
+        has deleted therefore succeeds, with a warning in the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.

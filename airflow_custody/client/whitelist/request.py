@@ -159,10 +159,10 @@ def make_request(
 
 def judge_request(envelope: WhitelistEnvelope, reported: ReportedState, verifier: Verifier | None) -> Request:
     """
-    Return a request, given its reported state, with its content and signatures evaluated.
+    Return a request with its content and signatures evaluated.
 
-    :param envelope: the request's listing.
-    :param reported: its state as the service reports it.
+    :param envelope: the request as the service lists it.
+    :param reported: the state that the service reports for it.
     :param verifier: verifier of its signatures; None: no keys are pinned, and nothing is verified.
     """
     if not envelope.is_readable:

@@ -73,7 +73,8 @@ class RequestWait:
 
     #: How long, in seconds, a request must not be listed before it counts as missing.
     gone_after: ClassVar[float] = LOOKUP_WAIT
-    #: How long, in seconds, the last signature of a request in effect may be missing from the listing.
+    #: How long, in seconds, a request in effect may stay unverified, because the service may list its last signature
+    #: late.
     unverified_after: ClassVar[float] = 5.0
 
     def __init__(
@@ -347,8 +348,9 @@ def _describe(request: Request) -> str:
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
         return (
-            f"{request.name} is no longer pending, but its status {status!r} is neither in effective_statuses nor "
-            f"in rejected_statuses ({signatures}): it does not count as in effect. Add the word to one of the two"
+            f"{request.name} is no longer pending ({signatures}), but its status {status!r} is in neither "
+            "effective_statuses nor rejected_statuses, so it does not count as in effect. Add this status to one of "
+            "these two parameters"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""

@@ -381,7 +381,7 @@ def _form_of(address: str, chain: str) -> Form | None:
 
 
 def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, network: str | None) -> AddressCheck:
-    """Return the verdict on an intact address by its prefix."""
+    """Return the verdict on an address with a correct checksum, by its prefix."""
     network = (network or "").strip()
     is_test = bool(_TEST_PREFIX.fullmatch(prefix))
     is_other = bool(network) and network_name(network, chain) != "mainnet"

@@ -206,7 +206,8 @@ def read_yaml(text: str, faults: Faults) -> Any:
     except RecursionError:
         faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's scanner raises ValueError or OverflowError for an invalid escape or a very long version.
+        # PyYAML's scanner raises ValueError or OverflowError for an invalid escape, or for a very long version number
+        # in a `%YAML` directive.
         _note_syntax_error(error, text, faults)
     return None
 

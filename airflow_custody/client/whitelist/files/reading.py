@@ -249,9 +249,9 @@ def _decode(data: bytes, rows: Rows) -> str:
 
 def count_faults(faults: Sequence[str]) -> str:
     """
-    Return the number of a file's faults in words.
+    Return the number of a file's faults as text, such as "5 faults".
 
-    It includes a hint if reading stopped early.
+    The text includes a hint if reading stopped early.
     """
     more = " (reading stopped: there may be more)" if len(faults) >= MAX_FAULTS else ""
     return count(len(faults), "fault") + more

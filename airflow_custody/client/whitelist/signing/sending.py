@@ -172,8 +172,9 @@ class RequestSigner:
             self._log.warning(
                 "%s",
                 lines(
-                    "The requests' tenant cannot be compared with this user's. If a response is lost, the signature "
-                    "can only be recognized by the signer's public key:",
+                    "This user's details could not be read, so the tenant of the requests cannot be compared with the "
+                    "user's tenant. If a response is lost, the signature can be recognized only by the signer's public "
+                    "key. The error was:",
                     str(error),
                 ),
             )
@@ -419,7 +420,7 @@ def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest
 
 @contextmanager
 def _concluding(consequence: str) -> Iterator[None]:
-    """Append the consequence for the signatures to an error's message."""
+    """Append to an error's message what it means for the signatures, for example 'nothing was signed'."""
     try:
         yield
     except CustodyError as error:
