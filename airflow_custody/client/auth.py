@@ -36,7 +36,7 @@ _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only temporarily.
 _TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
-# Repeating it does no harm: it returns a second token.
+# Repeating a sign-in does no harm, because it only returns a second token.
 SIGN_IN = Operation(
     "sign in",
     "POST",
@@ -207,7 +207,7 @@ class PasswordSignIn(Authentication):
             "an API token, remove the user name. A user with two-factor authentication needs an API key, because "
             "one-time codes are not supported."
         )
-        # Held to sign in, and to forget a token.
+        # The lock is held while a token is fetched or forgotten.
         self._lock = threading.Lock()
         self._token: str | None = None
         # Unix time from which on the token is replaced.
@@ -283,7 +283,7 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-        # Make a new error each time, because one shared by several threads would collect all their tracebacks.
+        # Make a new error each time, because an error that several threads share would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
     def _fetch_token(self, transport: Transport) -> str:

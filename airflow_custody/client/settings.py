@@ -177,7 +177,7 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
     """
     Return a proxy's URL if it can be used.
 
-    Both of its later parsers must be able to read it, and a header must be able to hold its password.
+    Both libraries that parse the URL later must be able to read it, and a header must be able to hold its password.
     """
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
@@ -203,7 +203,7 @@ def _environment_proxy(url: str) -> Proxy | None:
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
     # On macOS and Windows, the proxy may come from the system's settings.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # Only in environment and system settings, host and port alone are usual.
+    # Environment and system settings often have only host and port, without a scheme.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
@@ -398,7 +398,7 @@ class ClientSettings:
 
     @property
     def user_text(self) -> str:
-        """The user in error messages, named by the connection."""
+        """The user in error messages, such as ``The user of Airflow connection 'custody_default'``."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
     def name(self, setting: str) -> str:
@@ -413,7 +413,7 @@ class ClientSettings:
 
     @cached_property
     def pins(self) -> VerificationPins | None:
-        """The pins for verifying addresses; None: nothing is verified."""
+        """The pinned keys and limits for verifying addresses; None: nothing is verified."""
         if self.superadmin_keys is None:
             return None
         return VerificationPins(
@@ -429,18 +429,18 @@ class ClientSettings:
         """
         The proxy for requests; None: there is none.
 
-        It is the one in the settings or, for HTTPS, the environment's.
+        The proxy comes from the settings or, for an HTTPS base URL, from the environment.
         """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Over TLS, a proxy only learns the host's name.
+        # Use the environment's proxy only with TLS, because it then learns only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:
         """
         Refuse combinations of settings that cannot be used.
 
-        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete pins.
+        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete settings for verification.
         """
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")

@@ -92,9 +92,9 @@ class CustodyHook(BaseHook):
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
-        Fetch the health listing and judge it.
+        Fetch the health listing and evaluate it.
 
-        :param criteria: which checks are judged and what makes them healthy.
+        :param criteria: which checks are evaluated and what makes them healthy.
         :return: the verdict.
         :raises CustodyError: if the listing cannot be fetched.
         """

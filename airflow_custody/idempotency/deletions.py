@@ -1,4 +1,4 @@
-"""The deletions of an approved plan, each only if nothing has changed since the approval."""
+"""The deletions of an approved plan. Each is executed only if nothing has changed since the approval."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def _state(request: Request) -> str:
 
 def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
     """
-    Tell whether a request to delete, and the requests kept for its row, are unchanged since the approval.
+    Tell whether a deletion's requests are unchanged since the approval.
+
+    These are the request to delete, and the requests kept for its row.
 
     The plan's hash covers only the operation. Therefore the kept requests must also be in effect, and the request to
     delete must have the content that the operation names, regardless of what else was recorded.
@@ -166,7 +168,7 @@ class Deletions:
         return row.become("deleted", row.detail)
 
     def why_not(self, key: str) -> str:
-        """Return why an unchanged request must not be deleted now; empty if it may."""
+        """Return why an unchanged request must not be deleted now; empty if it may be deleted."""
         return ""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:

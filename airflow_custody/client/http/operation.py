@@ -27,7 +27,7 @@ def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
     """
     Return the needed roles that a user lacks.
 
-    Names are compared without case.
+    Names are compared without regard to case.
 
     :param needed: the roles. Alternatives are written as one role: ``Admin or AdminReadOnly``.
     :param own: the user's roles.
@@ -81,12 +81,12 @@ class Operation:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether sending it twice does no harm."""
+        """Whether sending the operation twice does no harm."""
         return self.method != "POST" if self.repeatable is None else self.repeatable
 
     @property
     def is_retried(self) -> bool:
-        """Whether a call repeats it after it was sent."""
+        """Whether a call may send the operation again after it was sent."""
         return self.is_repeatable and self.method != "POST"
 
     def on(self, identifier: str) -> Operation:
@@ -119,7 +119,8 @@ class Operation:
         """
         Return the error for a request that was sent.
 
-        It has the given type only if repeating the request does no harm. Otherwise, the outcome is unknown.
+        The error has the type ``error_type`` only if repeating the request does no harm. Otherwise, it reports that the
+        outcome is unknown.
         """
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, advice=advice, **facts)

@@ -492,7 +492,7 @@ class Transport:
 
 def _may_lack_body(received: requests.Response) -> bool:
     """
-    Tell whether a response without a body may have had one.
+    Tell whether the body of a response without a body may have been lost.
 
     http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
     """
@@ -509,7 +509,7 @@ def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
 
 
 def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
-    """Return the error for a request that was too late each time."""
+    """Return the error for a request that took too long before sending, in every attempt."""
     return operation.failed(
         CustodyError,
         f"{last}, {_MAX_LATE} times in a row; nothing was sent",

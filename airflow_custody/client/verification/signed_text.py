@@ -179,7 +179,7 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
             fields = _check_shape(_parse(changed))
         except RefusalError:
             continue
-        # Compare as text, because 1 == True in Python.
+        # Compare the values as JSON text, because 1 == True in Python.
         if json.dumps(fields) == json.dumps(expected):
             yield SignedText(_hash(changed), fields, legacy=True, omitted=omitted)
 
