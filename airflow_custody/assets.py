@@ -249,7 +249,7 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
     """
     Yield the events from a time on, the oldest first.
 
-    Some events are repeated.
+    An event may be yielded more than once.
     """
     events = inlet_events[asset]
     if not hasattr(events, "after"):

@@ -274,7 +274,7 @@ def _failed(exception: Exception) -> None:
     """
     Log that metrics cannot be sent.
 
-    Only the first time is a warning.
+    Only the first failure is logged as a warning.
     """
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True

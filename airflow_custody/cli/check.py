@@ -170,7 +170,7 @@ def add_to(commands: Commands, help: str) -> None:
     parser = add_command(commands, "check", help, check)
     text = f"required role, or 'A or B' for one of two. Default: {DEFAULT_ROLE}"
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
-    text = "also test what is assumed about the service"
+    text = "also test the package's assumptions about the service"
     parser.add_argument("--assumptions", action="store_true", help=text)
     text = "with --assumptions: write the results to this new file, without values, labels, addresses, ids or hosts"
     parser.add_argument("--report", metavar="FILE", help=text)

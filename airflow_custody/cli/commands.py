@@ -207,7 +207,7 @@ def add_command(
     if outputs:
         text = f"{_either(outputs)}. Default: {outputs[0]}"
         parser.add_argument("-o", "--output", metavar="FORM", choices=outputs, default=outputs[0], help=text)
-    parser.add_argument("--debug", action="store_true", help="show where an unexpected error comes from")
+    parser.add_argument("--debug", action="store_true", help="show the source of an unexpected error")
     # Airflow keeps its log off the standard output of commands that have "output".
     parser.set_defaults(custody_run=run, **({} if outputs else {"output": "text"}))
     return parser

@@ -104,15 +104,15 @@ class PlanChangedError(CustodyConflictError):
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
         if is_forgotten:
-            sent = "this try sent nothing; what earlier tries of this task sent is not recorded"
+            sent = "this try sent nothing; there is no record of earlier tries of this task"
         elif done:
-            sent = f"this try sent nothing, and earlier ones {done}"
+            sent = f"this try sent nothing, and earlier tries {done}"
         else:
             sent = "nothing was sent"
         reason = f": {why}" if why else ""
         now = "" if plan is None else f". Now it has {changes_text(plan, _NOT_DONE)}"
         super().__init__(
-            f"the plan is not the one that was approved{reason}; {sent}{now}",
+            f"the plan is not the approved plan{reason}; {sent}{now}",
             code="plan-changed",
             advice=lines("See the log for the whole current plan." if plan else None, *_PLAN_AGAIN),
         )
@@ -299,7 +299,7 @@ class ApplyPlan:
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
             what = "without a record" if is_forgotten else "under another plan"
             self.log.warning(
-                "Waiting %.0f s until the service lists what earlier tries may have sent %s.", seconds, what
+                "Waiting %.0f s until the service lists requests that earlier tries may have sent %s.", seconds, what
             )
             time.sleep(seconds)
 
@@ -381,7 +381,7 @@ class ApplyPlan:
             f"the task's record names request {sanitize(request_id, 40)} for {creation.which(key)}, but {why}; this "
             "try sent nothing",
             code="outcome-unknown",
-            advice="Find out who has edited the task's state, or what has changed the request. Then start a new run.",
+            advice="Find out how the task's state or the request was changed. Then start a new run.",
         )
 
     def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
@@ -401,7 +401,8 @@ class ApplyPlan:
         """
         Check that the service lists the created requests, each with the content of its row.
 
-        Otherwise the outcome of the row is unknown. It stays recorded as created, so that it is not sent again.
+        If one is missing or differs, the outcome of its row is unknown. The row stays recorded as created, so that it
+        is not sent again.
         """
         listed, failure = self._fetch([*outcome.created.values()])
         outcome.stopped = outcome.stopped or failure

@@ -223,7 +223,7 @@ class CompletePlan:
             raise self._incomplete(f"the deletion of {request.name} is pending", retryable=False)
         mismatch = self._creation.compare(request_id, request).mismatch
         if mismatch:
-            raise self._incomplete(f"{request.name} is not what was requested: {mismatch}", retryable=False)
+            raise self._incomplete(f"{request.name} differs from the requested content: {mismatch}", retryable=False)
 
     @staticmethod
     def _incomplete(why: str, *, retryable: bool) -> CustodyConflictError:

@@ -347,8 +347,8 @@ class CreateOnce:
             raise self._unknown(f"The service does not list it{hidden and f', which proves nothing: {hidden}'}.")
         if found.mismatch:
             raise self._unknown(
-                f"But {identifier} is not what this task requests: {found.mismatch}. Find out who has edited the "
-                "task's state, or what has changed the request."
+                f"But {identifier} differs from the content that this task requests: {found.mismatch}. Find out how "
+                "the task's state or the request was changed."
             )
         if found.is_rejected and self.existing:
             raise CustodyConflictError(

@@ -17,8 +17,8 @@ from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
-# Maximum lag of the service's clock behind Airflow's clock. A creation time that is later than this limit proves that
-# the object was created after the row was recorded.
+# Accepted lag of the service's clock behind Airflow's clock. An object counts as new if it was created at most this
+# long before the row was recorded.
 _PRECISION = timedelta(seconds=1)
 
 
@@ -289,10 +289,10 @@ class Search:
             return False
         problem = self._problem(key, word, others)
         if problem:
-            self.unknown[key] = f"The variable says {' '.join([word, *others])}: {problem}."
+            self.unknown[key] = f"The variable is set to {' '.join([word, *others])}: {problem}."
             return False
         row = self.store.rows[key][1]
-        self.log.info("The variable says %s for %s.", word, self.creation.which(key))
+        self.log.info("The variable is set to %s for %s.", word, self.creation.which(key))
         self.store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
         return True
 
@@ -337,7 +337,7 @@ class Search:
         if "address" in found.differs:
             return found.difference
         if found.difference:
-            self.log.warning("%s is not exactly what was requested: %s.", identifier, found.difference)
+            self.log.warning("%s differs from the requested object: %s.", identifier, found.difference)
         return ""
 
 

@@ -6,7 +6,7 @@ It has real HTTP, real state, and faults on demand.
 ``Sandbox`` runs it inside this process, for tests. ``python -m airflow_custody.sandbox`` runs it as a separate process.
 ``SandboxControl`` controls a sandbox of either kind.
 
-Four operations follow a description of the service's interface: listing health checks, creating a whitelisting
+Four operations follow the API description of the service: listing health checks, creating a whitelisting
 request, setting the status of a webhook, and deleting a webhook. The other operations follow public information about
 the service. Everything beyond these two sources is an assumption, and is marked by a comment. The sandbox was never
 compared with a live installation.

@@ -95,9 +95,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """
         polls = self._polls
         if context.get("task_reschedule_count"):
-            # In reschedule mode, each poke runs in its own process. Airflow 2 does not count pokes, so there each poke
-            # is treated
-            # as the first.
+            # In reschedule mode, each poke runs in its own process, so only the first poke is a first poll. Airflow 2
+            # does not count pokes: there, each poke is treated as the first.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
         try:

@@ -39,7 +39,7 @@ MAX_CONCURRENT_POLLS = 8
 _STUCK_AFTER = 60.0
 # Seconds, in addition to an interval, that a wait continues after its deadline until a running poll ends.
 _PATIENCE = 10.0
-# Seconds before the first poll, so that triggers that start together share it.
+# Seconds before the first poll, so that triggers that start together share the poll.
 _GATHERING_DELAY = 0.1
 
 
@@ -172,7 +172,7 @@ def error_event(error: CustodyError) -> TriggerEvent:
 
 
 def as_custody_error(exception: Exception, operation: str) -> CustodyError:
-    """Return a :class:`CustodyError` unchanged, and any other exception as a retryable one."""
+    """Return a :class:`CustodyError` unchanged, and any other exception as a retryable :class:`CustodyError`."""
     if isinstance(exception, CustodyError):
         return exception
     text = f"{type(exception).__name__}: {sanitize(exception, 500)}"
@@ -204,7 +204,7 @@ class SharedPoll(Generic[T]):
     :param key: identifies the poll: triggers with the same key share it.
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
     :param fetch: fetches the data for all waits, in a thread. An error of ``fetch`` is the result of every wait; an
-        error of one wait is only its own result.
+        error of one wait is the result of that wait only.
     :param interval: seconds between two successful polls.
     """
 
@@ -222,7 +222,7 @@ class SharedPoll(Generic[T]):
     @contextmanager
     def subscribe(self, wait: Wait[T]) -> Iterator[asyncio.Queue[T | CustodyError | None]]:
         """
-        Join the running poll with the same key, or start this one.
+        Join the running poll with the same key, or start this poll.
 
         Yields the queue of results for one wait. If the poll dies, the last results are an error and None; then
         subscribe to a new poll.
@@ -294,7 +294,7 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
 
     :param interval: seconds between two successful polls.
     :param failures: number of polls in a row, up to the last one, that returned only errors.
-    :param errors: the errors of the last poll. The longest delay that they request counts.
+    :param errors: the errors of the last poll. The longest delay that they request is used.
     """
     error = max(errors, key=_retry_after, default=None)
     seconds = interval

@@ -83,11 +83,11 @@ class CursorStore:
 
     async def save_async(self, cursor: CallCursor) -> bool:
         """
-        Store a cursor, and return whether this reader wrote the replaced one.
+        Store a cursor, and return whether this reader wrote the replaced cursor.
 
         Called in a triggerer.
-        The stored value is read first: a triggerer that is about to end can no longer read but still write, and its
-        last events are not stored.
+        The stored value is read first, because a triggerer that is about to end can still write, but no longer read.
+        Its last events are not stored, so its cursor must not be stored either.
         """
         is_own: bool = await self._ask("get") == self._value
         value = cursor.to_stored()
@@ -104,7 +104,7 @@ class PollResult(NamedTuple):
     The result of a poll for one watcher.
 
     :param cursor: the cursor before the poll; None: there was none.
-    :param gap: description of the calls that may be lost; empty: none are lost.
+    :param gap: description of the calls that may be lost; empty: no calls are lost.
     :param portions: for each poll, the payloads of the events to fire, and the cursor after these events.
     """
 
@@ -190,7 +190,7 @@ class JournalProducer(SharedStreamProducer):
         """
         Save the cursors of the watchers whose events are in Airflow's database.
 
-        Raises nothing.
+        This method never raises an exception.
         """
         savers: dict[CallWatcher, Callable[[], Awaitable[None]]] = {}
         for item in batch:
@@ -200,7 +200,7 @@ class JournalProducer(SharedStreamProducer):
                 # already out may have a later cursor of that watcher, so none of them may save its cursors.
                 self._last_distrusted = self._number
             elif reading.number > self._last_distrusted:
-                # A watcher's later cursor covers its earlier one.
+                # Keep only the later cursor of a watcher, because it covers the earlier cursor.
                 savers.update(reading.savers)
         if savers:
             with suppress(asyncio.TimeoutError):
@@ -336,7 +336,7 @@ class CallWatcher:
         """
         Move the cursor past a reading whose events were fired.
 
-        It is saved once Airflow has stored them.
+        The cursor is saved once Airflow has stored these events.
         """
         if self._wanted is None:
             return
@@ -366,7 +366,7 @@ class CallWatcher:
         """Return events to fire and the cursor after them, for each poll."""
         parts = self._split(self.call_filter.select(new.calls, types))
         if new.gap and not parts:
-            # A gap needs an event even without calls.
+            # Fire an event for a gap even without calls.
             parts = [[]]
         events = [
             to_event(

@@ -193,7 +193,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
         """
         Return the stored state.
 
-        Without one, return ``healthy``, so that the first failure fires.
+        Without a stored state, return ``healthy``, so that the first failure fires.
         """
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
@@ -225,7 +225,7 @@ def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWa
     """
     Fetch a tenant's health listing, and return a function that evaluates it and caches the verdicts.
 
-    Judging runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
+    The evaluation runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
     """
 
     # All waits of a poll have the same tenant.

@@ -67,8 +67,8 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         the triggerer's log, because Airflow logs every event. Default True.
     :param poke_interval: seconds between two polls, or a timedelta. Default 30.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
-    :param cursor_name: name of the cursor. A watcher that replaces another one continues from the cursor with the same
-        name, even with other filters. Default ``default``.
+    :param cursor_name: name of the cursor. A watcher that replaces another watcher continues from the cursor with the
+        same name, even with other filters. Default ``default``.
     :raises ValueError: if an argument has a wrong type or value.
     """
 
@@ -144,7 +144,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         if is_task:
             yield error_event(refusal)
             return
-        # Airflow restarts a trigger that ends, every second.
+        # Do not end, because Airflow would restart the trigger every second.
         while True:
             self.log.error("%s", refusal)
             await asyncio.sleep(max(float(self.poke_interval), 600.0))

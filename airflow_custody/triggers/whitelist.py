@@ -23,17 +23,18 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     A trigger that waits until whitelisting requests are in effect.
 
     The trigger fires once: ``{"status": "effective", "result": ..., "message": ...}``, ``{"status": "timeout",
-    "message": ...}`` or ``{"status": "error", "error": ...}``. A request that was rejected or is gone is an error. It
-    is gone if it is missing from all listings for 30 seconds in a row, or in two polls if they are further apart. A
-    connection failure, a truncated response, a 5xx or a 429 is logged, and polls become less frequent until the service
-    responds again.
+    "message": ...}`` or ``{"status": "error", "error": ...}``. A request that was rejected or is gone is an error. A
+    request is gone if it is missing from all listings for 30 seconds in a row, or in two polls if they are further
+    apart. A connection failure, a truncated response, a 5xx or a 429 is logged, and polls become less frequent until
+    the service responds again.
 
     If the connection pins super-administrators' keys, each request in effect is verified, in the polling thread. A
     request that is not verified is looked up again after 5 seconds, and then ends the wait with an error.
 
     In a triggerer, all triggers with the same connection, interval and status words share one poll, which takes three
     calls per hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not
-    delay the others. If the service rejects a lookup because of a single request, that request is looked up alone.
+    delay smaller triggers. If the service rejects a lookup because of a single request, that request is looked up
+    alone.
 
     :param request_id: the request's id, or a list of ids.
     :param effective_statuses: status words of requests in effect, as for

@@ -134,9 +134,9 @@ def _schema_type(schema: Mapping[str, Any]) -> str:
 def _operations() -> Iterator[str]:
     yield (
         "Calls of this package, and the roles that the user needs. Paths are below `/api/rest/v1`. *Repeatable* calls "
-        "do no harm when they are sent twice. This package was built to an interface description with the four "
-        "*documented* operations. The others are known only from what the makers of the service publish. If a service "
-        "does not offer one, the error says so: see [not-offered](../error-codes.md#not-offered)."
+        "do no harm when they are sent twice. The API description that this package implements includes only the four "
+        "*documented* operations. The other operations are known from the vendor's other publications. If a service "
+        "does not offer an operation, the error reports it: see [not-offered](../error-codes.md#not-offered)."
     )
     yield "With a password, the package also signs in. It gets the rules only if keys are pinned."
     rows = [

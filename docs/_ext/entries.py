@@ -66,7 +66,7 @@ def code(text: str) -> str:
 
 
 def documented_word(each: Operation) -> str:
-    """Return whether an operation is part of the interface description, in a word."""
+    """Return whether the API description includes an operation, in a word."""
     return "documented" if each.documented else "undocumented"
 
 

@@ -81,7 +81,7 @@ def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask,
     without = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
     for each, prune in ((task, False), (without, True)):
         error = each.fails(prune=prune)
-        assert "is not the one that was approved" in str(error)
+        assert "is not the approved plan" in str(error)
         assert "Both tasks need the same arguments" in str(error)
     assert left(sandbox) == addresses(ROWS)
     assert without.attempt()["counts"]["deleted"] == 0
@@ -90,7 +90,7 @@ def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask,
 
 def test_what_has_come_into_effect_since_the_approval_is_not_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
     sandbox.control.sign_whitelist_requests([id_of(sandbox, address(3))])
-    assert "is not the one that was approved" in str(task.fails())
+    assert "is not the approved plan" in str(task.fails())
     assert left(sandbox) == addresses(ROWS)
 
 
@@ -115,7 +115,7 @@ def test_a_changed_plan_says_what_earlier_tries_have_deleted(sandbox: Sandbox, s
     there = left(sandbox)
     assert len(there) == 5 + 3
     write_rows(Path(path), ROWS[6:])
-    assert "this try sent nothing, and earlier ones deleted 4" in str(stored.fails())
+    assert "this try sent nothing, and earlier tries deleted 4" in str(stored.fails())
     assert stored.ti.pushed["counts"]["deleted"] == 4
     assert left(sandbox) == there
 

@@ -113,7 +113,7 @@ def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applie
     path = write_rows(tmp_path / "more.yaml", [*ROWS, 13])
     waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
     error = stored.fails(path=path, plan_hash=plan(path)["plan_hash"])
-    assert "the plan is not the one that was approved" in str(error)
+    assert "the plan is not the approved plan" in str(error)
     assert len(sandbox.control.whitelist_requests()) == sent
 
 
@@ -460,7 +460,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     sandbox.control.clear_faults()
     skipped = waits.skipped
     error = task.fails()
-    assert "this try sent nothing; what earlier tries of this task sent is not recorded" in str(error)
+    assert "this try sent nothing; there is no record of earlier tries of this task" in str(error)
     assert waits.skipped - skipped > 10.0 + TIMEOUT
     assert "what earlier tries may have sent without a record" in task_log.text
     # A new plan goes on.

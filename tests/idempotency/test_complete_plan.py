@@ -168,7 +168,7 @@ def removed(run: Run) -> None:
     ("happens", "why", "retryable"),
     [
         (revoked, "is not in effect, but rejected", False),
-        (renamed, "is not what was requested: it differs in: label", False),
+        (renamed, "differs from the requested content: it differs in: label", False),
         (removed, "is not in effect, but missing", True),
     ],
     ids=["revoked", "renamed", "removed"],
@@ -282,7 +282,7 @@ def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> Non
     other = effective(sandbox, 9)
     applied = deepcopy(run.applied)
     applied["completion"]["creations"][0]["id"] = other
-    assert "is not what was requested" in str(run.fails(applied=applied))
+    assert "differs from the requested content" in str(run.fails(applied=applied))
     applied["completion"]["creations"][0]["id"] = run.new[1]
     assert "two creations name the same request" in str(run.fails(applied=applied))
     assert deletions(sandbox) == 0

@@ -155,7 +155,7 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
     outcome = rows_of(things).run(FORWARD)
     assert things.sent == FORWARD
     assert [*outcome.unknown] == ["b"]
-    assert "which proves nothing: it may hide them" in outcome.unknown["b"]
+    assert "but this proves nothing: it may hide them" in outcome.unknown["b"]
     assert "start a new run" in outcome.unknown["b"]
     assert outcome.left == []
     assert outcome.stopped is None

@@ -165,7 +165,9 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
             assert unknown == ""
         elif outcome or inconclusive:
             assert row.state == "sent"
-            assert (outcome or "The service lists none, which proves nothing: it may hide them.") in unknown
+            assert (
+                outcome or "The service lists no such object, but this proves nothing: it may hide them."
+            ) in unknown
         else:
             # Only a thorough search proves absence.
             assert row.state == ("sent" if inconclusive is None else "void")
@@ -286,7 +288,7 @@ def test_a_persons_id_is_checked(
     is_followed, row, unknown = override(monkeypatch, identifier, Things(no_search, got))
     assert is_followed is not bool(problem)
     assert (row.state, row.detail) == (("sent", "") if problem else ("created", identifier))
-    assert unknown == (f"The variable says {identifier}: {problem}." if problem else "")
+    assert unknown == (f"The variable is set to {identifier}: {problem}." if problem else "")
 
 
 def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +322,7 @@ def test_a_persons_none_is_checked(
     assert things.is_thorough == [True]
     assert is_followed is not bool(problem)
     assert row.state == ("sent" if problem else "void")
-    assert unknown == (f"The variable says {value}: {problem}." if problem else "")
+    assert unknown == (f"The variable is set to {value}: {problem}." if problem else "")
 
 
 @pytest.mark.parametrize(
@@ -333,7 +335,7 @@ def test_a_persons_none_is_checked(
         (CustodyNotFoundError("no", status=404), False, ""),
         (CustodyRequestError("no", status=400), False, ""),
         # It is no id.
-        (CustodyRequestError("too long"), False, "The variable says x: it cannot be: too long."),
+        (CustodyRequestError("too long"), False, "The variable is set to x: it cannot be: too long."),
     ],
     ids=["away", "odd", "not offered", "refused", "no id"],
 )

@@ -110,7 +110,9 @@ def test_the_main_network_and_an_accepted_one_are_reused(sandbox: Sandbox, shown
 
 def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, task_log: TaskLog) -> None:
     number = there(sandbox, network="sepolia")
-    with failing_at_once(rf"request {number} is not what was requested: network \(not requested.*nothing was signed"):
+    with failing_at_once(
+        rf"request {number} differs from the requested content: network \(not requested.*nothing was signed"
+    ):
         sign(number)
     assert not sandbox.control.request_log(**APPROVE)
     assert sign(number, **ACCEPTED) == 1
@@ -121,7 +123,7 @@ def test_a_sensor_accepts_it_only_by_name(sandbox: Sandbox) -> None:
     number = there(sandbox, network="sepolia")
     sandbox.control.sign_whitelist_requests([number])
     given: dict[str, Any] = {"request_id": number, "expected": FIELDS}
-    with failing_at_once(rf"request {number} is not what was requested: network \(not requested"):
+    with failing_at_once(rf"request {number} differs from the requested content: network \(not requested"):
         wait(CustodyWhitelistRequestSensor, **given)
     assert wait(CustodyWhitelistRequestSensor, **given, **ACCEPTED)["verified"] is True
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbo
     assert result["counts"]["unreadable"] == 1
     assert f"Ignored requests, which may be for rows of the file: `{broken}`" in result["report"]
     apply = ApplyTask(path, result["plan_hash"], RowsStore())
-    assert "not the one that was approved" in str(apply.fails())
+    assert "not the approved plan" in str(apply.fails())
     assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)
 
 

@@ -114,7 +114,7 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: Sandbox, odd: Any) -> None:
-    with failing_at_once("expected|is missing|not a field|not what was requested"):
+    with failing_at_once("expected|is missing|not a field|differs from the requested content"):
         approve(create()["id"], odd)
     assert sandbox.control.request_log(**APPROVE) == []
 

@@ -146,7 +146,7 @@ def test_another_request_under_the_same_id_fails_it(
     run = run_sensor(mode, request_id=signed[0], expected=EXPECTED, retries=2)
     assert run.state_of("wait") == "failed"
     assert run.tries["wait", -1] == 1
-    assert f"whitelisting request {signed[0]} is not what was requested: customer_id" in task_log.text
+    assert f"whitelisting request {signed[0]} differs from the requested content: customer_id" in task_log.text
     # Without that, it cannot be known.
     assert run_sensor(mode, request_id=signed[0]).xcom("wait")["fields"]["customer_id"] == "1"
 
@@ -175,13 +175,15 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
     assert wait_in_both(signed[0], expected={**EXPECTED, "id": signed[0]})["verified"] is True
     many = [{**FIELDS, "id": each, "customer_id": str(number)} for number, each in enumerate(signed)]
     assert wait_in_both(signed, expected=many)["verified"] == 3
-    with failing_at_once("2 of 3 whitelisting requests are not what was requested: .* customer_id .*; .* customer_id"):
+    with failing_at_once(
+        "2 of 3 whitelisting requests are different from the requested content: .* customer_id .*; .* customer_id"
+    ):
         wait(signed, expected=[{**each, "customer_id": "1"} for each in many])
     for wrong, name in (
         ({**EXPECTED, "memo": "M"}, r"memo"),
         (FIELDS, r"customerId \(not requested\).*accept_fields=\['customerId'\]"),
     ):
-        with failing_at_once(f"{signed[0]} is not what was requested: {name}"):
+        with failing_at_once(f"{signed[0]} differs from the requested content: {name}"):
             wait(signed[0], expected=wrong)
     assert wait_in_both(signed[0], expected=FIELDS, accept_fields="customerId")["verified"] is True
 
@@ -189,7 +191,7 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
 @pytest.mark.usefixtures("unpinned")
 def test_without_pinned_keys_it_is_compared_with_the_payload(sandbox: Sandbox, forged: list[str]) -> None:
     assert wait_in_both(forged[0], expected=EXPECTED)["verified"] is False
-    with failing_at_once("is not what was requested: memo"):
+    with failing_at_once("differs from the requested content: memo"):
         wait(forged[0], expected={**EXPECTED, "memo": "other"})
     sandbox.control.set_whitelist_metadata(forged[0], payloadAsString="{}")
     with failing_at_once("cannot be read: its payload does not have the hash"):

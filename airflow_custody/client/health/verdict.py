@@ -287,7 +287,7 @@ class HealthWait:
         """
         Return the state after a poll.
 
-        :param check_health: returns the verdict on the current listing by given criteria.
+        :param check_health: evaluates the current listing by the criteria, and returns the verdict.
         :raises CustodyError: any error of ``check_health``.
         """
         verdict = self.verdict = check_health(self.criteria)

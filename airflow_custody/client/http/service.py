@@ -22,9 +22,11 @@ log = logging.getLogger(__name__)
 
 class ServiceOperations:
     """
-    The base of the subjects' operations, which :class:`~airflow_custody.client.CustodyClient` puts together.
+    The base of the operations on each subject.
 
-    :param transport: the way to the service.
+    :class:`~airflow_custody.client.CustodyClient` combines the operations.
+
+    :param transport: sends the requests to the service.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -62,7 +64,7 @@ class ServiceOperations:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
             if _says_done(reply.response, shows):
                 return
-            doubt = reply.unexpected("it neither is empty nor has the new state")
+            doubt = reply.unexpected("it is not empty, and does not have the new state")
         except CustodyError as error:
             if not _may_be_done(error, is_deletion=is_deletion):
                 raise

@@ -212,7 +212,7 @@ logging.getLogger("urllib3.connection").addFilter(_redact_warning)
 
 class Transport:
     """
-    The only way to the service.
+    The only object that sends requests to the service.
 
     It sends requests over a pooled session, retries, and reads responses.
 
@@ -404,7 +404,7 @@ class Transport:
             with self._session().send(
                 prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
             ) as received:
-                # Observe before reading the body: at its end, the connection is returned; at any other end, it is
+                # Observe the connection before the body is read, because afterwards it is returned to the pool or
                 # closed.
                 seen = Observation.of(received) if self._observers else None
                 response = self._read(operation, received)

@@ -213,7 +213,7 @@ def request_from_fields(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | N
 
 def _chain_faults(blockchain: object, currency: object) -> list[FieldFault]:
     if blockchain is None and currency is None:
-        return [FieldFault("", "neither blockchain nor currency is given: one of them must name the chain")]
+        return [FieldFault("", "blockchain and currency are missing: one of these fields must name the chain")]
     if isinstance(blockchain, str) and isinstance(currency, str) and blockchain != currency:
         same = "they name the same thing and must be equal"
         named = f"blockchain is {sanitize(blockchain, 40)!r} and currency is {sanitize(currency, 40)!r}"

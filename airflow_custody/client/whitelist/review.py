@@ -170,7 +170,7 @@ def check_asked(
     comparison = compare(request, payload, network=envelope.network)
     if faults := comparison.faults(accepted):
         names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
-        why = "has unknown keys" if request is None else "is not what was requested"
+        why = "has unknown keys" if request is None else "differs from the requested content"
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} {why}: {name_some(faults)}",
             advice=f"If these values are acceptable although not requested: accept_fields=[{name_some(names)}]."

@@ -51,7 +51,7 @@ _IN_WORDS: dict[RequestState, str] = {
 _ENDINGS = {
     CustodyVerificationError: "not verified",
     CustodyResponseError: "not readable",
-    CustodyRequestError: "not what was requested",
+    CustodyRequestError: "different from the requested content",
     CustodyConflictError: "not going to take effect",
 }
 
@@ -73,8 +73,8 @@ class RequestWait:
 
     #: How long, in seconds, a request must not be listed before it counts as missing.
     gone_after: ClassVar[float] = LOOKUP_WAIT
-    #: How long, in seconds, a request in effect may stay unverified, because the service may list its last signature
-    #: late.
+    #: How long, in seconds, a request in effect may stay unverified, because the service may list its last
+    #: signature late.
     unverified_after: ClassVar[float] = 5.0
 
     def __init__(
@@ -320,7 +320,7 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
     for batch, why in failed:
         if works and len(batch) > 1:
             # Do not search further in this poll. A later poll isolates the request that causes the failure.
-            text = f"the look-up of {count(len(batch), 'request')} fails because of one of them: {why.reason}"
+            text = f"the look-up of {count(len(batch), 'request')} fails because of one of these requests: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
         elif len(batch) == 1 < len(ids):
             why.advice = " ".join(filter(None, [f"The error is about whitelisting request {batch[0]}.", why.advice]))

@@ -123,7 +123,7 @@ def test_many_such_requests_are_not_all_isolated_in_one_poll() -> None:
     for each in rest:
         assert each.retryable
         assert each.message.startswith("the look-up of ")
-        assert "requests fails because of one of them: odd (status 400, E1)" in each.message
+        assert "requests fails because of one of these requests: odd (status 400, E1)" in each.message
 
 
 def test_nothing_is_said_of_one_of_many_while_no_lookup_works() -> None:

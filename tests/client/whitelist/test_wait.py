@@ -358,7 +358,7 @@ def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
     unsigned = {"network": "main", "visibility_group_id": "g"}
     assert compared(signed(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
     for request, changes, match in (
-        (settled(envelope(metadata=metadata)), {}, r"7 is not what was requested: memo \(not requested\)"),
+        (settled(envelope(metadata=metadata)), {}, r"7 differs from the requested content: memo \(not requested\)"),
         # A legacy form does not have it.
         (signed(), {"contract_type": "x"}, r"contract_type \(requested 'x', shown nothing\)"),
         (signed(network="test", visibilityGroupID="g"), unsigned, "network"),

@@ -452,7 +452,7 @@ def _not_taken(requests: Iterable[Request], decisions: Iterable[_Decision]) -> l
 
 
 def _plan_other(request: Request, context: _Context) -> PlanRow:
-    """Return the plan's row for a request without a file's row."""
+    """Return the plan's row for a request that has no row in the file."""
     if request.destination is None:
         return _unreadable_row(request, context.settings)
     if request.state == "unverified":

@@ -170,7 +170,7 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
         ]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
             "line 2: label: contains a control or invisible character",
-            "line 4: linked_wallet_ids[1]: is empty", "line 4: neither blockchain nor currency is given",
+            "line 4: linked_wallet_ids[1]: is empty", "line 4: blockchain and currency are missing",
             "line 5: address: begins or ends with white space",
             "line 5: linked_wallet_ids[1]: begins or ends with white space",
             "line 5: memo: begins or ends with white space",

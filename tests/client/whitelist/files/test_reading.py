@@ -162,7 +162,7 @@ def with_defaults(defaults: str) -> str:
         (f"{HEAD}- {{&a label: x, *a : y}}\n", ["line 3: an alias refers to this value, which is not allowed"]),
         (
             f"{HEAD}- {{address: b, memo: 1}}\n",
-            ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency"],
+            ["line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: blockchain and currency are missing"],
         ),
         *(
             (f"{HEAD}{ONE.replace(' b', address)}, {chain}}}\n", [f"line 3: {name}: contains U+{code}"])

@@ -195,7 +195,9 @@ def test_one_that_does_not_match_stops_all(approver: SignedInApprover) -> None:
     numbers = [approver.create() for _ in range(5)]
     approver.signer = NoSigner()
     approver.change_payload(numbers[4], memo="7")
-    with pytest.raises(CustodyRequestError, match=rf"{numbers[4]} is not what was .*; nothing was signed") as caught:
+    with pytest.raises(
+        CustodyRequestError, match=rf"{numbers[4]} differs from the requested content.*; nothing was signed"
+    ) as caught:
         approver.approve()
     assert f"batch 3 of 3: 1 request, from {numbers[4]} to {numbers[4]}. 0 of 5 requests are signed" in str(
         caught.value
@@ -255,7 +257,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     # What was signed before is reviewed before it counts.
     approver.signer = NoSigner()
     other = {**approver.expected, numbers[1]: approver.expected[numbers[1]].model_copy(update={"label": "Other"})}
-    match = rf"{numbers[1]} is not what was requested: label \(.*\); this user has signed it already"
+    match = rf"{numbers[1]} differs from the requested content: label \(.*\); this user has signed it already"
     with pytest.raises(CustodyRequestError, match=match):
         approver.approve(*numbers[:3], earlier_try=True, expected=other)
     assert approver.signed == numbers[:2]
