@@ -21,7 +21,7 @@ NATIVE_RENDERING = (
     " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
     "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
-# A rendered None: as text, and with the filter tojson.
+# The texts that a template renders for None: alone, and with the filter tojson.
 _RENDERED_NONE = ("None", "null")
 
 

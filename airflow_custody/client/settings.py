@@ -33,7 +33,7 @@ DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 # In the DNS, no part of a name is empty or longer. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
-# In characters. A private key is longer, even in base64.
+# In characters. A shorter text cannot be a private key, not even in base64.
 _MIN_KEY = 40
 # In the order in which Python's standard library looks for a proxy.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
@@ -187,7 +187,7 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
         is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
         if address.scheme in ("http", "https") and address.host and not is_split:
             return url
-    # The value is not quoted: it may hold a password.
+    # Do not quote the value, because it may hold a password.
     raise CustodyConfigurationError(
         f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
         "percent-encoded, and be ISO-8859-1",

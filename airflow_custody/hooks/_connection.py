@@ -63,7 +63,7 @@ class ConnectionReader:
     def __init__(self, connection: Connection, *, named: bool) -> None:
         self._connection = connection
         self._place = f"the Airflow connection {connection.conn_id!r}" if named else "this connection"
-        #: The beginning of each error message; it names the connection.
+        #: The beginning of error messages, with the connection's name; may be empty.
         self.start = f"Airflow connection {connection.conn_id!r}, " if named else ""
         if connection.conn_type != "custody":
             raise CustodyConfigurationError(

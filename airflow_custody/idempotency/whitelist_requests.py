@@ -297,9 +297,7 @@ def why_not_trusted(request: Request) -> str:
 def _unusable(row: PlanRow) -> CustodyConflictError:
     """Return the error for an existing request for the same destination that cannot be reused."""
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
-    advice = (
-        "Look at this request in the service. If it is for another destination, set if_exists='create' to create yours."
-    )
+    advice = "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new one."
     if row.state == "rejected":
         code, text = "request-rejected", f"{name} has the same content and was rejected (status {row.status})"
         advice = "If the address is still wanted, if_exists='create' requests it again."
@@ -313,7 +311,7 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
         if row.is_doubtful:
             advice = (
                 "Write chain, network and address as the service does, or name the network. If that request is for "
-                "another destination, if_exists='create' requests this one."
+                "another destination, set if_exists='create' to create a new request."
             )
         elif row.fields == ("status",):
             advice = "Add the status word to effective_statuses or rejected_statuses."

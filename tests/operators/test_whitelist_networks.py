@@ -81,7 +81,7 @@ def test_it_is_not_reused_and_the_advice_is_harmless(sandbox: Sandbox, asked: st
     with failing_at_once(why) as caught:
         create(**given)
     text = str(caught.value.error)
-    assert "If that request is for another destination, if_exists='create' requests this one." in text
+    assert "If that request is for another destination, set if_exists='create' to create a new request." in text
     for word in ("ignore", "delete", "replace"):
         assert word not in text
     assert not sandbox.control.request_log(**CREATE)

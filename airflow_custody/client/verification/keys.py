@@ -27,7 +27,7 @@ SIGNATURE_BYTES = 2 * INTEGER_BYTES
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
-# Base64 of DER, which begins with 0x30. Hashes and names are shorter.
+# Matches a key in DER, written in base64: it begins with the byte 0x30. Hashes and names are shorter.
 _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 

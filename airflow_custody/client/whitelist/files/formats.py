@@ -183,7 +183,7 @@ def _misread(source: str, text: str, advice: str = "quote it") -> Misread:
 
 # --- YAML --------------------------------------------------------------------------------------------------
 
-# libyaml is many times faster than the pure Python loader.
+# Prefer libyaml, because it is many times faster than the pure Python loader.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = "a number"
@@ -345,7 +345,7 @@ def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
 
 def _separator(text: str, faults: Faults) -> str:
     """Return the header's separator, or note a fault and return empty text."""
-    # A file may begin with empty rows.
+    # Skip empty rows before the header.
     found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
     separators = [each for each in _SEPARATORS if found and each in found[0]] or [","]
     if len(separators) == 1:

@@ -275,7 +275,7 @@ def check_only(value: object) -> dict[str, list[str]]:
 def _check_values(name: str, given: object) -> list[str]:
     values = [*given] if isinstance(given, (list, tuple, set)) else [given]
     refuse_missing(f"only[{name!r}]", values)
-    # In a YAML file, an id may be a number.
+    # Convert numbers to text, because an id in a YAML file may be a number.
     texts = [str(each) if type(each) is int else each for each in values]
     names = check_names(f"only[{name!r}]", texts) or []
     return sorted({chain_name(each) if name == "blockchain" else each for each in names})
