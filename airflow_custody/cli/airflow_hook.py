@@ -15,7 +15,7 @@ from airflow_custody.hooks.custody import CustodyHook
 class CommandLineHook(CustodyHook):
     """A hook that finds connections outside of a task, and sends no metrics."""
 
-    # Metrics describe what Airflow does, not what users look at.
+    # Send no metrics, because they describe Airflow's work, and not the calls of users.
     sends_metrics = False
 
     @classmethod

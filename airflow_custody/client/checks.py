@@ -51,7 +51,7 @@ ROLES = {
 _MAY_WORK = ("active", "enabled")
 # In seconds. Clocks that are synchronized by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
-# More than all parts together, because each part from the service is short.
+# In characters. All parts of a detail together are shorter, because each part from the service is truncated.
 _MAX_DETAIL = 3000
 
 

@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# In the DNS, no part of a name is empty or longer. An IPv6 address is in brackets.
+# Each part of a DNS name has 1 to 63 characters. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
 # In characters. A shorter text cannot be a private key, not even in base64.
 _MIN_KEY = 40

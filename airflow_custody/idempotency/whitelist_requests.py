@@ -297,7 +297,10 @@ def why_not_trusted(request: Request) -> str:
 def _unusable(row: PlanRow) -> CustodyConflictError:
     """Return the error for an existing request for the same destination that cannot be reused."""
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
-    advice = "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new one."
+    advice = (
+        "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new "
+        "request."
+    )
     if row.state == "rejected":
         code, text = "request-rejected", f"{name} has the same content and was rejected (status {row.status})"
         advice = "If the address is still wanted, if_exists='create' requests it again."

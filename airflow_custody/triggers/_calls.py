@@ -328,7 +328,7 @@ class CallWatcher:
         if found.gap:
             self.log.warning("Webhook calls may be lost: %s", found.gap)
         if self._cursor is None and self.start == "now":
-            # Save at once, so that a restart continues from here. There is no event to wait for.
+            # Save the cursor at once, because there is no event to wait for. A restart then continues from this cursor.
             self.log.info("Watching webhook calls from now on.")
             await self._save(found.portions[0][1])
 

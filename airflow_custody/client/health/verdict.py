@@ -231,7 +231,7 @@ class HealthVerdict:
             return "the service's health is unknown"
         selected = "selected " if self.is_selection else ""
         if self.healthy and self.is_selection:
-            # Other checks may fail, so the service as a whole may be unhealthy.
+            # Report only the selected checks as healthy, because other checks of the service may fail.
             number = f"{self.total} " if self.total > 1 else ""
             return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:

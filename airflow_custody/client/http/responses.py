@@ -314,7 +314,7 @@ class Reply(Generic[T]):
         :raises CustodyError: if a key is repeated.
         """
         try:
-            # Numbers stay text, because only the keys matter.
+            # Leave numbers as text, because only the keys are checked.
             json.loads(self.response.body, object_pairs_hook=each_once, parse_int=str, parse_float=str)
             return
         except ValueError as error:

@@ -47,7 +47,7 @@ Query = Mapping[str, "str | Sequence[str]"]
 
 # In bytes. Decompression may make it a thousand times as long.
 _PIECE = 16 * 1024
-# Connections to keep: one for each thread of a caller.
+# Maximum number of pooled connections: one for each thread of a caller.
 _MAX_CONNECTIONS = 32
 # Operations that are safe to repeat are repeated after these statuses.
 _RETRIED_STATUSES = (429, 502, 503, 504)

@@ -199,7 +199,7 @@ class RequestSigner:
                     operation=APPROVE_WHITELIST_REQUESTS.name,
                 )
         except CustodyError as error:
-            # Only a rejection by the service counts. A gateway may reject after the service has accepted the signature.
+            # Require the service's own rejection, because a gateway may reject after the service accepted a signature.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
                 self._resolve(hashes, error)
