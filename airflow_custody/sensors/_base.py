@@ -93,6 +93,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
         A transient error counts as "not yet".
         """
+        self._leave_out()
         polls = self._polls
         if context.get("task_reschedule_count"):
             # Each poke runs in its own process. Airflow 2 does not count them, so there each one is a first poke.

@@ -150,7 +150,7 @@ def test_what_nobody_signed_fails_the_task_after_the_evidence_is_written(
     error = fails(path=f"{path}.2")
     assert isinstance(error, CustodyVerificationError)
     assert f"signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED: no signature covers" in str(error)
-    assert f"`custody whitelist verify --id {forged}` shows" in str(error)
+    assert f"`custody whitelist verify --id {forged}` reports" in str(error)
     assert f"The evidence is in {path}.2." in str(error)
 
 
@@ -181,7 +181,7 @@ def test_many_findings_are_all_in_the_log_and_some_in_the_message(sandbox: Sandb
     error = fails()
     assert f"request {forged[9]}: UNVERIFIED" in error.message
     assert f"request {forged[10]}: " not in error.message
-    assert error.message.endswith("; and 2 more, which the log names")
+    assert error.message.endswith("; and 2 more: see the log")
     text = task_log.text
     assert all(f"request {each}: UNVERIFIED: " in text for each in forged)
     assert "12 requests: 0 verified, 12 unverified (2 of 2 pinned keys must sign" in text
