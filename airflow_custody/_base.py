@@ -27,7 +27,8 @@ class _NotGiven(Enum):
         return self.name
 
 
-#: Default of an optional templated parameter. The default None could not be told from an upstream task's None.
+#: Default of an optional templated parameter. With the default None, an upstream task's None would look like an omitted
+#: parameter.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 
 #: Parameters whose field has another name. Each Airflow operator already has a property "label".
@@ -119,7 +120,7 @@ class CustodyTask(RendersNoData):
         being refused. Default: none of them.
     """
 
-    #: The fields whose parameters were not given.
+    #: The fields whose parameters were not passed.
     _left_out: frozenset[str] = frozenset()
     #: The error about the first wrong setting of a mapped task; empty if there is none.
     _refused = ""
@@ -171,7 +172,7 @@ class CustodyTask(RendersNoData):
         vars(self)["_refused"] = self._refused or message
 
     def _refuse_operators(self, name: str, value: object) -> None:
-        """Refuse an operator given instead of its output, also in a list."""
+        """Refuse an operator that was passed instead of its output, also in a list."""
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(each, "task_id") and hasattr(type(each), "output"):
                 self._refuse(f"{name}: the task {each.task_id!r} was given instead of its output: append .output")
@@ -204,7 +205,7 @@ class CustodyTask(RendersNoData):
         Return NOT_GIVEN for a None written in the DAG file.
 
         Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task,
-        only a None in ``partial()`` counts, because a None in a row may be a missing value.
+        only a None in ``partial()`` is replaced, because a None in a row may be a missing value.
         """
         if value is not None:
             return value
@@ -213,7 +214,7 @@ class CustodyTask(RendersNoData):
         return NOT_GIVEN if is_written else None
 
     def _leave_out(self) -> None:
-        """Set the fields that were not given to None."""
+        """Set the fields whose parameters were not passed to None."""
         fields = [field for field in self.template_fields if getattr(self, field, None) is NOT_GIVEN]
         self._left_out = self._left_out.union(fields)
         for field in fields:
@@ -244,7 +245,7 @@ class CustodyTask(RendersNoData):
 
     def _check_given(self) -> None:
         """
-        Check the settings, and the given fields' values in the run.
+        Check the settings, and the values that the passed fields have in the run.
 
         Call this first.
 

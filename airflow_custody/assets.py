@@ -21,7 +21,8 @@ __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhoo
 
 #: Numbers of an asset's last events to fetch, in this order, until an event of a task is found.
 _EVENTS = (1, 25, 500)
-#: Maximum delay with which an event appears after a later one: its time is that of creation, not of the commit.
+#: Maximum delay with which an event appears after a later event, because an event's time is that of its creation, not
+#: of its commit.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 

@@ -140,8 +140,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "timeout": {
                         "label": "Timeout (seconds)",
-                        "description": "Seconds for connecting, for each wait, and for the body of a response as a "
-                        "whole. A retry has the same time again. Default: 30.",
+                        "description": "Seconds allowed for connecting, for each wait for data, and for reading the "
+                        "whole response body. Each retry gets the full time again. Default: 30.",
                         "schema": {"type": ["number", "null"], "minimum": 1, "maximum": 86400},
                     },
                     "verify": {
@@ -152,14 +152,15 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "client_cert": {
                         "label": "Client certificate",
-                        "description": "Path of a PEM file with certificate and key, or both paths, comma-separated "
-                        "or as a pair. Default: none.",
+                        "description": "Path of a PEM file with certificate and key, or the paths of two files, "
+                        "comma-separated or as a pair. Default: none.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "proxy": {
                         "label": "Proxy",
-                        "description": "URL of a proxy, http:// or https://. Default: from HTTPS_PROXY, or else "
-                        "ALL_PROXY, and NO_PROXY, for HTTPS only.",
+                        "description": "URL of a proxy, http:// or https://. Default for an HTTPS base URL: the proxy "
+                        "in the environment variable HTTPS_PROXY, or else ALL_PROXY, unless NO_PROXY excludes the "
+                        "host. Default for plain HTTP: none.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "max_retries": {
@@ -181,10 +182,10 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "superadmin_keys": {
                         "label": "Super-administrators' public keys",
-                        "description": "The super-administrators' public keys, with which whitelisted addresses are "
-                        "verified: PEM, or the path of a file, which must be absolute in a connection. Get them from "
-                        "the people who hold them, not from the service. Default: none; nothing is verified, and the "
-                        "service is believed.",
+                        "description": "Public keys of the super-administrators, for verifying whitelisted addresses: "
+                        "PEM text, or the path of a file, which must be absolute in a connection. Get the keys from "
+                        "the people who hold them, not from the service. Default: none; no address is verified, and "
+                        "the service's data is trusted.",
                         "schema": {"type": ["string", "null"], "format": "multiline"},
                     },
                     "superadmin_minimum": {
@@ -195,8 +196,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "networks": {
                         "label": "Networks",
-                        "description": "Names of the networks that are accepted; as text, comma-separated. Default: "
-                        "any.",
+                        "description": "Names of the accepted networks, as a list or as comma-separated text. "
+                        "Default: any network.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "allow_legacy_signatures": {
@@ -206,8 +207,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "rules_not_before": {
                         "label": "Rules not before",
-                        "description": "Date, such as 2026-01-31, or Unix time in seconds, before which no rules "
-                        "count. Default: any rules count.",
+                        "description": "Oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in "
+                        "seconds. Default: no limit.",
                         "schema": {"type": ["string", "null"]},
                     },
                 },

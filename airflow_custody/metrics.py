@@ -114,7 +114,6 @@ _CALLS_READ = Metric(
     "New webhook calls for a task or a watcher. Calls that several tasks or watchers read are counted for each.",
 )
 
-#: All metrics.
 METRICS = (_CALLS, _HEALTHY, _CREATES, _PENDING_AGE, _CALLS_READ)
 
 
@@ -256,7 +255,7 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
         texts = [_tag_value(each) for each in values]
         name, tags = metric.name, dict(zip(metric.tags, texts, strict=True))
         if not keeps_tags:
-            # A dot would begin another level. Airflow also writes "__" instead.
+            # Replace dots, because a dot begins another level of the name. Airflow replaces them by "__", too.
             name, tags = ".".join([name, *(each.replace(".", "__")[:_MAX_VALUE] for each in texts)]), {}
         if metric.kind == "gauge" and number is not None:
             Stats.gauge(name, max(0, number), tags=tags)

@@ -55,7 +55,7 @@ class CustodyRetryPolicy(RetryPolicy):
     task's ``retries`` and ``retry_delay``. A task never has more tries than its ``retries`` allow.
 
     This is the default policy of all operators and sensors. ``retry_policy=None`` does not disable it, because Airflow
-    passes None to a mapped task without a policy. To replace it, give another policy.
+    passes None to a mapped task without a policy. To replace it, set another policy.
 
     :param min_delay: minimum time to the next try if the service requests a delay. Default 1 second.
     :param max_delay: maximum time to the next try if the service requests a delay. Default 1 hour.
@@ -95,7 +95,7 @@ class CustodyRetryPolicy(RetryPolicy):
             reason = f"a retry cannot help: {exception.reason}"[:450]
             return RetryDecision.fail(f"{reason} {label(exception.code)}")
         if exception.retry_after is not None and exception.status in (429, 503):
-            # Compared as numbers: the requested delay may exceed the maximum of a timedelta.
+            # Compare numbers, because the requested delay may exceed the maximum of a timedelta.
             bounds = self.min_delay.total_seconds(), self.max_delay.total_seconds()
             seconds = min(max(exception.retry_after, bounds[0]), bounds[1])
             return RetryDecision.retry(
@@ -133,7 +133,7 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
     Fail a task without retries if a retry cannot help.
 
     :class:`CustodyRetryPolicy` decides the same, but only this exception works on every version of Airflow. A policy
-    that the user gave gets the original error and decides itself, except if the outcome is unknown: a request that may
+    that the user has set gets the original error and decides itself, unless the outcome is unknown: a request that may
     exist must not be sent again. The raised exception has no chain.
 
     :param operator: the operator that is being executed.
@@ -145,7 +145,7 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
-    # Compare types, because Airflow copies operators together with their policies.
+    # Compare the types and not the objects, because Airflow copies operators together with their policies.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     policy_decides = users_policy and not isinstance(error, CustodyOutcomeUnknownError)

@@ -72,7 +72,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
     The connection can have any type. Its Password is the token's PIN. Its extras are ``pkcs11_module``, the absolute
     path of the HSM's PKCS#11 library on the worker, and ``pkcs11_token`` and ``pkcs11_key``, the labels of the token
     and of the key pair. The PIN is masked in logs if it has at least five characters: Airflow does not mask shorter
-    ones. The worker loads the library and passes the PIN to it, so users who can change the connection can run their
+    PINs. The worker loads the library and passes the PIN to it, so users who can change the connection can run their
     own library. The connection is read when the task runs.
 
     In all other respects, this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the package's
@@ -96,7 +96,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}")
         module, token, key = (extras[name] for name in names)
         if not os.path.isabs(module):
-            # A relative path depends on the process's working directory and environment.
+            # Refuse a relative path, because its meaning depends on the process's working directory and environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, pin)
 

@@ -172,6 +172,6 @@ def add_to(commands: Commands, help: str) -> None:
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
     text = "also test what is assumed about the service"
     parser.add_argument("--assumptions", action="store_true", help=text)
-    text = "with --assumptions: write a report without values"
+    text = "with --assumptions: write the results to this new file, without values, labels, addresses, ids or hosts"
     parser.add_argument("--report", metavar="FILE", help=text)
     add_connection_options(parser)

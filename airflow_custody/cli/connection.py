@@ -96,7 +96,7 @@ def read_pins(args: Namespace) -> VerificationPins:
     Return the pins in the options, for verification without a service.
 
     :param args: the parsed arguments.
-    :raises CustodyConfigurationError: if an option is missing or wrong, or is about a service.
+    :raises CustodyConfigurationError: if an option is missing or wrong, or only makes sense with a service.
     """
 
     pin_options = {flag_of(name) for name in PIN_SETTINGS}

@@ -1,4 +1,4 @@
-"""The command ``health``: judges the service's health checks."""
+"""The command ``health``: evaluates the service's health checks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # The options that select checks, with their criterion, the name of their value, and their help.
 _OPTIONS = {
-    "--group": ("groups", "NAME", "judge only this group"),
-    "--component": ("components", "NAME", "judge only this component"),
-    "--check": ("checks", "NAME", "judge only checks with this name"),
+    "--group": ("groups", "NAME", "evaluate only this group"),
+    "--component": ("components", "NAME", "evaluate only this component"),
+    "--check": ("checks", "NAME", "evaluate only checks with this name"),
     "--require-results": ("require_results", "KEY", "required key of a result, such as a currency"),
     "--healthy-status": ("healthy_statuses", "WORD", "healthy status word. Default: success"),
 }
@@ -30,7 +30,7 @@ _OPTIONS = {
 
 def check_health(args: Namespace, output: Output) -> int:
     """
-    Judge the service's health checks, and list the names that a health gate can select: groups, components, checks
+    Evaluate the service's health checks, and list the names that a health gate can select: groups, components, checks
     and keys of results.
 
     Exit codes: 0 healthy; 2 not healthy; 1 error, including a selected name that does not exist.
@@ -105,7 +105,7 @@ def view_health(verdict: HealthVerdict) -> list[Mark]:
 def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
     parser = add_command(commands, "health", help, check_health)
-    parser.add_argument("--tenant-id", metavar="ID", help="judge only this tenant")
+    parser.add_argument("--tenant-id", metavar="ID", help="evaluate only this tenant")
     for flag, (dest, metavar, text) in _OPTIONS.items():
         parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)
     parser.add_argument(

@@ -25,7 +25,8 @@ _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for 
 # Columns are separated by two spaces. A longer text is not squeezed into a column that is narrower than this.
 _GAP = 2
 _LONG_TEXT, _NARROWEST_TEXT = 60, 30
-# Stands for a space where a line is not broken. Texts do not contain it, because they are printable.
+# Stands for a space at which a line must not be broken. Texts do not contain this character, because they are
+# printable.
 _NO_BREAK = "\0"
 
 

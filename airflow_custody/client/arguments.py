@@ -29,14 +29,14 @@ def describe(value: object) -> str:
     """
     Describe a value and its type briefly.
 
-    For an unknown type, only the type is given.
+    For an unknown type, the description contains only the type.
     """
     kind = sanitize(type(value).__name__, 40)
     if value is None:
         return "None"
     if isinstance(value, str):
         return sanitize(str.__repr__(value[:80]), 40)
-    # Python refuses to convert very long numbers to text.
+    # Quote only numbers of limited size, because Python refuses to convert very long numbers to text.
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**40):
         return f"the {kind} {value!r}"
     return f"a value of type {kind}"

@@ -36,7 +36,7 @@ _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only temporarily.
 _TEMPORARY_STATUSES = (408, 429)
 _NOT_AGAIN = "This client does not send the same credentials again."
-# Repeating it does no harm: it returns a second token.
+# Repeating a sign-in does no harm, because it only returns a second token.
 SIGN_IN = Operation(
     "sign in",
     "POST",
@@ -57,7 +57,7 @@ class BearerToken(Authentication):
     Authentication with a bearer token.
 
     :param token: the token, without ``Bearer``; never printed by this class. White space around it is removed.
-    :param source: place where the user finds the token, for error messages.
+    :param source: where the user can change the token; named in error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
 
@@ -98,7 +98,7 @@ class ApiKey(Authentication):
 
     :param key_id: id of the key.
     :param secret: the key's secret in hex; never printed by this class, and never sent.
-    :param source: place where the user finds both, for error messages.
+    :param source: where the user can change both; named in error messages.
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
 
@@ -180,7 +180,7 @@ class PasswordSignIn(Authentication):
 
     :param username: name of the user.
     :param password: the password, without line breaks at its end; never printed by this class, only sent to sign in.
-    :param source: place where the user finds both, for error messages.
+    :param source: where the user can change both; named in error messages.
     :param on_token: called with each fetched token, to keep it out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
@@ -207,7 +207,7 @@ class PasswordSignIn(Authentication):
             "an API token, remove the user name. A user with two-factor authentication needs an API key, because "
             "one-time codes are not supported."
         )
-        # Held to sign in, and to forget a token.
+        # The lock is held while a token is fetched or forgotten.
         self._lock = threading.Lock()
         self._token: str | None = None
         # Unix time from which on the token is replaced.
@@ -283,7 +283,7 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-        # Make a new error each time, because one shared by several threads would collect all their tracebacks.
+        # Make a new error each time, because an error that several threads share would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
     def _fetch_token(self, transport: Transport) -> str:

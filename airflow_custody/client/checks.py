@@ -3,7 +3,7 @@ The checks of a connection.
 
 They are used by ``custody check`` and the button *Test Connection*.
 
-:func:`check_connection` first makes all calls, then judges their results. Each check is one function.
+:func:`check_connection` first makes all calls, then evaluates their results. Each check is one function.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROLES = {
 }
 # Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
-# Clocks that use NTP differ by less.
+# In seconds. Clocks that are synchronized by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 # More than all parts together, because each part from the service is short.
 _MAX_DETAIL = 3000
@@ -63,7 +63,7 @@ class Check:
     :param state: the state; ``unknown``: the service itself does not offer the operation, and it was not required.
     :param detail: the finding; empty: nothing to report.
     :param advice: advice about the finding. Default empty.
-    :param error: the reason why it is not ok. Default None.
+    :param error: the reason why the check is not ok. Default None.
     """
 
     state: CheckState = "not checked"
@@ -95,11 +95,11 @@ class _Facts:
     :param sign_in_error: the reason why the service rejects the credentials.
     :param other_program: the error that proves that another program responds. Then there are no other results.
     :param listing: the health listing.
-    :param listing_error: the reason why there is none.
+    :param listing_error: the reason why there is no health listing.
     :param user: the user.
     :param user_error: the reason why the user is not known.
     :param rules: the rules in force; they are read only if keys are pinned.
-    :param rules_error: the reason why they are not known, or not verified.
+    :param rules_error: the reason why the rules are not known, or not verified.
     :param verified: the verified rules.
     """
 
@@ -122,7 +122,7 @@ class _Facts:
         """
         Whether a response proves that the service accepts the credentials.
 
-        Any server could have sent the other responses.
+        Any other response may come from another server.
         """
         has_listing = self.listing is not None and not self.listing.is_blank
         return has_listing or self.user is not None or self.verified is not None
@@ -131,7 +131,7 @@ class _Facts:
         """
         Return the result of a check that is not ok.
 
-        The texts are the error's own unless others are given.
+        Default of the texts: those of the error.
         """
         return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
@@ -167,9 +167,9 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
     Make read-only authenticated calls, and return the results of the checks.
 
     :param client: the client.
-    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, the
-        check fails for a service that does not return the user's roles. Default: :data:`DEFAULT_ROLE`, which is judged
-        only if the service returns the roles, or responds with a 403 of its own.
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If roles are
+        passed and the service does not return the user's roles, the check fails. Default: :data:`DEFAULT_ROLE`, which
+        is checked only if the service returns the roles, or responds with a 403 of its own.
     """
     facts = _read_facts(client, list(roles))
     return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)
@@ -206,7 +206,7 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
 def _read_user(client: CustodyClient) -> WireUser:
     user = client.get_current_user()
     if user_name(user) is None and user.get("roles") is None:
-        # Any server could have sent the other fields.
+        # Require an id or roles, because any server could have sent the other fields.
         raise CustodyResponseError(
             "the response does not identify the user: it has no id, no externalUserId and no roles",
             advice="Check the base URL. If it is the service's own, ask its administrator.",
@@ -294,7 +294,7 @@ def _check_roles(facts: _Facts) -> Check:
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
     if isinstance(error, CustodyPermissionError):
-        # Every read needs this role, and this read needs no other.
+        # Every read needs this role, and this read needs no other role.
         return facts.not_ok(error)
     roles = user.get("roles") if user else None
     if roles is None:
@@ -313,7 +313,7 @@ def _check_health(facts: _Facts) -> Check:
         return facts.not_ok(facts.listing_error)
     if facts.listing is None:
         return Check()
-    return Check("ok", f"{count(len(facts.listing), 'check')}; run 'custody health' to judge them")
+    return Check("ok", f"{count(len(facts.listing), 'check')}; run 'custody health' to evaluate them")
 
 
 def _check_signatures(facts: _Facts) -> Check:
@@ -373,7 +373,7 @@ _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "sig
 
 
 def _state_of(error: CustodyError) -> CheckState:
-    """Return the state of an operation that the service need not offer."""
+    """Return the result for a failed call of an operation that not every service offers."""
     return "unknown" if error.not_offered and error.from_service else "failed"
 
 

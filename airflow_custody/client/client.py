@@ -1,7 +1,7 @@
 """
 The client of the custody service.
 
-It has the settings, and the operations of all subjects.
+It combines the settings with the operations of every area: health, whitelist, approvals, webhooks, users and rules.
 """
 
 from __future__ import annotations
@@ -45,37 +45,38 @@ class CustodyClient(
     back-off. ``Retry-After`` is respected, up to a minute. A create is repeated only if its body was not sent.
 
     Every method raises a :class:`CustodyError`, whose type identifies the failure: see
-    :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations that are marked
-    *undocumented* are not part of the interface description that this package was built to. They are known from other
-    publications of the service's makers, and a service may not offer them.
+    :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations marked
+    *undocumented* are not in the API description that this package implements. They are known from the vendor's other
+    publications, and not every service offers them.
 
     :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is
         refused except to this machine.
     :param token: the API token, without ``Bearer``.
     :param auth: another way to authenticate, instead of a token: :class:`PasswordSignIn` or :class:`ApiKey`.
-    :param timeout: seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the
-        same time again. Default: 30.
+    :param timeout: seconds allowed for connecting, for each wait for data, and for reading the whole response body.
+        Each retry gets the full time again. Default: 30.
     :param verify: whether to verify the service's TLS certificate (true or false), or the path of a CA bundle to verify
         it with. Environment variables do not change it. Default: true.
-    :param client_cert: path of a PEM file with certificate and key, or both paths, comma-separated or as a pair.
-        Default: none.
-    :param proxy: URL of a proxy, ``http://`` or ``https://``. Default: from ``HTTPS_PROXY``, or else ``ALL_PROXY``, and
-        ``NO_PROXY``, for HTTPS only.
+    :param client_cert: path of a PEM file with certificate and key, or the paths of two files, comma-separated or as a
+        pair. Default: none.
+    :param proxy: URL of a proxy, ``http://`` or ``https://``. Default for an HTTPS base URL: the proxy in the
+        environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host. Default for
+        plain HTTP: none.
     :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
     :param max_response_bytes: maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64
         MiB).
     :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.
-    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM,
-        or the path of a file, which must be absolute in a connection. Get them from the people who hold them, not from
-        the service. Default: none; nothing is verified, and the service is believed.
+    :param superadmin_keys: public keys of the super-administrators, for verifying whitelisted addresses: PEM text, or
+        the path of a file, which must be absolute in a connection. Get the keys from the people who hold them, not from
+        the service. Default: none; no address is verified, and the service's data is trusted.
     :param superadmin_minimum: number of the super-administrators' keys that must have signed the rules. Required with
         the keys.
-    :param networks: names of the networks that are accepted; as text, comma-separated. Default: any.
+    :param networks: names of the accepted networks, as a list or as comma-separated text. Default: any network.
     :param allow_legacy_signatures: whether to accept addresses that were signed in a legacy form. Default: no.
-    :param rules_not_before: date, such as 2026-01-31, or Unix time in seconds, before which no rules count. Default:
-        any rules count.
+    :param rules_not_before: oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds.
+        Default: no limit.
     :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default: none.
-    :param source: place where the user finds these settings, for error messages. Default: none.
+    :param source: where the user can change these settings; named in error messages. Default: none.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 

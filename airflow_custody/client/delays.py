@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
-# Far beyond each maximum. A larger power would overflow a float.
+# Limits the exponent, because a larger power would overflow a float. Every maximum is reached much earlier.
 _MAX_DOUBLINGS = 30
 
 
@@ -14,7 +14,7 @@ def growing_delay(number: int, *, first: float, maximum: float) -> float:
     """
     Return the delay before a try.
 
-    :param number: number of delays before this one.
+    :param number: the number of earlier delays.
     :param first: the first delay in seconds.
     :param maximum: the maximum delay in seconds.
     """

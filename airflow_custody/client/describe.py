@@ -33,7 +33,7 @@ def how_to_pin(source: str | None) -> str:
 
 
 def describe_pins(pins: VerificationPins) -> str:
-    """Return pins in words."""
+    """Return a description of pinned keys."""
     keys = name_some(pins.fingerprints)
     networks = "any" if pins.networks is None else name_some(sorted(pins.networks), 40)
     legacy = "accepted" if pins.allow_legacy_signatures else "refused"

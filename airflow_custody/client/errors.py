@@ -108,7 +108,8 @@ class CustodyError(Exception):
         """
         Whether a wait continues after this error.
 
-        It does if the service is unavailable or busy, or if its response was truncated or changed while it was read.
+        A wait continues if the service is unavailable or busy, or if its response was truncated or changed while it was
+        read.
 
         An operation that is not offered (501) may be retried, but a wait for it ends. A host that does not exist
         (``unknown-host``) also ends a wait, unless its name was found before; the wait decides that.
@@ -328,5 +329,5 @@ class CustodyUnhealthyError(CustodyError):
     code: ErrorCode = "not-healthy"
 
 
-#: The types that are transient as long as they are retryable.
+#: Types of errors that are transient if the error is retryable.
 _TRANSIENT = (CustodyConnectionError, CustodyServerError, CustodyRateLimitError, CustodyResponseError)

@@ -78,7 +78,7 @@ def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
     temporary = os.path.join(os.path.dirname(path), f".custody-{secrets.token_hex(8)}.part")
     _write(temporary, data)
     try:
-        # Renaming would replace an existing file.
+        # Create a link, because renaming would replace an existing file.
         os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:

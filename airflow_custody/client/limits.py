@@ -1,8 +1,8 @@
-"""What the service takes at once, and how long it may take."""
+"""Limits of the service: rows per page, and the delay of its listings."""
 
 from __future__ import annotations
 
 #: Maximum number of rows on one page of the service, and of objects in one batch.
 MAX_PAGE_SIZE = 100
-#: Seconds that the service may take to show in its listings what it has done.
+#: Seconds that may pass until the service's listings include a change.
 LOOKUP_WAIT = 30.0

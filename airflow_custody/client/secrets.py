@@ -17,8 +17,9 @@ _PLACE = re.compile(
     r"(?P<rest>[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-# Characters around a URL in a sentence; and the slashes in each URL: verbatim, in JSON, and encoded.
+# Punctuation that may surround a URL in a sentence.
 _AROUND_URLS = "\"'`.,;:!?()<>[]{}"
+# Slashes that mark a word as a URL: plain, JSON-escaped, or URL-encoded.
 _IN_URLS = ("//", "\\/", "%2f")
 
 

@@ -35,7 +35,7 @@ DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
 # In characters. A private key is longer, even in base64.
 _MIN_KEY = 40
-# The first variable that is set counts, as in the standard library.
+# In the order in which Python's standard library looks for a proxy.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -101,7 +101,7 @@ def _check_verify(value: object) -> bool | str:
     if is_pem(path):
         raise wrong_setting("verify", "must be the path of a CA bundle, not the bundle itself")
     try:
-        # OpenSSL itself would read any file to its end.
+        # Check the kind and size of the file first, because OpenSSL would read any file to its end.
         read_file(path)
         ssl.create_default_context(cafile=path)
         return path
@@ -177,7 +177,7 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
     """
     Return a proxy's URL if it can be used.
 
-    Both of its later parsers must be able to read it, and a header must be able to hold its password.
+    Both libraries that parse the URL later must be able to read it, and a header must be able to hold its password.
     """
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
@@ -201,9 +201,9 @@ def _environment_proxy(url: str) -> Proxy | None:
     if not proxy:
         return None
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
-    # macOS and Windows have their own settings.
+    # On macOS and Windows, the proxy may come from the system's settings.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # Only in environment and system settings, host and port alone are usual.
+    # Environment and system settings often have only host and port, without a scheme.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
@@ -315,18 +315,19 @@ class ClientSettings:
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number, FormField("Timeout (seconds)")] = DEFAULT_TIMEOUT
-    """Seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the same time
-    again. Default: 30."""
+    """Seconds allowed for connecting, for each wait for data, and for reading the whole response body. Each retry gets
+    the full time again. Default: 30."""
     verify: Annotated[bool | str, BeforeValidator(_check_verify), FormField("TLS verification")] = True
     """Whether to verify the service's TLS certificate (true or false), or the path of a CA bundle to verify it with.
     Environment variables do not change it. Default: true."""
     client_cert: Annotated[
         str | tuple[str, str] | None, BeforeValidator(_check_client_cert), FormField("Client certificate")
     ] = None
-    """Path of a PEM file with certificate and key, or both paths, comma-separated or as a pair. Default: none."""
+    """Path of a PEM file with certificate and key, or the paths of two files, comma-separated or as a pair. Default:
+    none."""
     proxy: Annotated[str | None, BeforeValidator(_check_proxy), FormField("Proxy")] = field(default=None, repr=False)
-    """URL of a proxy, ``http://`` or ``https://``. Default: from ``HTTPS_PROXY``, or else ``ALL_PROXY``, and
-    ``NO_PROXY``, for HTTPS only."""
+    """URL of a proxy, ``http://`` or ``https://``. Default for an HTTPS base URL: the proxy in the environment variable
+    ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host. Default for plain HTTP: none."""
     max_retries: Annotated[int, Field(ge=0, le=20), _Number, FormField("Retries")] = DEFAULT_MAX_RETRIES
     """Maximum number of retries of a call that is safe to repeat. Default: 3."""
     max_response_bytes: Annotated[int, Field(ge=1), _Number, FormField("Maximum response size (bytes)")] = (
@@ -340,23 +341,23 @@ class ClientSettings:
         PlainValidator(_read_keys),
         FormField("Super-administrators' public keys", {"format": "multiline"}),
     ] = None
-    """The super-administrators' public keys, with which whitelisted addresses are verified: PEM, or the path of a file,
-    which must be absolute in a connection. Get them from the people who hold them, not from the service. Default: none;
-    nothing is verified, and the service is believed."""
+    """Public keys of the super-administrators, for verifying whitelisted addresses: PEM text, or the path of a file,
+    which must be absolute in a connection. Get the keys from the people who hold them, not from the service. Default:
+    none; no address is verified, and the service's data is trusted."""
     superadmin_minimum: Annotated[
         int | None, _Number, FormField("Super-administrators' signatures", {"minimum": 1})
     ] = None
     """Number of the super-administrators' keys that must have signed the rules. Required with the keys."""
     networks: Annotated[Collection[str] | None, PlainValidator(_split_names), FormField("Networks")] = None
-    """Names of the networks that are accepted; as text, comma-separated. Default: any."""
+    """Names of the accepted networks, as a list or as comma-separated text. Default: any network."""
     allow_legacy_signatures: Annotated[bool, FormField("Allow legacy signatures")] = False
     """Whether to accept addresses that were signed in a legacy form. Default: no."""
     rules_not_before: Annotated[int | str | None, PlainValidator(_read_date), FormField("Rules not before")] = None
-    """Date, such as 2026-01-31, or Unix time in seconds, before which no rules count. Default: any rules count."""
+    """Oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds. Default: no limit."""
     user_agent: str | None = None
     """Text to add to the ``User-Agent``, which names this package and its version. Default: none."""
     source: str | None = None
-    """Place where the user finds these settings, for error messages. Default: none."""
+    """Where the user can change these settings; named in error messages. Default: none."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -389,7 +390,7 @@ class ClientSettings:
         """
         The base URL in error messages.
 
-        This is the place where the user finds it, or the URL itself.
+        The text names the setting or its source; without a source, it holds the URL itself.
         """
         if self._from_options:
             return self.name("base_url")
@@ -397,7 +398,7 @@ class ClientSettings:
 
     @property
     def user_text(self) -> str:
-        """The user in error messages, named by the connection."""
+        """The user in error messages, such as ``The user of Airflow connection 'custody_default'``."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
     def name(self, setting: str) -> str:
@@ -412,7 +413,7 @@ class ClientSettings:
 
     @cached_property
     def pins(self) -> VerificationPins | None:
-        """The pins for verifying addresses; None: nothing is verified."""
+        """The pinned keys and limits for verifying addresses; None: nothing is verified."""
         if self.superadmin_keys is None:
             return None
         return VerificationPins(
@@ -428,18 +429,18 @@ class ClientSettings:
         """
         The proxy for requests; None: there is none.
 
-        It is the one in the settings or, for HTTPS, the environment's.
+        The proxy comes from the settings or, for an HTTPS base URL, from the environment.
         """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Over TLS, a proxy only learns the host's name.
+        # Use the environment's proxy only with TLS, because it then learns only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:
         """
         Refuse combinations of settings that cannot be used.
 
-        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete pins.
+        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete settings for verification.
         """
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")

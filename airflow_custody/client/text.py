@@ -275,5 +275,5 @@ def as_name(value: object) -> str | None:
 
 
 def as_list(value: str | Iterable[str]) -> list[str]:
-    """Return a list from one string or several."""
+    """Return a list of strings from one string or several strings."""
     return [value] if isinstance(value, str) else list(value)

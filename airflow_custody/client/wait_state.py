@@ -20,8 +20,8 @@ class WaitState:
     :param summary: the state as text.
     :param result: the state as plain JSON data; when done, the task's result.
     :param error: the error that ends the wait. Default None: it continues, or is done.
-    :param in_doubt: whether something is missing, so that an early next poll must decide whether the wait has failed.
-        Default False.
+    :param in_doubt: whether an object or a name is missing. Then the next poll follows early, and decides whether the
+        wait has failed. Default False.
     :param warnings: warnings that were not given yet. Default: none.
     :param advice: advice for a wait that times out in this state. Default: none.
     """
@@ -59,9 +59,10 @@ class PollHistory:
         """
         Tell whether an error ends the wait.
 
-        It does if it is not transient, or if the host does not exist.
+        The wait ends if the error is not transient, or if the host does not exist.
 
-        At a later poll, the host's name was found before, so the failure is an ordinary outage.
+        After a successful poll, a missing host does not end the wait: its name was found before, so the failure is an
+        ordinary outage.
         """
         return not error.transient or (self.is_first and error.code == "unknown-host")
 

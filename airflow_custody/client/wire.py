@@ -29,7 +29,7 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     Return a JSON object, as the ``object_pairs_hook`` of :func:`json.loads`.
 
-    :raises ValueError: if a key is repeated, because the last value would count and hide the other values.
+    :raises ValueError: if a key is repeated, because JSON parsers keep only the last value.
     """
     found = dict(pairs)
     if len(found) < len(pairs):

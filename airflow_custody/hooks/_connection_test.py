@@ -41,7 +41,7 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
     The clocks are not checked.
 
     :param client: the client.
-    :return: whether they succeeded, and the text for the user.
+    :return: whether all checks succeeded, and the text for the user.
     """
     report = check_connection(client)
     failures, signatures = report.failures, report.checks["signatures"].state

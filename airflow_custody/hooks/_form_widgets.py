@@ -1,4 +1,8 @@
-"""The fields of Airflow 2's connection form. Nothing else needs the libraries of its UI, which only Airflow 2 has."""
+"""
+The fields of Airflow 2's connection form.
+
+This module is separate, because it imports the libraries of Airflow 2's UI, which later versions do not have.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ def make_widgets(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the extra fields of the form.
 
-    :param fields: what Airflow 3 reads: ``conn-fields`` of the provider info.
+    :param fields: the fields in Airflow 3's format: ``conn-fields`` of the provider info.
     """
-    # Airflow 2 takes no FloatField: it would drop the connection type.
+    # Use no FloatField, because Airflow 2 drops a connection type whose form has one.
     kinds = {"number": StringField, "integer": IntegerField, "string": StringField}
     widgets: dict[str, Any] = {}
     for name, spec in fields.items():

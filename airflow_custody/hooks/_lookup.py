@@ -55,7 +55,7 @@ def read_extras(connection: Connection) -> dict[str, Any] | None:
     """
     Return a connection's extras, stripped of white space.
 
-    A file or a secrets backend may add it.
+    A file or a secrets backend may add white space.
 
     :param connection: the connection.
     :return: the extras; None if they are not a JSON object, or repeat a name, because a reviewer may have read the

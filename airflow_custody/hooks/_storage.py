@@ -41,7 +41,7 @@ def split_location(location: str) -> tuple[str, str]:
     """
     Split a location into a local path and an object's URL.
 
-    One of the two is empty.
+    Either the path or the URL is empty.
 
     :param location: a path or a URL.
     :raises StorageError: if it is a URL that must not be used. The error does not quote a password or a signature.
@@ -134,7 +134,7 @@ def _storage_error(name: str, error: Exception) -> StorageError:
     elif exists:
         why = "it already exists, and is never replaced"
     elif "://" not in name and isinstance(error, OSError):
-        # The error itself names a temporary file.
+        # Name the requested file, because the error itself names a temporary file.
         why = error.strerror or type(error).__name__
     else:
         why = f"{type(error).__name__}: {sanitize(error, 500)}"

@@ -21,12 +21,20 @@ class CustodyHook(BaseHook):
     The hook of an Airflow connection of type ``custody``.
 
     Host is the base URL (``https://custody.example.com``, a path prefix is allowed; a bare host with Schema and
-    Port works too, ``https`` by default). There are three ways to authenticate, and the filled-in fields select one.
-    Password alone is the API token. Login and Password are a user's. The extra ``api_key_id`` with Password is an API
-    key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) requires one of them. The other
-    extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`, and the form
-    lists all of them. A path in ``superadmin_keys`` must be absolute; the file is read when the client is made. The
-    pins are not secret, but they determine trust: restrict the permission to edit the connection.
+    Port works too, ``https`` by default).
+
+    There are three ways to authenticate, and the fields that are filled in decide which one is used:
+
+    * Password alone: the API token.
+    * Login and Password: a user's name and password.
+    * The extra ``api_key_id``, and Password: an API key's id and its secret.
+
+    To enforce one of these ways, set the extra ``auth`` to ``bearer``, ``password`` or ``api_key``.
+
+    The other extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`, and
+    the form lists all of them. A path in ``superadmin_keys`` must be absolute; the file is read when the client is
+    made. The pinned keys are not secret, but they determine what is trusted: restrict the permission to edit the
+    connection.
 
     Unknown extras are refused. The Custody page and ``custody status`` read responses of at most 8 MiB, even if
     ``max_response_bytes`` is larger.
@@ -84,9 +92,9 @@ class CustodyHook(BaseHook):
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
-        Fetch the health listing and judge it.
+        Fetch the health listing and evaluate it.
 
-        :param criteria: which checks are judged and what makes them healthy.
+        :param criteria: which checks are evaluated and what makes them healthy.
         :return: the verdict.
         :raises CustodyError: if the listing cannot be fetched.
         """

@@ -6,7 +6,8 @@ rows to create, and the deletions. All tries execute that record, each against a
 later try does depends on where the earlier try ended:
 
 - Before the plan was recorded: nothing was sent. The later try acts as a first try.
-- Between that record and a batch, or between two batches: it sends the remaining rows. A row is sent only if no other
+- After the plan was recorded and before the first batch, or between two batches: the later try sends the remaining
+  rows. A row is sent only if no other
   request may be for its destination, except the requests that the row replaces. If another user has requested the
   destination meanwhile, the row is ``found`` if the content is the same, and ``refused`` otherwise.
 - Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
@@ -24,11 +25,11 @@ Other cases:
 - The file has changed since the first try: it sends nothing more. A different order of the rows is not a change.
 - The service, the tenant or the record has changed: it sends nothing more.
 - A new plan was approved for the same task instance: it first searches for each row that the old plan left as ``sent``
-  and that is still in the file. If the outcome of one stays unknown, nothing is sent. Rows that are no longer in the
-  file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new plan.
-- There is no store, or it forgets (Airflow before 3.3, ``clear_on_success``): each try is a first try. It waits until
-  the service must list everything that an earlier try has sent, and plans. If anything was sent, the hash differs, and
-  the task stops.
+  and that is still in the file. If the outcome of such a row stays unknown, nothing is sent. Rows that are no longer in
+  the file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new plan.
+- There is no store (Airflow before 3.3), or the store deletes the record (``clear_on_success``): each try is a first
+  try. The try waits until the service must list everything that an earlier try has sent, and then plans. If anything
+  was sent, the hash differs, and the task stops.
 """
 
 from __future__ import annotations
@@ -249,9 +250,9 @@ class ApplyPlan:
 
     def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
         """
-        Check that record and file together are the approved plan: Airflow users can edit the record.
+        Check that record and file together are the approved plan, because Airflow users can edit the record.
 
-        :raises PlanChangedError: if they are not.
+        :raises PlanChangedError: if record and file are not the approved plan.
         """
         if record.rows != self._rows_digest():
             raise PlanChangedError(self._done(snapshot), why="the rows of the file have changed since the first try")
@@ -267,7 +268,7 @@ class ApplyPlan:
         return digest(sorted(self._requests))
 
     def _done(self, snapshot: Snapshot) -> Outcome:
-        """Return what earlier tries have created and deleted, as far as it is known."""
+        """Return the known creations and deletions of earlier tries."""
         outcome = Outcome()
         for key, row in self._rows_of_plan().items():
             if row.state == "created" and key in self._requests:
@@ -336,7 +337,7 @@ class ApplyPlan:
         """Look in the snapshot for the rows that an earlier try has sent."""
         own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
         search.judge(creation.found_in(snapshot, own, thorough=False))
-        # The other rows are not unknown yet: creating searches thoroughly.
+        # Rows without a result are not unknown yet, because the creation searches thoroughly later.
         search.unknown.clear()
         for key in own:
             if self._store.rows[key][1].state == "sent":
@@ -344,7 +345,7 @@ class ApplyPlan:
 
     def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
-        Check that the recorded ids belong to their rows: Airflow users can edit the record.
+        Check that the recorded ids belong to their rows, because Airflow users can edit the record.
 
         Differences that the service may cause, such as a shortened label or a field that it fills in, are ignored here
         and found by the review before signing. Created requests that are not listed, or no longer verify, are handled
@@ -362,7 +363,7 @@ class ApplyPlan:
             if request is None:
                 continue
             if request.state == "unverified" and row.state == "found":
-                # Another user's request that no longer verifies does not count for this row.
+                # Ignore another user's request that no longer verifies: it has no meaning for this row.
                 self._store.record([(key, row.become("void"))])
                 continue
             wrong = self._wrong_fields(key, request, creation)
@@ -384,7 +385,7 @@ class ApplyPlan:
         )
 
     def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Add the requests created under an earlier plan: if the file has them, they must be signed, too."""
+        """Add the requests created under an earlier plan. Requests that the file has must be signed, too."""
         for key, (batch, row) in self._store.rows.items():
             request = snapshot.requests.get(row.detail)
             is_earlier = row.state == "created" and batch.plan != self.plan_hash
@@ -424,7 +425,7 @@ class ApplyPlan:
                 del outcome.created[key]
 
     def _difference(self, asked: WhitelistRequest, request: Request) -> str:
-        """Return why a request cannot be the one that a row created; empty if it can."""
+        """Return why a row cannot have created a request; empty if the row can have created it."""
         not_trusted = why_not_trusted(request)
         if not_trusted:
             return not_trusted
@@ -437,7 +438,7 @@ class ApplyPlan:
 
     def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, Request], CustodyError | None]:
         """
-        Wait until the service lists the created requests: the next plan must find them.
+        Wait until the service lists the created requests, because the next plan must find them.
 
         :return: the listed requests by id, and the error that prevented reading the others; None if there was none.
         """
@@ -465,7 +466,8 @@ class ApplyPlan:
         if not waiting:
             return None
         self.log.info(
-            "Once the requests of this plan are in effect, the task that completes it, or the next plan, deletes %s.",
+            "Not deleted yet: %s. The task that completes this plan, or the next plan, deletes them once the requests "
+            "of this plan are in effect.",
             name_some(waiting, 60),
         )
         ids = {**outcome.created, **outcome.found}

@@ -1,14 +1,15 @@
 """
-Complete a plan: delete what had to wait until the created requests were in effect.
+Complete a plan: execute the deletions that had to wait for the created requests.
 
 Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan`: the created request of each
-row, what each creation replaces, and the approved deletions. Once the created requests are signed, completing deletes
-the replaced requests and executes the approved deletions. It never deletes anything else: the plan's hash covers both.
+row, the requests that it replaces, and the approved deletions. Once the created requests are signed, completing deletes
+the replaced requests and executes the approved deletions. No other request is ever deleted, because the plan's hash
+covers all of these deletions.
 
 Each deletion is checked right before it is sent. The request to delete, and the requests that are kept for the same
 row, must be unchanged since the plan was made. The successor must be in effect, verified if keys are pinned, and equal
-to its row. So the last request in effect for a row is never deleted. If a try is killed or repeated, the next one
-continues: a missing request counts as deleted, and a deletion may be sent twice.
+to its row. This ensures that the last request in effect for a row is never deleted. If a try is killed or repeated, the
+next try continues: a missing request counts as deleted, and a deletion may be sent twice.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ class AppliedPlan(BaseModel):
 
 def read_applied(value: Any) -> AppliedPlan | None:
     """
-    Read what an apply task has left to complete; None: nothing.
+    Read the part of a plan that an apply task has left to complete; None: nothing is left.
 
     :param value: the task's XCom, or its JSON text.
-    :raises CustodyRequestError: if it is not the XCom of an apply task.
+    :raises CustodyRequestError: if the value is not the XCom of an apply task.
     """
     if isinstance(value, str):
         with suppress(ValueError):
@@ -211,11 +212,11 @@ class CompletePlan:
         """
         Check that a created request is in effect, verified if keys are pinned, and equal to its row.
 
-        :raises CustodyConflictError: if it is not.
+        :raises CustodyConflictError: if the request fails one of these checks.
         """
         request = snapshot[request_id]
         if request.state != "effective":
-            # The listing may be late, and the last signature may be missing.
+            # Read again, because the listing may be late and lack the last signature.
             is_final = request.state in ("rejected", "unreadable")
             raise self._incomplete(_why_not_effective(request), retryable=not is_final)
         if request.deletion_pending:

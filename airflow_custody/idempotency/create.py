@@ -1,4 +1,4 @@
-"""Create an object at most once for each row: one row, or thousands."""
+"""Create an object at most once for each row. There may be one row, or thousands."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Outcome:
 
     :param created: the id of the created object.
     :param deleted: the operation that deleted the request.
-    :param found: the id of a request with the same content that another client has created meanwhile.
+    :param found: the id of a request with the same content, if another client has created one meanwhile.
     :param refused: why the row was refused.
-    :param unknown: why the outcome is unknown, and how a user decides.
+    :param unknown: why the outcome is unknown, and instructions for the user's decision.
     :param left: the keys of the rows that had no effect.
     :param stopped: the error that ended the sending early; None if there was none.
     """
@@ -69,7 +69,7 @@ class Outcome:
 @dataclass(eq=False, repr=False)
 class CreateRows:
     """
-    Creates an object for each row, unless an earlier try of this task instance has.
+    Creates an object for each row, unless an earlier try of this task instance already did.
 
     :param store: the record of what was sent.
     :param creation: the objects to create.
@@ -106,13 +106,13 @@ class CreateRows:
         :return: the outcome of each row.
         """
         earlier = {*self.store.open_rows()}
-        # The service may accept by now what it refused before.
+        # Send refused rows again, because the service may accept them by now.
         todo = self._in_state(keys, "void", "refused")
         while True:
             self.sender.send(todo)
             is_earlier = {*self.store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
-            # That search says nothing about rows that are sent from now on.
+            # The earlier search proves nothing about rows that are sent from now on.
             searched_at = None
             sent, todo = todo, self._in_state(keys, "void")
             # Send rows without effect again, as long as at least one row of a round has an effect.
@@ -137,7 +137,9 @@ class CreateRows:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
     def _state(self, key: str) -> RecordState:
-        """Return a row's state; ``void`` if it is not recorded, or only under another plan that is done with it."""
+        """Return a row's state.
+
+        The state is ``void`` if the row is not recorded, or only under another plan, with a known outcome."""
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
             return "void"
@@ -155,7 +157,7 @@ class CreateRows:
         return row.become("created", identifier)
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        """Return the outcome of a row, for the log."""
+        """Return the level and the text of the log entry about a row's outcome."""
         what, which = self.creation.what, self.creation.which(key)
         if row.state == "created":
             return logging.INFO, f"Created {what} {row.detail} for {which}."
@@ -175,7 +177,9 @@ class CreateRows:
 @dataclass(eq=False, repr=False)
 class CreateOnce:
     """
-    Creates an object unless an earlier try of this task instance has: a batch of one row.
+    Creates an object, unless an earlier try of this task instance already did.
+
+    The object is recorded as a batch with a single row.
 
     :param context: the task's context.
     :param creation: the object to create.
@@ -183,8 +187,8 @@ class CreateOnce:
     :param on_clear: behaviour if a user clears the task after the object was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
-    :param existing: called before a send if similar objects exist. Returns id and state, in words, of the object to use
-        instead of a new one; None: create a new one. Default None: always create a new one.
+    :param existing: called before a send if similar objects exist. Returns the id of the object to use instead of a new
+        one, and a description of its state; or None to create a new one. Default None: always create a new one.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcome of the create.
     """
@@ -217,9 +221,9 @@ class CreateOnce:
         Find out what earlier tries have done, and create the object if that is safe.
 
         :return: the id of the object, created now or earlier.
-        :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or it has other content; nothing
-            (more) was sent.
-        :raises CustodyError: of another type if it was not created.
+        :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or the object has other content;
+            nothing (more) was sent.
+        :raises CustodyError: of another type if the object was not created.
         """
         store, search = self._store, self._rows.search
         if store.read():
@@ -258,7 +262,7 @@ class CreateOnce:
             return error.with_facts(advice=advice)
         if ONE in outcome.left and outcome.stopped is None:
             advice = (
-                f"The request had no effect: {search.under_way:g} s later the service lists no such "
+                f"The request had no effect: {search.under_way:g} s after it was sent, the service lists no such "
                 f"{self.creation.what}. Trying again is safe."
             )
             return error.with_facts(advice=advice, retryable=True)
@@ -269,7 +273,9 @@ class CreateOnce:
 
     def _check_earlier(self) -> None:
         """
-        Decide whether to use what an earlier try sent or created. If not, the row becomes ``void``.
+        Decide whether to use the object that an earlier try sent or created.
+
+        If it is not used, the row becomes ``void``.
 
         :raises CustodyOutcomeUnknownError: if its content differs, or a user must decide.
         """
@@ -311,7 +317,7 @@ class CreateOnce:
         """
         Check that the requested content has not changed since the row was recorded.
 
-        :raises CustodyOutcomeUnknownError: if it has.
+        :raises CustodyOutcomeUnknownError: if the content has changed.
         """
         if row.content and row.content != self._content:
             names = {*row.content, *self._content}
@@ -320,7 +326,9 @@ class CreateOnce:
 
     def _check_recorded(self, identifier: str, *, may_be_gone: bool) -> bool:
         """
-        Check that a recorded id belongs to an object with the requested content: Airflow users can edit the record.
+        Check that a recorded id belongs to an object with the requested content.
+
+        This is necessary because Airflow users can edit the record.
 
         :param identifier: the id.
         :param may_be_gone: whether to return False if the object certainly does not exist.
@@ -351,15 +359,15 @@ class CreateOnce:
         return True
 
     def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
-        """Return the object with an id; or else None, and why that does not prove absence (empty if it does)."""
-        # The service may take some time to list it.
+        """Return the object with an id; or None, and why its absence is not proved (empty if it is proved)."""
+        # Try several times, because the service may take some time to list the object.
         for _ in tries_within(self.lookup_wait):
             if found := self.creation.get(ONE, identifier):
                 return found, ""
         return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the row with the ids of what exists before the send; empty if an existing object is reused."""
+        """Return the row with the ids of the similar objects before the send; empty if an existing object is reused."""
         known: list[str] | None = None
         try:
             if self.look_before_create:
@@ -417,7 +425,7 @@ class CreateOnce:
         )
 
     def _history(self) -> str:
-        """Return what earlier tries have done, as far as it is known."""
+        """Return a description of the known effects of earlier tries."""
         batch, row = self._store.rows[ONE]
         if row.state == "created":
             return f"An earlier try created {row.detail}."

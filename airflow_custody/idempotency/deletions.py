@@ -1,4 +1,4 @@
-"""The deletions of an approved plan, each only if nothing has changed since the approval."""
+"""The deletions of an approved plan. Each is executed only if nothing has changed since the approval."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ MARKED = (
     "If the service keeps listing deleted requests, add the status word that it gives them to rejected_statuses of "
     "this task and of the task that plans"
 )
-_UNCLEAR = (
-    "an earlier try began to delete it, and whether it was deleted is unknown: look at the service, and start a new run"
-)
+_UNCLEAR = "an earlier try began to delete it, but the outcome is unknown: look at the service, and start a new run"
 _STILL_LISTED = (
     "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the list is late, "
     f"clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
@@ -72,7 +70,9 @@ def _state(request: Request) -> str:
 
 def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
     """
-    Tell whether a request to delete, and the requests kept for its row, are unchanged since the approval.
+    Tell whether a deletion's requests are unchanged since the approval.
+
+    These are the request to delete, and the requests kept for its row.
 
     The plan's hash covers only the operation. Therefore the kept requests must also be in effect, and the request to
     delete must have the content that the operation names, regardless of what else was recorded.
@@ -168,7 +168,7 @@ class Deletions:
         return row.become("deleted", row.detail)
 
     def why_not(self, key: str) -> str:
-        """Return why an unchanged request must not be deleted now; empty if it may."""
+        """Return why an unchanged request must not be deleted now; empty if it may be deleted."""
         return ""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:

@@ -25,7 +25,7 @@ class PlanFailure:
     The failure of a task that executes a plan.
 
     :param outcome: the outcome.
-    :param places: the places of rows in the file, in words, by row key.
+    :param places: the places of rows in the file, such as ``line 12``, by row key.
     :param counts: a summary of the outcome with numbers.
     :param has_store: whether a later try finds a record of this try.
     """
@@ -69,7 +69,11 @@ class PlanFailure:
 
     @property
     def _can_go_on(self) -> bool:
-        """Whether a later try can continue. Without a record, anything that was done changes the plan."""
+        """
+        Whether a later try can continue.
+
+        Without a record, it can continue only if nothing was done, because anything that was done changes the plan.
+        """
         is_anything_done = self.outcome.created or self._is_creation_unknown or self.outcome.deleted
         return self.has_store or not is_anything_done
 

@@ -57,8 +57,8 @@ class Batch(BaseModel):
     :param number: its number among the task instance's batches.
     :param key: a unique name, also used in the names of the variables for manual overrides; empty without a store.
     :param plan: the hash of the rows' plan; empty for a single row.
-    :param try_number: the try that sent it.
-    :param recorded_at: when it was recorded, before the rows were sent; None: unknown.
+    :param try_number: the number of the try that sent the batch.
+    :param recorded_at: when the batch was recorded, before its rows were sent; None: unknown.
     :param rows: the record of each row, by its key.
     """
 

@@ -17,7 +17,8 @@ from airflow_custody.client.text import count, lines
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
-# How far the service's clock may lag behind Airflow's clock. A later creation time is after the send.
+# Maximum lag of the service's clock behind Airflow's clock. A creation time that is later than this limit proves that
+# the object was created after the row was recorded.
 _PRECISION = timedelta(seconds=1)
 
 
@@ -35,7 +36,7 @@ class Candidate:
 
     :param id: its id.
     :param differs: the fields in which it differs from the row.
-    :param unclear: why it cannot be compared with the row; empty if it can.
+    :param unclear: why the object cannot be compared with the row; empty if it can be compared.
     :param created_at: creation time; None if the service does not report one.
     :param by_other: whether the service reports another user as its creator. Default False.
     :param filtered: whether the service's own filter finds it. The search before the send used that filter, so an
@@ -53,12 +54,12 @@ class Candidate:
 
     @property
     def mismatch(self) -> str:
-        """Why its content is not the requested content; empty if it is."""
+        """Why the object's content is not the requested content; empty if the content is the same."""
         return self.unclear or (f"it differs in: {', '.join(self.differs)}" if self.differs else "")
 
     @property
     def difference(self) -> str:
-        """Why it is not the requested object; empty if it is."""
+        """Why the object is not the requested object; empty if it is the requested object."""
         return self.mismatch or ("another user created it" if self.by_other else "")
 
 
@@ -68,8 +69,8 @@ class Found:
     The result of a search for a row.
 
     :param candidates: the candidates.
-    :param inconclusive: why finding nothing does not prove absence; empty if it does; None: the search was not
-        thorough.
+    :param inconclusive: why the search does not prove absence if there are no candidates; empty: absence is proved;
+        None: the search was not thorough.
     """
 
     candidates: Sequence[Candidate]
@@ -107,15 +108,15 @@ class Creation(Protocol):
         """
 
     def get(self, key: str, identifier: str) -> Candidate | None:
-        """Get an object by its id and compare it with a row; None if the service says that it does not exist."""
+        """Get an object by its id and compare it with a row; None if the service reports that it does not exist."""
 
 
 def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     """
     Tell whether an object was created after a row was recorded; None: unknown.
 
-    A creation time can prove that the object is new. It never proves that it is old, because the service's clock may be
-    wrong by days.
+    A creation time can prove that the object is new. It never proves that the object is old, because the service's
+    clock may be wrong by days.
     """
     if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
         return candidate.id not in row.known_ids
@@ -156,7 +157,7 @@ class Search:
         self.under_way = seconds_under_way(self.creation.timeout, self.lookup_wait)
         #: Why a user must decide about a row, by the row's key.
         self.unknown: dict[str, str] = {}
-        #: The error that ended the last search; None: none did.
+        #: The error that ended the last search; None: the search succeeded, or there was no search.
         self.failure: CustodyError | None = None
 
     def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> None:
@@ -171,7 +172,8 @@ class Search:
         """
         began, delays = time.monotonic(), growing_delays(first=1.0, maximum=5.0)
         sure_after = None if searched_at is None else searched_at + self.under_way
-        # After an earlier search most open rows were never sent, so searching again before the wait is over is useless.
+        # After an earlier search, most open rows were never sent. Do not search again before the wait is over, because
+        # the result would be the same.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
         while open_ := self._still_open(keys):
             self.log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
@@ -197,7 +199,8 @@ class Search:
         :param keys: the keys of open rows.
         :param is_late: whether everything that was created must be listed by now.
         :param began: when searching began.
-        :return: whether the service could be searched. If it never can, the rows are unknown, or the search has failed.
+        :return: whether the service could be searched. After a permanent failure, the outcomes of the rows are unknown,
+            or the search has failed.
         """
         try:
             found = self.creation.find(keys, thorough=is_late)
@@ -214,7 +217,9 @@ class Search:
 
     def judge(self, found: Mapping[str, Found]) -> None:
         """
-        Record the outcomes of rows: a row with exactly one possible candidate has created it.
+        Record the outcomes of rows.
+
+        If exactly one candidate is possible for a row, the row has created that candidate.
 
         :param found: the result of the search for each row, by key. A thorough result was read late enough to include
             everything that was created.
@@ -234,10 +239,10 @@ class Search:
         self.report("found", created)
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
-            self.log.info("%s had no effect: the service does not show what was sent.", number)
+            self.log.info("%s had no effect: the service does not list the requested objects.", number)
 
     def _judge_row(self, key: str, result: Found, taken: Collection[str]) -> Row | str:
-        """Return the row's new record, or why its outcome is unknown; empty: search again."""
+        """Return the row's new record, or the reason why its outcome is unknown; empty: search again."""
         batch, row = self.store.rows[key]
         # An exact match is possible even if a response named its id for another row.
         there = [each for each in result.candidates if each.id not in taken or not each.differs]
@@ -251,7 +256,7 @@ class Search:
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."
         if result.inconclusive:
-            return f"The service lists none, which proves nothing: {result.inconclusive}."
+            return f"The service lists no such object, but this proves nothing: {result.inconclusive}."
         return "" if result.inconclusive is None else row.become("void")
 
     # --- manual overrides ----------------------------------------------------------------------------------
@@ -292,7 +297,7 @@ class Search:
         return True
 
     def _problem(self, key: str, word: str, others: Collection[str]) -> str:
-        """Return why a manual override is wrong; empty if it can be right."""
+        """Return why a manual override is wrong; empty if no error was found."""
         try:
             return self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
         except CustodyError as error:
@@ -328,7 +333,7 @@ class Search:
             return "it existed before this task"
         if identifier in self.store.ids():
             return "it belongs to another row"
-        # The user has looked at it, so fields that the service changed or filled in are accepted.
+        # Accept fields that the service changed or filled in, because the user has inspected the object.
         if "address" in found.differs:
             return found.difference
         if found.difference:
@@ -338,7 +343,7 @@ class Search:
 
 def _own_candidate(possible: Mapping[Candidate, bool | None]) -> Candidate | None:
     """
-    Return the only candidate that a row can have created; None if that is not certain.
+    Return the candidate that a row has certainly created; None if there is no certain candidate.
 
     :param possible: for each candidate, whether it is new; None: unknown.
     """

@@ -34,7 +34,7 @@ MAX_BATCH = 100
 MAX_LOST = 10
 # Stop after this many refusals in a row that are not about the row itself.
 _MAX_REFUSALS = 3
-# Stop sending if the service rejects a row for its rate this often.
+# Stop sending after this many rate-limit rejections (429) of one row.
 _MAX_RATE_LIMITED = 20
 _SECONDS_BETWEEN_LOGS = 5.0
 
@@ -67,7 +67,7 @@ class Fence:
         self._record = record
         self._is_stopped = is_stopped
         self._lock = threading.Lock()
-        #: When the batch was recorded last; None: never.
+        #: When the batch was last recorded; None: not recorded yet.
         self.recorded: Moment | None = None
 
     def check(self) -> None:
@@ -186,7 +186,7 @@ class Sender:
             self._end(window, error)
             pool.shutdown()
         with suppress(Exception) if window.failures else nullcontext():
-            # A batch that never left needs no record.
+            # Do not record the outcomes of a batch of which no row was sent.
             self.store.record(window.outcomes.items() if fence.recorded else ())
         if window.failures:
             raise window.failures[0]
@@ -195,7 +195,7 @@ class Sender:
         """Send rows of a batch one after another; several threads run this at once."""
         for key in window.keys:
             row = window.rows[key]
-            # From now on its outcome is unknown.
+            # From now on, the row's outcome is unknown.
             window.outcomes[key] = row
             try:
                 window.outcomes[key] = self._send(key, row, window.fence)
@@ -226,7 +226,7 @@ class Sender:
         return row.become("void")
 
     def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
-        """Send one row once; None: rate limited; try again later."""
+        """Send one row once, and return its record; None: the service limits the rate, so try again later."""
         may_have_left = False
 
         def before_send() -> None:
@@ -240,7 +240,7 @@ class Sender:
             self.errors[key] = error
             may_have_left = may_have_left and not error.nothing_sent
             if error.operation is None and not error.nothing_sent:
-                # The error is not about this request.
+                # The error has nothing to do with this request, so the row has no outcome.
                 raise
             if not isinstance(error, CustodyRateLimitError) or not error.from_service:
                 return self._after_failure(row, error, may_have_left=may_have_left)
@@ -250,7 +250,7 @@ class Sender:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
             return None
         finally:
-            # Also if the task was interrupted.
+            # Report the sending even if the task was interrupted.
             if may_have_left:
                 self.report("sent", 1)
         self._refusals = self._lost = 0
@@ -289,6 +289,6 @@ class Sender:
 
 
 def _is_refusal(error: CustodyError) -> bool:
-    """Tell whether the service itself refused the request, so that it had no effect."""
+    """Tell whether the service itself refused the request. Such a request had no effect."""
     is_own = error.from_service and error.status in range(400, 500)
     return is_own and not isinstance(error, CustodyOutcomeUnknownError)

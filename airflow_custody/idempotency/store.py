@@ -76,7 +76,7 @@ class Store:
         Read the records of earlier tries.
 
         :return: whether an earlier try may have sent something without leaving a record.
-        :raises CustodyOutcomeUnknownError: if it cannot be read.
+        :raises CustodyOutcomeUnknownError: if a record cannot be read.
         """
         head = self._store.get(STATE_KEY) if self.is_kept else None
         if head is None:
@@ -130,7 +130,7 @@ class Store:
         return {row.detail for _, row in self.rows.values() if row.state == "created"}
 
     def _put(self, batch: Batch) -> Batch:
-        """Add a batch, or replace the one with its number."""
+        """Add a batch, or replace the batch with the same number."""
         self.batches[batch.number : batch.number + 1] = [batch]
         for key, row in batch.rows.items():
             if key not in self.rows or self.rows[key][0].number <= batch.number:
@@ -142,7 +142,7 @@ class Store:
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows to send, without recording it."""
         for previous in self.batches[-1:]:
-            # If it is open, it is stored under the key that the new batch needs.
+            # If the last batch is open, close it first, because the new batch needs its key.
             if any(row.state == "sent" for row in previous.rows.values()):
                 self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
@@ -210,10 +210,10 @@ class Store:
         """
         Return the words of a row's manual override.
 
-        :return: an id; or ``none``, optionally followed by the ids of objects that are not the row's; empty if there is
-            no override.
+        :return: an id; or ``none``, optionally followed by the ids of objects that the row did not create; empty if
+            there is no override.
         """
-        # A positional argument, because the parameter has another name in Airflow 2.
+        # Pass a positional argument, because the parameter has another name in Airflow 2.
         value = Variable.get(self.override_variable(key), None)
         word, *others = str(value or "").split() or [""]
         return [word.lower() if word.lower() == "none" else word, *others] if word else []

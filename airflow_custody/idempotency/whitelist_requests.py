@@ -1,4 +1,4 @@
-"""Create whitelisting requests at most once: a single one, or many."""
+"""Create one or many whitelisting requests, each at most once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Behaviour if a request with the same content exists already, regardless of its creator.
 IfExists = Literal["reuse", "fail", "create"]
-#: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
+#: Maximum number of addresses in one search, because gateways refuse very long URLs (some thousand characters).
 MAX_ADDRESSES = 50
 
 
@@ -44,7 +44,7 @@ class WhitelistCreation:
 
     :param client: the client.
     :param requests: the requests, by the row's key.
-    :param words: the status words. Default: the usual ones.
+    :param words: the status words. Default: the usual words.
     :param accepted: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param before: everything that the service listed before the rows are sent. It shows which requests are new,
         regardless of the service's own filter. None (default): it was not read.
@@ -68,7 +68,7 @@ class WhitelistCreation:
         self.timeout = self.client.settings.timeout
         # The last result of the service's own filter.
         self._filtered = Snapshot({})
-        #: The requested content in the spelling of the request that is reused; None if none is reused.
+        #: The requested content in the spelling of the reused request; None if no request is reused.
         self.reused: WhitelistRequest | None = None
 
     @property
@@ -84,10 +84,11 @@ class WhitelistCreation:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        # With complete listings from before and now, the service's own filter adds nothing.
+        # Do not use the service's filter if there are complete listings from before and now, because it adds no facts.
         needs_filter = not thorough or self._index is None
         self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
-        # The service decides how it spells an address, and how its filter compares spellings.
+        # A thorough search reads the whole listing, because the service may spell an address differently, and its
+        # filter may miss other spellings.
         listed = read_snapshot(self.client, self.words) if thorough else self._filtered
         filtered = self._filtered.requests if self._index is None else None
         return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
@@ -99,7 +100,7 @@ class WhitelistCreation:
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            # It has just listed requests, so "not offered" proves nothing.
+            # Ignore "not offered", because the service has just listed requests.
             raise CustodyResponseError(
                 f"the service lists {name_some(ids)}, but the status cannot be read: {error.reason}",
                 code=error.code,
@@ -176,15 +177,16 @@ class WhitelistCreation:
         Return the existing request to reuse, by the rules of a plan with one row.
 
         :param if_exists: behaviour if a request with the same content is pending or in effect: ``reuse`` or ``fail``.
-        :return: its id, and its state in words; None if there is none.
-        :raises CustodyConflictError: if a request exists that must not be reused, or may not; it is not retryable.
+        :return: the request's id, and a description of its state; None if there is no such request.
+        :raises CustodyConflictError: if there is a request that ``if_exists`` forbids to reuse, or that cannot be
+            reused; the error is not retryable.
         """
         asked = FileRow(self.requests[ONE], "this task")
         found = find_candidates(index_requests(self._filtered), asked.request)
         snapshot = replace(self._filtered, requests={each.id: each for each in found})
         settings = PlanSettings(accept_fields=self.accepted)
         while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:
-            # It was rejected and has other content, so it hides no other request.
+            # Ignore a rejected request with other content, because it does not stand for another request.
             snapshot = snapshot.without([row.request_id])
         if row.state == "create":
             return None
@@ -207,7 +209,7 @@ class WhitelistCreation:
         return None if request is None else self.compare(key, request)
 
     def _read(self, identifier: str) -> Request | None:
-        """Return a request from the listing, or else by its id; None if the service says that it does not exist."""
+        """Return a request from the listing, or else by its id; None if the service reports that it does not exist."""
         check_request_id(identifier)
         not_listed: CustodyError | None = None
         try:
@@ -226,7 +228,7 @@ class WhitelistCreation:
             if not_listed is not None:
                 raise not_listed from None
             return None
-        # It is not listed, so only its status shows whether it is settled.
+        # For a request that is not listed, only the status word reveals whether it is settled.
         is_settled = self.words.meaning(envelope.status) == "effective"
         return make_request(
             ListedRequest(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
@@ -257,7 +259,7 @@ class WhitelistCreation:
         return user_ids(user.get("id"), user.get("externalUserId"))
 
     def _why_inconclusive(self, listed: Iterable[Request], group: str) -> str:
-        """Return why requests of this user may not be listed; empty if they are."""
+        """Return why requests of this user may be missing in the listing; empty if they are listed."""
         if not self._user_ids:
             return "the service does not report the connection's user, so it may not list that user's requests"
         for each in listed:
@@ -286,7 +288,7 @@ class WhitelistCreation:
 
 
 def why_not_trusted(request: Request) -> str:
-    """Return why a request cannot be trusted, with its name; empty if it can."""
+    """Return why a request cannot be trusted, with the request's name; empty if it can be trusted."""
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"
     return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
@@ -295,7 +297,9 @@ def why_not_trusted(request: Request) -> str:
 def _unusable(row: PlanRow) -> CustodyConflictError:
     """Return the error for an existing request for the same destination that cannot be reused."""
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
-    advice = "Look at it in the service. If it is for another destination, if_exists='create' requests this one."
+    advice = (
+        "Look at this request in the service. If it is for another destination, set if_exists='create' to create yours."
+    )
     if row.state == "rejected":
         code, text = "request-rejected", f"{name} has the same content and was rejected (status {row.status})"
         advice = "If the address is still wanted, if_exists='create' requests it again."

@@ -47,7 +47,8 @@ class WhitelistEventTask(CustodyOperator):
         super().__init__(**kwargs)
         if WHITELIST_EVENTS:
             self.outlets = [*self.outlets, WHITELIST_EVENTS]
-        # Each value also has its own key: plan.output["plan_hash"]. Set here, because a mapped task loses a default.
+        # Each value also has its own XCom key: plan.output["plan_hash"]. Set this here, because a mapped task ignores a
+        # changed default.
         self.multiple_outputs = True
 
     def _push(self, context: Context, result: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ class WhitelistFileTask(WhitelistEventTask):
     """
     The base of planning and applying.
 
-    Both must have the same whitelist and settings.
+    Both tasks must have the same whitelist and settings.
     """
 
     template_fields: Sequence[str] = (
@@ -137,7 +137,7 @@ def check_hash(value: object) -> str:
     """
     Return a plan's hash.
 
-    Anything else, such as a truncated hash, is an error.
+    Any other text, such as a truncated hash, is an error.
     """
     if isinstance(value, Mapping):
         raise CustodyRequestError(

@@ -79,7 +79,7 @@ class CallReading:
         has_news = bool(selected or gap or is_first)
         if not has_news and not place.needs_event_after(new):
             raise AirflowSkipException("No new webhook calls.")
-        # If the event can no longer be found, its calls are read again, so none is lost.
+        # If the event can no longer be found, its calls are read again, so no call is lost.
         first_cursor = new.cursor if is_first else BEGINNING
         place.keep(place.cursor or first_cursor)
         data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
@@ -170,7 +170,7 @@ class _CallPlace:
         try:
             event = last_event(context["inlet_events"], asset, ("cursor", "filters"))
         except CustodyConfigurationError as error:
-            # The state store may have a cursor.
+            # Raise this error later, and only if the state store has no cursor.
             buried = error
         cursor, stored_with = self._load(has_event=event is not None)
         if cursor is None and buried is not None:
@@ -206,7 +206,7 @@ class _CallPlace:
 
     def _compare_reader(self, stored_with: Mapping[str, Any], asset: Asset) -> str:
         """
-        Log the differences from the task that stored the cursor.
+        Log the differences between this task and the task that stored the cursor.
 
         :return: why calls may be lost; empty: no calls are lost.
         """

@@ -91,7 +91,7 @@ def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Pat
     if bundle is not None:
         return folder, Path(bundle.path)
     root = Path(conf.get("core", "dags_folder"))
-    # The DAG of a test or script may be outside the DAGs folder.
+    # In a test or a script, the DAG file may be outside the DAGs folder.
     return folder, root if _is_in(root, folder) else folder
 
 

@@ -103,7 +103,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.inlets = _with(self.asset, self.inlets)
         self.outlets = _with(self.asset, self.outlets)
         if self.max_active_tis_per_dag is None:
-            # Two instances at the same time would read the same calls.
+            # Allow one instance at a time, because two would read the same calls.
             self.max_active_tis_per_dag = 1
         self.start = start
         self.webhook_ids = webhook_ids

@@ -1,4 +1,8 @@
-"""The creation of a webhook. It imports what looks for one that exists, so the operator imports it when it runs."""
+"""
+The creation of a webhook.
+
+This module imports the client and the search for existing webhooks, so the operator imports it only in the run.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class WebhookCreation:
 
     def __post_init__(self) -> None:
         if self.secret is not None:
-            # Also what looks for the webhook must not quote it.
+            # Hide the secret before searching for the webhook, so that errors of the search do not quote it either.
             self.client.auth.hide(self.secret)
         self.timeout = self.client.settings.timeout
         service = self.client.settings.base_url
@@ -63,7 +67,8 @@ class WebhookCreation:
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:
-            # Raise it outside the except block, and without the text: chain and text may contain the secret.
+            # Raise the error outside the except block and without the original text, because both may contain the
+            # secret.
             raise CustodyError(
                 f"store_secret failed ({failure}), so the secret of the new webhook {webhook_id} is lost",
                 advice="The next try reports how to continue.",
@@ -95,7 +100,7 @@ class WebhookCreation:
         elif listed != url:
             unclear = "its URL is spelled differently"
         elif is_secret_lost and not differs:
-            # The service returned the secret of an earlier try's webhook only once, to that try.
+            # Only the earlier try got the secret of its webhook, because the service returns a secret only once.
             unclear = "its secret is lost: delete the webhook, set the variable to 'none', and clear this task"
         created_at = parse_timestamp(webhook.get("createdAt"))
         return Candidate(webhook["id"], tuple(differs), unclear, created_at)

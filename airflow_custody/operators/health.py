@@ -29,10 +29,10 @@ class CustodyHealthCheckOperator(CustodyOperator):
     existing names.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: id of the tenant whose checks are judged. Default: all tenants. (templated)
-    :param groups: exact names of the groups whose checks are judged. Default: all groups. (templated)
-    :param components: exact names of the components whose checks are judged. Default: all components. (templated)
-    :param checks: names of the checks that are judged. Default: all checks. (templated)
+    :param tenant_id: id of the tenant whose checks are evaluated. Default: all tenants. (templated)
+    :param groups: exact names of the groups whose checks are evaluated. Default: all groups. (templated)
+    :param components: exact names of the components whose checks are evaluated. Default: all components. (templated)
+    :param checks: names of the checks that are evaluated. Default: all checks. (templated)
     :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
         reports it must report it as healthy. Default: none. (templated)
     :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``,

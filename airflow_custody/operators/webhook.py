@@ -160,7 +160,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
                 "the webhook's URL must begin with https://; nothing was sent", setting="url", code="parameter-wrong"
             )
         if self.secret_conn_id is None and self.store_secret is None:
-            # The connection was left out in this run. A generated secret would be lost.
+            # Stop if the connection is missing in this run, because a generated secret would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)

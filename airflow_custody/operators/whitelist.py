@@ -48,23 +48,22 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
 
     One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
     idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
-    earlier versions have no store). If a response is lost, truncated, a 5xx or a gateway's, or an earlier try left no
-    result, the operator searches the service for the request before it sends again. That lookup is undocumented.
-    Finding nothing counts only if the service lists other requests of the same user. If the service does not offer the
-    lookup, or the result is unclear, the task fails without retries, and the error describes how to continue. Killing
-    the task does not withdraw the request.
+    earlier versions have no store). If a response is lost, truncated, a 5xx or from a gateway, or if an earlier try
+    left no result, the operator searches the service for the request before it sends again. That lookup is
+    undocumented. An empty result is accepted only if the service lists other requests of the same user. If the service
+    does not offer the lookup, or the result is unclear, the task fails without retries, and the error describes how to
+    continue. Killing the task does not withdraw the request.
 
     :param label: label of the address. (templated)
-    :param address: the destination address, used exactly as given. (templated)
+    :param address: the destination address, which is sent unchanged. (templated)
     :param blockchain: symbol of the chain, for example ``ETH``; or use ``currency``. (templated)
-    :param currency: a deprecated alias of ``blockchain`` that some services expect. Only the given one is sent. If both
-        are given, they must be equal. (templated)
-    :param linked_internal_address_ids: only funds from these internal addresses may go there. (templated)
-    :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
-        other approval thresholds. (templated)
-    :param network: network of the chain. Default: the service's default, which must be the chain's main network, or
-        else an existing request is neither reused nor signed. This parameter and the next six are undocumented.
-        (templated)
+    :param currency: a deprecated alias of ``blockchain`` that some services expect. Only the parameters that are set
+        are sent. If both are set, they must be equal. (templated)
+    :param linked_internal_address_ids: only these internal addresses may send funds to the address. (templated)
+    :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
+        apply other approval thresholds. (templated)
+    :param network: network of the chain. Default: the service's default. If this is not the chain's main network, an
+        existing request is neither reused nor signed. This parameter and the next six are undocumented. (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
     :param contract_type: kind of the contract behind the address. (templated)
@@ -73,7 +72,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param visibility_group_id: group of users who see the address. (templated)
     :param if_exists: behaviour if a request with the same content for the same destination (chain, network, address and
         memo, compared as in a plan) is already pending or in effect, regardless of its creator. ``reuse`` (default):
-        its id is returned, and nothing is sent. ``fail``: the task fails. ``create``: another one is created. With
+        its id is returned, and nothing is sent. ``fail``: the task fails. ``create``: another request is created. With
         ``reuse`` and ``fail``, the task also fails without retries if a request for the same destination has other
         content, cannot be read or verified, or was rejected with the same content. Rejected requests with other content
         are ignored. This is a check before the send, not a lock.
@@ -84,8 +83,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param accept_fields: keys of a payload, as for signing, that an existing request may have although this task does
         not set them, such as ``network``. Default: none. (templated)
     :param on_clear: behaviour if a user clears the task after it has created its request. ``reuse`` (default): the same
-        request is used again if it still exists. ``create``: another one is created; this requires
-        ``if_exists="create"``. If the outcome of the earlier try is unknown, it is determined first in both cases.
+        request is used again if it still exists. ``create``: another request is created; this
+        requires ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first
+        in both cases.
     :param look_before_create: whether to look up, before the first send, which requests for the same address exist.
         This takes one more call. Without it, a request that is found later is used only if its date proves that it is
         new. False requires ``if_exists="create"``. Default True.
@@ -94,8 +94,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         anything is sent. An address that is invalid for the chain fails the task; an address that cannot be checked
         does not. Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the request's id, a string. The XCom ``request`` contains the requested content: the given fields, and
-        ``id``. The XCom ``created`` tells whether this task created the request. If it did not, chain, network and
+    :return: the request's id, a string. The XCom ``request`` contains the requested content: the fields that are set,
+        and ``id``. The XCom ``created`` tells whether this task created the request. If it did not, chain, network and
         address are spelled as in the existing request.
     :raises AirflowFailException: if the request is wrong or refused, if its outcome is unknown, or because of
         ``if_exists``.
@@ -191,7 +191,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
-        # Without any status word, no request would count as in effect.
+        # Require a status word, because otherwise no request would count as in effect.
         effective = check_names("effective_statuses", self.effective_statuses, may_be_empty=True) or ()
         rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
         words = StatusWords(tuple(effective), tuple(rejected))
@@ -268,14 +268,14 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
-    completely, no file is written. A file appears only when it is complete, and never replaces an existing one. So each
-    try needs its own path: a try may be killed right after it has written its file.
+    completely, no file is written. A file appears only when it is complete, and never replaces an existing file.
+    Therefore each try needs its own path: a try may be killed right after it has written its file.
 
     :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists; or a URL or
         ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow connection. Default: no
         file. (templated)
     :param ids: ids of the requests to verify. Default: all. (templated)
-    :param fail_on_unverified: whether the task fails if anything is unverified. Default True.
+    :param fail_on_unverified: whether the task fails if a request is unverified. Default True.
     :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
     :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
@@ -332,7 +332,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and URL; one is empty."""
+        """Return the new file's local path and URL. Either the path or the URL is empty."""
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:
@@ -377,7 +377,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
     named = "; ".join(found.unproved_text[:_MAX_NAMED])
     more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""
     return CustodyVerificationError(
-        f"signatures do not prove {len(rows)} of {count(len(found.rows), 'request')}: {named}{more}",
+        f"{len(rows)} of {count(len(found.rows), 'request')} could not be verified by signatures: {named}{more}",
         advice=lines(
             what_to_do([each["id"] for each in rows]),
             None if path is None else f"The evidence is in {sanitize(path, 300)}.",

@@ -48,9 +48,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     according to the rules, and each signature of a pending request must be valid. Otherwise the request is
     ``unverified``. It is reported, but neither created again nor deleted.
 
-    The plan's hash covers what applying would do, and where: the creations with the requests that they replace; the
-    deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other observations
-    do not change the hash. Needs the role ``TPUser``. The listing is undocumented.
+    The plan's hash covers the service, and the effects of applying the plan: the creations with the requests that they
+    replace; the deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other
+    observations do not change the hash. Needs the role ``TPUser``. The listing is undocumented.
 
     :param path: the file, in YAML, JSON or CSV: a path, or a URL or ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``)
         that is read with its Airflow connection. A relative path starts at the folder of the DAG file, and must stay
@@ -60,13 +60,13 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param prune: whether to delete duplicates, and requests that are not in the file. Of several requests in effect for
         a row's destination, the request that equals the row is kept, or else the request with the lowest id. Default
         False.
-    :param replace: whether a row gets a new request if the one in effect differs in label, links, kinds or exchange
+    :param replace: whether a row gets a new request if the request in effect differs in label, links, kinds or exchange
         account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
         deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
         (templated)
     :param only: the scope of the plan: a value, or a list of values, for one or more of ``blockchain``, ``customer_id``
         and ``visibility_group_id``. A row of the file outside the scope is a fault. Requests outside the scope are
-        neither reported nor deleted; a row for the same destination as one of them ``differs``. Unreadable and
+        neither reported nor deleted; a row ``differs`` if such a request has the row's destination. Unreadable and
         unverified requests are always reported. Default: everything. (templated)
     :param fail_on_changes: whether the task fails if the service differs from the file. This makes the task a
         reconciliation: all states except ``pending`` and ``unchanged`` are changes, even without ``prune``. Default
@@ -75,10 +75,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         should have been signed. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
         nothing. Default False.
-    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. So does a plan
-        whose operations are too many, or too long, for a complete report to the approver: the error describes how to
-        split it. Default 100. None: no limit. A report that would be too long then has no operations and no hash, so
-        that the plan cannot be approved.
+    :param max_creates: maximum number of creations. If a plan exceeds a limit, the task logs the whole plan, and
+        fails. The task also fails if the operations are too many, or too long, for a complete report to the approver;
+        the error describes how to split the plan. Default 100. None: no limit. In this case, a report that would be too
+        long has no operations and no hash, so that the plan cannot be approved.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
         from ten requests up. Default 30; None: no limit.
@@ -91,7 +91,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param accept_fields: keys of a payload, by their names in a plan, that may have a value although the file does not
         mention them, such as a value that the service fills in; and ``envelope.action``, which accepts an unknown word
-        for the request's action. Without it, a request with any of them ``differs``. Default: none. (templated)
+        for the request's action. A request with a value for any other such key ``differs``. Default: none. (templated)
     :param ignore: ids of inspected requests that must not block a row: requests that cannot be read, or that may be for
         another destination because of the name of their chain or network. The plan's hash covers them. Default: none.
         (templated)
@@ -193,7 +193,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"Signatures do not prove these requests: {changes_text(plan, _UNVERIFIED)}.",
+                    f"These requests could not be verified by signatures: {changes_text(plan, _UNVERIFIED)}.",
                     "Applying the plan does not change them.",
                     unverified,
                 ),
@@ -211,7 +211,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
-        """Return the error for a plan with changes that must not exist."""
+        """Return the error for a plan with changes that `fail_on_changes` or `fail_on_pending` forbids."""
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
@@ -227,14 +227,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     """
     Apply an approved plan: create each missing request at most once.
 
-    The first try plans, and refuses if the hash is not the approved one, because the file or the service has changed.
+    The first try plans, and stops if the hash is not the approved hash, because the file or the service has changed.
     It records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or a clear, executes
     the rest of that record, and checks each operation against the current listing of the service. If the file has
-    changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and refuses if anything was sent.
+    changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and stops if an earlier try has sent
+    anything.
 
-    Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the others: the task
-    fails at the end, with a table. After a lost response, the service is searched before the row is sent again. If the
-    outcome of a row stays unknown, the log explains how to decide. Two tasks can apply at the same time: to prevent
+    Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the other rows; the
+    task fails at the end, with a table. After a lost response, the service is searched before the row is sent again. If
+    the outcome of a row stays unknown, the log explains how to decide. Two tasks can apply at the same time: to prevent
     this, use ``max_active_runs=1``, or a pool with one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
@@ -380,7 +381,7 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     Return the error for a plan over its limits.
 
     :param faults: the limits that it exceeds.
-    :param not_shown: why its report does not contain its operations; empty if it does.
+    :param not_shown: why the plan's report does not contain the operations; empty if it contains them.
     """
     found = [*faults, *([not_shown] if not_shown else [])]
     advice = ["See the log for the whole plan."]

@@ -84,7 +84,7 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)
             if plan_hash not in str(self.body):
-                # The hash follows the operations. An incomplete report has no hash.
+                # Require the hash in the report. It follows the operations, so an incomplete report has no hash.
                 raise CustodyRequestError(
                     "body does not contain all operations of the plan with this plan_hash: it is another text, was "
                     "truncated, or reports that the plan is too large; no approval was requested",
@@ -106,7 +106,7 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
                     code="plan-changed",
                 )
         self.subject = self.subject or subject_of(str(self.body))
-        # The plan may change before the response.
+        # Keep the hash, because the plan may change before the response.
         context["ti"].xcom_push(key=_ASKED, value=plan_hash)
         return super().execute(context)
 

@@ -24,8 +24,8 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     A plan that creates requests is applied without its deletions, so that no address is removed while its successor
     is pending. Run this task after the sensor that waits until the created requests are in effect. It deletes the
     requests that the approved creations replaced, and the requests that ``prune`` deletes. The plan's hash covers all
-    of these deletions, so nothing else is ever deleted. A plan that creates nothing is complete once it is applied, and
-    this task has nothing to do.
+    of these deletions, so no other request is ever deleted. A plan that creates nothing is complete once it is applied,
+    and this task has nothing to do.
 
     Before anything is deleted, all created requests must be in effect, equal to their rows, and verified if the
     connection pins keys. A request is deleted only if it has not changed since the plan was made, and its successor is

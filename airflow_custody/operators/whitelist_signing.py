@@ -33,8 +33,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     whole payload: each key must be known, and its value must be requested, empty, a harmless default of the service, or
     accepted by name. All requests are reviewed before the first signature. If one does not match, the task fails
     without retries, names the field, and nothing is signed. Then, for each batch of at most 100, it reads the requests
-    again, logs what it signs, signs, and sends the signature. The service accepts a batch whole or not at all. Nothing
-    is signed from XCom alone.
+    again, logs what it signs, signs, and sends the signature. The service accepts either the whole batch or no part of
+    it. Content from XCom alone is never signed.
 
     If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
     signatures over the current hashes before it reports that a retry is safe. Signatures are recognized by the signer's
@@ -48,7 +48,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
     The ids are sorted, so that each try has the same batches. If a batch fails after others were signed, the error
     names the batch and the number of signed requests. A later try, even after the task was killed or cleared, continues
-    with the others.
+    with the remaining batches.
 
     A request that is already in effect, or that this user has already signed, is not signed again if its payload
     matches ``expected``, and its signatures are verified if keys are pinned; the log reports it. With
@@ -109,7 +109,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         self._check_numbers({"lookup_wait": lookup_wait})
         self._check_flags(skip_if_empty=skip_if_empty)
         if isinstance(signer, str):
-            # A longer text may be a key.
+            # Quote only a short text, because a longer text may be a key.
             conn_id = repr(signer) if _CONN_ID.fullmatch(signer) else "CONNECTION_ID"
             self._refuse(f"signer is text: use ConnectionSigner({conn_id})")
 
@@ -139,11 +139,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
     Reject any number of whitelisting requests, in batches of at most 100.
 
-    Needs the role ``WhitelistedAddressApprover``. The service rejects a batch whole or not at all. If the service or a
-    gateway refuses, for example because an earlier try has already rejected the requests, each request is read by its
-    id. The task then succeeds only if each request has the status of a rejected request; the log reports it. If a batch
-    fails after others were rejected, the error names the batch and the number of rejected requests, and a later try
-    continues with the others. The operation is undocumented.
+    Needs the role ``WhitelistedAddressApprover``. The service rejects either the whole batch or no part of it. If the
+    service or a gateway refuses, for example because an earlier try has already rejected the requests, each request is
+    read by its id. The task then succeeds only if each request has the status of a rejected request; the log reports
+    it. If a batch fails after others were rejected, the error names the batch and the number of rejected requests, and
+    a later try continues with the remaining batches. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param comment: why the requests are rejected; not empty. (templated)

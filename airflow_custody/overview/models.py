@@ -117,7 +117,7 @@ class RequestsView:
     :param rows: the requests that are listed, up to a maximum.
     :param total: number of all requests of this kind.
     :param faulty: number of faulty requests among all of them.
-    :param oldest_at: creation date of the oldest of all; None if there are no requests, or the date of any is unknown.
+    :param oldest_at: creation date of the oldest request; None if there are no requests, or if a date is unknown.
     """
 
     rows: tuple[RequestRow, ...]
@@ -132,7 +132,7 @@ class Requests:
     The whitelisting requests of a service.
 
     If keys are pinned, all requests are verified, even beyond the maximum number of listed rows. In each list, faulty
-    requests come first, and unverified ones before the rest of them.
+    requests come first, and among them the unverified requests.
 
     :param pending: requests that are pending approval, the oldest first; at most 200.
     :param recent: requests that took effect, the newest first; at most 20.

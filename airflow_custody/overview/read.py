@@ -153,7 +153,7 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
 
     rows = [(make_row(each, verifier), each) for each in requests]
     rows.sort(key=order)
-    # The service does not report when a deletion was requested.
+    # Use no date for a deletion, because the service does not report when it was requested.
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(

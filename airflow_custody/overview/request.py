@@ -66,7 +66,7 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
     envelope = request.shown
     network, shown = bound(request.fields.get("network")), bound(envelope.network)
     if not network and shown and request.fields:
-        # An unsigned network must not look verified.
+        # Mark an unsigned network, because it must not look verified.
         network = f"({shown}: not signed)" if verifier else shown
     dates = filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails))
     proved = request.proved
@@ -197,7 +197,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     :return: a row for each request, ordered by id. If a request is not listed, or its state is unknown, this is the
         row's ``problem``.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
-    :raises CustodyError: if they cannot be read.
+    :raises CustodyError: if the requests cannot be read.
     """
     snapshot = read_snapshot(client, ids=check_request_ids(request_ids, merge=True))
     rows = [

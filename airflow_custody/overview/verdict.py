@@ -1,4 +1,4 @@
-"""Judges a service by its overview, with pure functions."""
+"""The verdict on a service, based on its overview. Pure functions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def judge_overview(overview: Overview) -> Verdict:
 
 def _findings(overview: Overview) -> Iterator[Finding]:
     requests = overview.requests.value
-    # First, because an address in effect without signatures is the worst finding.
+    # This finding comes first, because an address in effect without signatures is the worst problem.
     if requests is not None:
         yield from _of_requests(requests.recent, "recent", "in effect")
     if (health := overview.health.value) is not None:
@@ -96,7 +96,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
             text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
             yield Finding("note", "warning", "recent", text, ids)
     for each in filter(lambda each: each.problem, overview.webhooks.value or ()):
-        # A webhook may have been disabled on purpose.
+        # A disabled webhook is only a note, because it may have been disabled on purpose.
         text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
         yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
 
@@ -110,7 +110,7 @@ def _unread(overview: Overview) -> Iterator[Finding]:
     """
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
-        # They have one common cause, which is reported once.
+        # If no section could be read, report the common cause once.
         yield Finding("unread", "bad", "", overview.health.problem)
         return
     for name, section in sections.items():

@@ -74,8 +74,8 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
     """
     Return whether environment variables allow a connection to be of type ``custody``.
 
-    Environment variables precede the database. Airflow finds them by an id in any case, so only the id in lower case
-    counts: otherwise one connection would have several ids.
+    Environment variables precede the database. Airflow finds them by an id in any case. Only the id in lower case is
+    accepted here, because otherwise one connection would have several ids.
 
     :param conn_id: the id of the connection.
     :param variables: the names of all variables with a connection, without their prefix.

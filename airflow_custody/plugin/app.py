@@ -48,7 +48,7 @@ _ERRORS = {
 
 def create_app() -> App:
     """Return the app with all pages, for Airflow to mount."""
-    # A redirect would lead to the host in the request, which may be forged.
+    # Do not redirect, because a redirect would lead to the host in the request, which may be forged.
     app = FastAPI(title="Custody", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.readings = Readings()
     # This router comes first, because the path of a connection's page may contain slashes.

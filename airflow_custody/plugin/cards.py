@@ -1,4 +1,4 @@
-"""The cards of services: each has the verdict on a service, and what its connections read. No I/O."""
+"""The cards of services: each has the verdict on a service, and the overviews that its connections read. No I/O."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class CardFinding:
 
     :param conn_id: the id of the connection.
     :param level: the severity.
-    :param part: a section of the overview, or a part of its requests; empty: all of it.
+    :param part: a section of the overview, or a part of its requests; empty: the whole overview.
     :param text: a sentence.
-    :param request_ids: the whitelisting requests that it is about.
+    :param request_ids: the ids of the whitelisting requests concerned.
     """
 
     conn_id: str
@@ -125,7 +125,7 @@ class Card:
         Return the level of a section of the overview, or of a part of its requests.
 
         :param part: the name of the section or part.
-        :return: the level; None if nothing is wrong, but nothing is proven to be right either.
+        :return: the level; None if no problem was found, but the state is not proved to be good.
         """
         for finding in self.findings:
             if finding.part == part:
@@ -231,7 +231,7 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
             yield CardFinding(connection.conn_id, level, "", f"{prefix}{connection.problem}")
         if connection.overview is None:
             continue
-        # The health that a broken connection has read is only the last known one.
+        # A broken connection's health data is stale: it comes from the last successful read.
         is_old = bool(connection.problem) and some_work
         for finding in judge_overview(connection.overview).findings:
             text = finding.text[:1].upper() + finding.text[1:]
@@ -243,11 +243,11 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
 
 def _is_outdated(finding: Finding, overview: Overview | None, *, is_old: bool) -> bool:
     """
-    Return whether another connection knows better.
+    Return whether another connection has newer data about a finding.
 
     :param finding: the finding.
     :param overview: the overview of the service, with each section from a connection that can read it.
-    :param is_old: whether the finding's connection is broken, and another one works.
+    :param is_old: whether the finding's connection is broken, and another connection works.
     """
     if finding.part == "health" and is_old:
         return True

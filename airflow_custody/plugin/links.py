@@ -51,7 +51,8 @@ class CustodyRequestLink(BaseOperatorLink):
         try:
             request_ids = operator.linked_request_ids()
         except Exception:
-            # The task ended before its ids were checked. Airflow would log this error as its own.
+            # The task ended before its ids were checked. Return no link, because Airflow would log this error as its
+            # own.
             return ""
         conn_id = operator.custody_conn_id
         is_rendered = isinstance(conn_id, str) and "{{" not in conn_id

@@ -44,10 +44,10 @@ class PageHook(CustodyHook):
         from airflow.models.connection import Connection
         from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
-        # If teams are disabled, the database may still name a team, which Airflow would refuse.
+        # If teams are disabled, pass no team: the database may still name one, but Airflow would refuse it.
         team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
         connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
-        # Some databases ignore the case of an id. Access to the row that they return was not checked.
+        # Some databases ignore the case of an id. Refuse a row with another id, because access to it was not checked.
         if connection.conn_id != conn_id:
             raise AirflowNotFoundException(conn_id)
         return connection

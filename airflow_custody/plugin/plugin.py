@@ -30,7 +30,8 @@ class LazyApp:
         if self._app is None:
             from asyncio import to_thread
 
-            # The imports would block the event loop, which serves all of Airflow, for too long.
+            # Import in a thread, because the imports would block the event loop, which serves all of Airflow, for too
+            # long.
             await to_thread(self._make)
         await (self._app or self._make())(scope, receive, send)
 

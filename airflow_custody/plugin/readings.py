@@ -73,7 +73,7 @@ class Reading(Generic[T]):
     :param problem: why the last read failed, with advice; the value is then from an earlier read. Empty if the last
         read succeeded, or if there was none.
     :param service: the base URL of the service; empty if it is unknown.
-    :param read_at: the time of the read that made it; None if there was none.
+    :param read_at: the time of the read that returned the value; None if there is no value.
     :param awaited_for: the seconds since a newer reading was requested; None if this reading is current.
     """
 
@@ -131,7 +131,7 @@ class Readings:
         self._queued: list[_Read] = []
         self._running: list[_Read] = []
         self._latest: dict[Query[Any], _Latest] = {}
-        # Hooks whose password was refused. They are kept because a new hook would send the password again.
+        # Hooks whose password was refused, by connection. Keep them, because a new hook would send the password again.
         self._refused_hooks: dict[ConnectionKey, PageHook] = {}
 
     def get(self, *queries: Query[T]) -> list[Reading[T]]:
@@ -212,7 +212,7 @@ class Readings:
             del self._latest[oldest]
 
     def _read(self, query: Query[T]) -> Reading[T]:
-        """Look up the connection and read its service. A failure becomes a reading, too."""
+        """Look up the connection and read its service. A failure is returned as a reading, too."""
         connection = query.connection
         service = ""
         hook = self._refused_hooks.pop(connection, None) or PageHook(connection)

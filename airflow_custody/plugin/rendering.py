@@ -51,7 +51,9 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     values = {
         "root": root,
         "airflow": root.removesuffix(PATH),
-        # Without this header the page may be anywhere. A superfluous link is better than a missing one.
+        # Without this header, it is unknown whether the page is in Airflow's frame. Show the link, because a
+        # superfluous link
+        # is better than a missing link.
         "standalone": request.headers.get("sec-fetch-dest") != "iframe",
         "now": datetime.now(timezone.utc),
         "refresh": quote(request.scope["path"]),

@@ -15,11 +15,11 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 def duration(seconds: float) -> str:
     """
-    Return a time span in words, such as ``2 h 5 min``.
+    Return a time span as text, such as ``2 h 5 min``.
 
-    It names the largest unit, and also the next one if there are fewer than ten of the largest.
+    The text has the largest unit, and also the next smaller unit if the number of largest units is below ten.
 
-    :param seconds: the time span; a negative one counts as zero.
+    :param seconds: the time span; a negative time span counts as zero.
     """
     rest = max(0, int(seconds))
     for (size, unit), (smaller_size, smaller_unit) in pairwise(_UNITS):

@@ -153,7 +153,7 @@ class Sandbox:
             log_config=None,
             log_level="warning",
             access_log=False,
-            # Would change the addresses by which connections are found.
+            # Disable this option, because it would change the addresses by which connections are found.
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,

@@ -96,7 +96,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         self._leave_out()
         polls = self._polls
         if context.get("task_reschedule_count"):
-            # Each poke runs in its own process. Airflow 2 does not count them, so there each one is a first poke.
+            # In reschedule mode, each poke runs in its own process. Airflow 2 does not count pokes, so there each poke
+            # is treated
+            # as the first.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
         try:
@@ -171,13 +173,14 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         Airflow's own timeout of a deferral counts as the sensor's timeout.
         """
         with self._ending_task(context):
-            # Another process made the first poll.
+            # This is not the first poll, because another process made it.
             self._polls.is_first = False
             # With start_from_trigger, no worker has checked the values yet.
             self._check_given()
             is_timeout = (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS
             if is_timeout and next_method == "__fail__":
-                # The trigger's last result is lost. As in poke mode, the first poll after the deadline still counts.
+                # The trigger's last result is lost, so poll again. As in poke mode, the first poll after the deadline
+                # still counts.
                 found = self.poke(context)
                 if isinstance(found, PokeReturnValue):
                     return found.xcom_value

@@ -41,10 +41,10 @@ class CustodyHealthSensor(CustodySensor):
     no effect on the service. Needs the role ``TPUser``.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: id of the tenant whose checks are judged. Default: all tenants. (templated)
-    :param groups: exact names of the groups whose checks are judged. Default: all groups. (templated)
-    :param components: exact names of the components whose checks are judged. Default: all components. (templated)
-    :param checks: names of the checks that are judged. Default: all checks. (templated)
+    :param tenant_id: id of the tenant whose checks are evaluated. Default: all tenants. (templated)
+    :param groups: exact names of the groups whose checks are evaluated. Default: all groups. (templated)
+    :param components: exact names of the components whose checks are evaluated. Default: all components. (templated)
+    :param checks: names of the checks that are evaluated. Default: all checks. (templated)
     :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
         reports it must report it as healthy. Default: none. (templated)
     :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``.
@@ -76,7 +76,7 @@ class CustodyHealthSensor(CustodySensor):
     )
     ui_color = "#dcecf5"
     target_state = "healthy"
-    #: A starting service may not list everything yet.
+    #: Seconds until the second listing if a name is missing, because a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
     # None for the class, because Airflow reads a mapped sensor's arguments from the class. It starts in a worker.

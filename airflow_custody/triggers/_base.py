@@ -67,7 +67,8 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
             task.cancel()
             await asyncio.wait({task})
         if not task.cancelled():
-            # Retrieve the exception, or asyncio logs a warning if this function was cancelled.
+            # Retrieve the exception, because asyncio would otherwise log a warning after a cancellation of this
+            # function.
             task.exception()
     if task.cancelled():
         raise asyncio.TimeoutError

@@ -78,10 +78,10 @@ class CustodyHealthTrigger(BaseEventTrigger):
     id, but no secrets.
 
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
-    :param tenant_id: id of the tenant whose checks are judged. None (default): all tenants.
-    :param groups: exact names of the groups whose checks are judged. None (default): all groups.
-    :param components: exact names of the components whose checks are judged. None (default): all components.
-    :param checks: names of the checks that are judged. None (default): all checks.
+    :param tenant_id: id of the tenant whose checks are evaluated. None (default): all tenants.
+    :param groups: exact names of the groups whose checks are evaluated. None (default): all groups.
+    :param components: exact names of the components whose checks are evaluated. None (default): all components.
+    :param checks: names of the checks that are evaluated. None (default): all checks.
     :param require_results: keys, such as currency codes. At least one check must report each key, and every check that
         reports it must report it as healthy. None (default): no keys.
     :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``.
@@ -165,7 +165,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
                 while (state := await results.get()) is not None:
                     is_healthy, result = False, None
                     if isinstance(state, CustodyError):
-                        reason = f"the service cannot be judged: {state.shorten()}"
+                        reason = f"the service's health is unknown: {state.shorten()}"
                     else:
                         is_healthy, result, reason = state.is_done, dict(state.result), state.summary
                     now = "healthy" if is_healthy else "unhealthy"
@@ -223,7 +223,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
 def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:
     """
-    Fetch a tenant's health listing, and return a cached judge of it.
+    Fetch a tenant's health listing, and return a function that evaluates it and caches the verdicts.
 
     Judging runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
     """

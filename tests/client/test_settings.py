@@ -166,7 +166,7 @@ class Copy:
 COPIES = {
     "the meaning of base_url": Copy(
         client,
-        "publications of the service's makers, and a service may not offer them.\n\n",
+        "publications, and not every service offers them.\n\n",
         "    :param token:",
         lambda: documented({"base_url"}),
     ),

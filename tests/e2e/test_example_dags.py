@@ -256,7 +256,9 @@ def test_evidence_each_night(
     assert sorted(files) == sorted(map(str, tmp_path.iterdir()))
     assert all(re.fullmatch(r".*/manual__[^/]*-1\.json", each) for each in files)
     log = capsys.readouterr().out
-    assert f"Verification failed: signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED" in log
+    assert (
+        f"Verification failed: 1 of 2 requests could not be verified by signatures: request {forged}: UNVERIFIED" in log
+    )
     assert f"Evidence: {files[1]}\n" in log
     assert f"Evidence: {files[0]}\n" not in log
 

@@ -149,7 +149,10 @@ def test_what_nobody_signed_fails_the_task_after_the_evidence_is_written(
     assert again["counts"] == counts
     error = fails(path=f"{path}.2")
     assert isinstance(error, CustodyVerificationError)
-    assert f"signatures do not prove 1 of 2 requests: request {forged}: UNVERIFIED: no signature covers" in str(error)
+    assert (
+        f"1 of 2 requests could not be verified by signatures: request {forged}: UNVERIFIED: no signature covers"
+        in str(error)
+    )
     assert f"`custody whitelist verify --id {forged}` reports" in str(error)
     assert f"The evidence is in {path}.2." in str(error)
 

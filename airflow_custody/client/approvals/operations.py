@@ -59,7 +59,7 @@ class PendingApprovals:
 
     @property
     def texts(self) -> list[str]:
-        """The counts in words: ``1 request``, ``at least 100 settlements``."""
+        """The counts as text, such as ``1 request`` or ``at least 100 settlements``."""
         nouns = {name: _NOUNS.get(name) or name.replace("_", " ").removesuffix("s") for name in self.counts}
         return [
             f"{'at least ' if name in self.at_least else ''}{count(number, nouns[name])}"

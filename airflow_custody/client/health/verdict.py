@@ -1,4 +1,4 @@
-"""The verdict on health checks: criteria, judging and waiting. No I/O."""
+"""The verdict on health checks: criteria, evaluation and waiting. No I/O."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HealthCriteria:
 
     @property
     def is_selection(self) -> bool:
-        """Whether only some of the service's checks are judged."""
+        """Whether only some of the service's checks are evaluated."""
         return any(each is not None for each in (self.tenant_id, self.groups, self.components, self.checks))
 
     @classmethod
@@ -144,13 +144,13 @@ class HealthVerdict:
     The verdict on the service's health, with reasons.
 
     :param fetched_at: time of fetching the listing.
-    :param total: the number of checks that were judged.
-    :param unhealthy: the number of judged checks that are not healthy.
+    :param total: the number of checks that were evaluated.
+    :param unhealthy: the number of evaluated checks that are not healthy.
     :param groups: both numbers for each group.
     :param problems: all problems.
     :param oldest_update: time of the oldest last run among the checks; None: unknown, because a time is missing or
         unreadable, or there are no checks.
-    :param checks: the checks that were judged.
+    :param checks: the checks that were evaluated.
     :param is_selection: whether the criteria select some of the service's checks. Default False.
     """
 
@@ -165,7 +165,7 @@ class HealthVerdict:
 
     @property
     def healthy(self) -> bool:
-        """Whether checks were judged, and nothing at all is wrong."""
+        """Whether at least one check was evaluated, and there are no problems."""
         return self.total > 0 and not self.problems
 
     @property
@@ -216,7 +216,7 @@ class HealthVerdict:
         """Return the verdict in one line, with the first reasons."""
         if self.healthy:
             return self.headline()
-        return f"{self.headline()}: {self._some(self.problems) or 'no health check was judged'}"
+        return f"{self.headline()}: {self._some(self.problems) or 'no health check was evaluated'}"
 
     @staticmethod
     def _some(problems: Sequence[Problem]) -> str:
@@ -228,7 +228,7 @@ class HealthVerdict:
     def headline(self) -> str:
         """Return the verdict in one line, without reasons."""
         if self.missing:
-            return "the service cannot be judged"
+            return "the service's health is unknown"
         selected = "selected " if self.is_selection else ""
         if self.healthy and self.is_selection:
             # Other checks may fail, so the service as a whole may be unhealthy.
@@ -273,7 +273,7 @@ class HealthWait:
     It fails when a name in the criteria is missing from two listings in a row. If a name is missing once, the service
     may just be starting.
 
-    :param criteria: which checks are judged and what makes them healthy.
+    :param criteria: which checks are evaluated and what makes them healthy.
     """
 
     #: The verdict of the last poll.
@@ -304,10 +304,10 @@ class HealthWait:
 
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
     """
-    Judge a listing of health checks. Anything unclear is not healthy.
+    Evaluate a listing of health checks. Anything unclear is not healthy.
 
     :param checks: the listing.
-    :param criteria: which checks are judged and what makes them healthy.
+    :param criteria: which checks are evaluated and what makes them healthy.
     :param now: time of fetching the listing, aware; None (default): now. If the service's clock is ahead, its time is
         used, so that a slow local clock does not accept expired checks.
     :return: the verdict.

@@ -11,7 +11,7 @@ from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
-# A service may echo a token after its replacement.
+# Keep replaced tokens, because a service may still echo them.
 _MAX_TOKENS = 200
 
 
@@ -31,7 +31,7 @@ class Authentication(ABC):
 
     def __init__(self, *, source: str) -> None:
         self.source = source
-        # Replaced, never modified, because another thread may be redacting.
+        # Replace this collection, never modify it, because another thread may be reading it to redact a text.
         self._secrets: frozenset[str] = frozenset()
         self._tokens: tuple[str, ...] = ()
 

@@ -99,7 +99,7 @@ class _Facts:
 
     @property
     def is_refused_by_proxy(self) -> bool:
-        """Whether the proxy was reached, and did not connect to the service."""
+        """Whether the proxy was reached, but did not connect to the service."""
         return self.proxy is not None and is_proxy_refusal(self.chain)
 
     @property
@@ -304,7 +304,7 @@ class Failures:
             if isinstance(each, OSError) and each.strerror:
                 return self._auth.redact(each.strerror, 160)
         if operation.confidential:
-            # Other texts may quote the peer.
+            # Do not quote other texts, because they may quote the peer.
             return type(chain[-1]).__name__
         return self._auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
 
@@ -352,7 +352,7 @@ def is_timeout(chain: Iterable[BaseException]) -> bool:
 
 
 def _certificate_advice(chain: Iterable[BaseException], place: str, settings: ClientSettings) -> str:
-    """Return advice about a certificate that was not accepted."""
+    """Return advice about a peer's certificate that failed verification."""
     codes = [each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)]
     advice = next((advice for known, advice in _CERTIFICATE_ADVICE if known.intersection(codes)), _OTHER_CERTIFICATE)
     bundle = settings.name("verify")

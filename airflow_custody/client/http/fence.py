@@ -1,7 +1,7 @@
 """
 The fence: the maximum age of a record or signature.
 
-It counts when the request is sent.
+The age is checked when the request is about to be sent.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Moment = tuple[float, float]
 
 def is_too_old(then: Moment, now: Moment) -> bool:
     """
-    Tell whether the fence has passed by either clock.
+    Tell whether more time than the fence allows has passed, by either clock.
 
-    A clock that was set back by as much counts too.
+    A clock that was set back by the length of the fence, or more, also makes the record or signature too old.
     """
     return any(abs(after - before) >= FENCE for before, after in zip(then, now, strict=True))

@@ -42,7 +42,7 @@ class CursorPage(Generic[Row]):
     A page of a listing that is read with a cursor.
 
     :param rows: the rows, each with its id.
-    :param next: the name of this page, to request the next page; None: it is the last page.
+    :param next: the name of this page, which is sent to request the next page; None: this is the last page.
     :param date: time of sending by the service's clock; None: not known.
     """
 
@@ -78,7 +78,7 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
             break
         if not fresh:
             if widest == 1 and fetch(len(seen)).rows:
-                # With one row for each page, the overlap leaves no room for a new row.
+                # Each page has only one row, the last row of the previous page, so no new row can be read.
                 raise listing_changed(operation, "a page had one row, although there are more")
             break
         page = fetch(len(seen) - 1)
@@ -115,7 +115,7 @@ def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Ro
     fetched when it is needed.
 
     :param operation: the listing, for errors.
-    :param fetch: fetches the first page (None), or the one after the page with this name.
+    :param fetch: fetches the first page (None), or the page that follows the page with this name.
     :return: the rows of the first reading, each once.
     :raises CustodyResponseError: if the readings differ, a row is repeated, or a page is empty but not the last. It is
         retryable.
@@ -139,8 +139,8 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
     """
     Read a listing with a cursor whose new rows come last.
 
-    If it has more than one page, the first page is read again at the end, and must still begin with the same row. So no
-    row is missed, as long as only the oldest rows are removed.
+    If the listing has more than one page, the first page is read again at the end, and must still begin with the same
+    row. This ensures that no row is missed, as long as only the oldest rows are removed.
 
     :param operation: the listing, for errors.
     :param fetch: as for :func:`read_twice`.
@@ -179,7 +179,7 @@ def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
     """
     Return the ids of a page's rows.
 
-    :raises CustodyResponseError: if one of them is not an id.
+    :raises CustodyResponseError: if an id is missing or unusable.
     """
     found = ["" if each is None or isinstance(each, (bool, dict, list)) else str(each) for each in ids]
     if not all(is_readable_id(each) for each in found):

@@ -27,7 +27,7 @@ def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
     """
     Return the needed roles that a user lacks.
 
-    Names are compared without case.
+    Names are compared without regard to case.
 
     :param needed: the roles. Alternatives are written as one role: ``Admin or AdminReadOnly``.
     :param own: the user's roles.
@@ -48,21 +48,22 @@ class Operation:
         ``Admin or AdminReadOnly``.
     :param repeatable: whether sending it twice does no harm. Otherwise, it is sent again only if the connection was
         never made. None (default): True except for a POST.
-    :param confidential: whether its request or its response holds a secret. If so, nothing of the response is quoted,
+    :param confidential: whether the request or the response holds a secret. If so, no part of the response is quoted,
         whatever its status. Default False.
-    :param quotes_refusals: whether the service's own refusal of a confidential operation is quoted, with its URLs
-        shortened. The request must not hold a secret, so that the refusal cannot repeat it. Default False.
-    :param documented: whether it is part of the interface description that this package was built to. Undocumented
-        operations are known from other publications of the service's makers, and a service may not offer them. Default
-        True.
+    :param quotes_refusals: whether error messages quote the service's refusal of a confidential operation, with URLs
+        shortened. Only for operations whose request holds no secret, because a refusal may repeat the request. Default
+        False.
+    :param documented: whether the API description that this package implements includes it. Undocumented operations
+        are known from the vendor's other publications, and not every service offers them. Default True.
     :param confirmed_by: how a 2xx response to a write is confirmed; required for every write.
-        ``result``: the response must hold the created object or the number of changes, and the method checks it.
-        ``read back``: the response must be empty or hold the object in its new state; otherwise, the object is read
-        (``ServiceOperations._write``). Default None: it is not a write.
+        ``result``: the response must hold the created object or the number of changes; the client method that sends
+        the write checks this.
+        ``read back``: an empty response, or the object in its new state, confirms the write; after any other response,
+        the object is read to check its state (``ServiceOperations._write``). Default None: it is not a write.
     :param hints: advice by status code, in addition to the advice for every operation.
-    :param creates: whether a second call would create another object. If so, the outcome is unknown after a refusal
-        that is not the service's own. Default False.
-    :param names_objects: whether its path or its body names objects, which may not exist. Default False.
+    :param creates: whether a second call would create another object. If so, a refusal that does not come from the
+        service itself, for example one from a gateway, leaves the outcome unknown. Default False.
+    :param names_objects: whether the path or the body names objects, which may not exist. Default False.
     """
 
     name: str
@@ -80,12 +81,12 @@ class Operation:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether sending it twice does no harm."""
+        """Whether sending the operation twice does no harm."""
         return self.method != "POST" if self.repeatable is None else self.repeatable
 
     @property
     def is_retried(self) -> bool:
-        """Whether a call repeats it after it was sent."""
+        """Whether a call may send the operation again after it was sent."""
         return self.is_repeatable and self.method != "POST"
 
     def on(self, identifier: str) -> Operation:
@@ -118,7 +119,8 @@ class Operation:
         """
         Return the error for a request that was sent.
 
-        It has the given type only if repeating the request does no harm. Otherwise, the outcome is unknown.
+        The error has the type ``error_type`` only if repeating the request does no harm. Otherwise, it reports that the
+        outcome is unknown.
         """
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, advice=advice, **facts)

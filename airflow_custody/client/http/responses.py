@@ -122,7 +122,7 @@ class Observation:
         version, ends = "", None
         if isinstance(found, ssl.SSLSocket):
             version = found.version() or ""
-            # Without verification there is no certificate.
+            # Without TLS verification, Python does not return the certificate's content.
             with suppress(KeyError, TypeError, ValueError, OverflowError, OSError):
                 seconds = ssl.cert_time_to_seconds(found.getpeercert()["notAfter"])  # type: ignore[index, arg-type]
                 ends = datetime.fromtimestamp(seconds, tz=timezone.utc)
@@ -243,7 +243,7 @@ class Reply(Generic[T]):
         Read the body.
 
         :param shape: the ``TypedDict`` or model that the body must fit; unknown fields are ignored. None: the caller
-            judges the body, and must check :attr:`Response.says_error`.
+            checks the body, and must check :attr:`Response.says_error`.
         :raises CustodyError: according to the status, or if the body is truncated, does not fit or reports a failure.
         """
         response = self.response
@@ -307,7 +307,7 @@ class Reply(Generic[T]):
         """
         Refuse a body in which a key is repeated.
 
-        The last value would count, and hide the other values.
+        JSON parsers keep only the last value of a repeated key.
 
         Use it where the body proves success. It reads the body a second time.
 

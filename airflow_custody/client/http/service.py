@@ -106,7 +106,7 @@ def _confirm(
 
     :param is_absent: whether the service itself reports that the object to delete does not exist.
     """
-    # An object that the service does not know will not appear later.
+    # Do not retry for an absent object, because it will not appear later.
     retryable = not is_absent
     try:
         state = read_back()

@@ -73,7 +73,7 @@ class _NotSentError(Exception):
     """
     Ends a request whose body was not read.
 
-    It is not an OSError, because urllib3 swallows some of those and wraps all others.
+    It is not an OSError, because urllib3 ignores some OSErrors and wraps all others.
 
     :param raised: the exception of ``before_send``; None: the request was too late.
     :param why: the step that took too long.
@@ -88,12 +88,12 @@ class _Body:
     """
     A request body that reports when it is first read.
 
-    No operation can be carried out without its body. At the first read, the connection is open, the headers are sent,
-    and the body is about to be sent.
+    The service cannot carry out an operation without its body, so nothing has happened before the first read. At the
+    first read, the connection is open, the headers are sent, and the body is about to be sent.
 
     :param data: the body.
     :param before_send: called by the first read.
-    :param signed_at: time of the signature in the headers, by :func:`_clocks`; None: there is none.
+    :param signed_at: when the headers were signed, as returned by :func:`_clocks`; None: they are not signed.
     """
 
     def __init__(self, data: bytes, before_send: Callable[[], None] | None, signed_at: Moment | None) -> None:
@@ -272,12 +272,13 @@ class Transport:
         Call an operation, with retries where that is safe.
 
         :param operation: the operation; determines whether it may be repeated.
-        :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller judges the body.
+        :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller checks the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
-        :param before_send: called before each sending of the body, when the connection is open. Nothing is done
-            without the body. Its exceptions are raised unchanged, and nothing was done. If it takes longer than five
-            seconds, the request is prepared again and it is called again, at most three times. Default None.
+        :param before_send: called when the connection is open, each time before the body is sent. If it raises an
+            exception, the body is not sent, so nothing was done, and the exception is raised unchanged. If it takes
+            longer than five seconds, the request is prepared again and ``before_send`` is called again, at most three
+            times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
         :raises CustodyError: with ``nothing_sent`` if the body was never read, whatever the failure. Otherwise, if the
@@ -491,7 +492,7 @@ class Transport:
 
 def _may_lack_body(received: requests.Response) -> bool:
     """
-    Tell whether a response without a body may have had one.
+    Tell whether the body of a response without a body may have been lost.
 
     http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
     """
@@ -508,7 +509,7 @@ def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
 
 
 def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
-    """Return the error for a request that was too late each time."""
+    """Return the error for a request that took too long before sending, in every attempt."""
     return operation.failed(
         CustodyError,
         f"{last}, {_MAX_LATE} times in a row; nothing was sent",

@@ -1,4 +1,8 @@
-"""The HSM behind a PKCS#11 signer. It imports the extra ``pkcs11``, so the signer imports it when it needs its key."""
+"""
+The HSM behind a PKCS#11 signer.
+
+This module needs the extra ``pkcs11``, so the signer imports it only when the key is needed.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +48,16 @@ class TokenSession:
 
     def _find(self, kind: Any) -> list[Any]:
         wanted = {Attribute.CLASS: kind, Attribute.KEY_TYPE: KeyType.EC, Attribute.LABEL: self._label}
-        # Exhaust the search: the library fails when it garbage-collects an unfinished one.
+        # Read the results to the end, because the library fails when an unfinished search is garbage-collected.
         return list(self._session.get_objects(wanted))
 
     def may_be_p256(self, key: Any) -> bool:
-        """Tell whether a key is on P-256, or its curve is not shown."""
+        """Tell whether a key is on P-256, or the HSM does not reveal its curve."""
         try:
             return bytes(key[Attribute.EC_PARAMS]) == _P256
         except (AttributeSensitive, AttributeTypeInvalid):
-            # Not every HSM shows the curve of a private key. Its signatures are checked before they are sent.
+            # Accept the key, because not every HSM reveals the curve of a private key. A signature by a key on another
+            # curve is found when the signature is checked, before it is sent.
             return True
 
     def read_public_key(self, key: Any) -> EllipticCurvePublicKey:
@@ -62,7 +67,7 @@ class TokenSession:
         :raises ValueError: if the HSM does not show it as a point of P-256.
         """
         point = bytes(key[Attribute.EC_POINT])
-        # Some libraries give the point as it is, most as an OCTET STRING in DER.
+        # Some libraries return the bare point, but most return it inside a DER OCTET STRING. The point is at the end.
         return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-_POINT_BYTES:])
 
     def sign(self, key: Any, digest: bytes) -> bytes:
@@ -73,7 +78,8 @@ class TokenSession:
 def initialised(module: str) -> Any:
     """Return a library that is initialised in this process."""
     if os.path.dirname(module):
-        # One path for each library: loaded under a second one, it would be initialised again, and fail.
+        # Always load a library under the same path, because loading it under a second path would initialise it again,
+        # which fails.
         module = _paths.setdefault(os.path.realpath(module), module)
     library = pkcs11.lib(module)
     if _initialised_by.setdefault(module, os.getpid()) != os.getpid():

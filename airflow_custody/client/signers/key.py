@@ -26,9 +26,9 @@ from airflow_custody.client.text import pem_text
 from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BYTES, PublicKey
 
 _T = TypeVar("_T")
-# The order of P-256: r and s are below it.
+# The order of P-256. The numbers r and s of a signature are smaller.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-# Mistakes in a signer's code. Other exceptions may be temporary failures of a KMS.
+# Exceptions that indicate mistakes in a signer's code. Other exceptions may be temporary failures of a KMS.
 _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
 
 
@@ -100,7 +100,7 @@ class SigningKey:
         """
         Return an attribute of the signer; None if it has none.
 
-        A property that raises is not missing.
+        A property that raises an exception does not count as missing.
         """
         try:
             return getattr(self._signer, name)

@@ -1,4 +1,8 @@
-"""The private key of a PEM signer. It imports cryptography, so the signer imports it when it needs its key."""
+"""
+The private key of a PEM signer.
+
+This module imports ``cryptography``, so the signer imports it only when the key is needed.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ def load_private_key(pem: str | bytes, password: str | None) -> EllipticCurvePri
     Return a private key on P-256.
 
     :param pem: the key in PEM.
-    :param password: the password that it is encrypted with; None or empty: it is not encrypted.
-    :raises PemKeyError: if it is anything else.
+    :param password: the password that the key is encrypted with; None or empty: the key is not encrypted.
+    :raises PemKeyError: if the text is not a private key on P-256.
     """
     try:
         key = load_pem_private_key(pem_text(pem).encode(), password.encode() if password else None)

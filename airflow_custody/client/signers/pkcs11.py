@@ -81,7 +81,7 @@ class Pkcs11Signer:
         """
         Check that the key can be used; nothing is signed.
 
-        :raises CustodyConfigurationError: if it cannot, and a retry would not help.
+        :raises CustodyConfigurationError: if the key cannot be used, and a retry would not help.
         :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as token:

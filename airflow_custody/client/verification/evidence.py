@@ -32,9 +32,9 @@ class Evidence(BaseModel):
     One whitelisting request, to be verified.
 
     :param id: its id.
-    :param listed: its listing by the service.
+    :param listed: the listing in which the service had the request.
     :param envelope: its envelope, as received; in a file, without its rules. Empty if it is not listed.
-    :param rules: in a file, the position of its rules; None: it has none.
+    :param rules: in a file, the position of the request's rules; None: the request has no rules.
     """
 
     model_config = ConfigDict(strict=True)
@@ -97,13 +97,13 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     """
     Read evidence, as strictly as a signed text.
 
-    A repeated key could be read in two ways.
+    A repeated key is refused, because it could be read in two ways.
 
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.
     :param name: the file's name, for messages.
     :return: its evidence, with its rules in each row; and the file's SHA-256, in hex.
-    :raises CustodyRequestError: if it is another kind of file.
+    :raises CustodyRequestError: if the data is not such a file.
     """
     if len(data) > MAX_EVIDENCE_BYTES:
         raise evidence_error(name, TOO_LARGE)

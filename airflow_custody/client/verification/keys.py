@@ -57,7 +57,7 @@ class PublicKey:
         Read a key from its SubjectPublicKeyInfo.
 
         :param der: the encoding with the named curve and an uncompressed point. No other encoding is accepted.
-        :raises KeyTextError: if it is anything else, or the point is not on the curve.
+        :raises KeyTextError: if the encoding is different, or the point is not on the curve.
         """
         try:
             key = load_der_public_key(der)
@@ -196,13 +196,13 @@ def decode_base64(text: str) -> bytes:
     Only the canonical text is accepted: the standard alphabet with padding.
 
     :param text: the text.
-    :raises ValueError: if it is anything else.
+    :raises ValueError: if the text is not canonical base64.
     """
     try:
         data = binascii.a2b_base64(text)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-    # The decoder skips foreign characters and ignores trailing bits. Text without them encodes back unchanged.
+    # Encode the result again and compare it, because the decoder skips foreign characters and ignores trailing bits.
     if binascii.b2a_base64(data, newline=False) != text.encode("ascii"):
         raise ValueError("not canonical base64")
     return data

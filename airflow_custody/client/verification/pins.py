@@ -11,7 +11,8 @@ from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import pem_text, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
-# 2009 and 2100 in Unix seconds. Other numbers are dates without dashes, or milliseconds.
+# 2009 and 2100 in Unix seconds. Numbers outside this range are mistakes, such as dates without dashes, or
+# milliseconds.
 _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
 
@@ -22,15 +23,15 @@ class VerificationPins:
 
     They always come from local configuration, never from the service.
 
-    :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
-        keys, and none is repeated.
+    :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more P-256 keys. No key
+        may be repeated.
     :param superadmin_minimum: number of these keys that must have signed the rules: at least one, and at most all.
-    :param networks: names of the accepted networks, for all chains. Default None: any. Then, if the signed text of an
-        address does not name its network, the address needs the signatures that each rule for its chain requires.
+    :param networks: names of the accepted networks, for all chains. Default None: any network. In this case, if the
+        signed text of an address does not name its network, the address must satisfy every rule for its chain.
     :param allow_legacy_signatures: whether to accept an address that was signed before its text had the keys
         ``contractType`` or a linked address's ``label``. These keys are then not reported. Default False.
-    :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules are refused, because they stay validly
-        signed forever. Rules without a date are then refused, too. Default None: rules of any age are accepted.
+    :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules, and rules without a date, are
+        refused, because rules stay validly signed forever. Default None: rules of any age are accepted.
     :raises CustodyConfigurationError: if a parameter is missing or wrong; ``setting`` names it.
     """
 
@@ -124,7 +125,7 @@ def _read_names(given: Any) -> tuple[str, ...]:
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
-    # Their order does not matter.
+    # The order of the networks does not matter.
     return tuple(sorted(set(names)))
 
 

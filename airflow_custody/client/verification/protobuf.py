@@ -1,7 +1,7 @@
 """
 A strict reader of protobuf messages, for the signed rules.
 
-The data cannot deepen the recursion, and no value can be read in two ways.
+The depth of recursion does not depend on the data, and no value can be read in two ways.
 
 If the wire format allows several readings, this reader refuses the message. It refuses a repeated singular field, a
 known field of another wire type, groups, and numbers that do not fit. It skips unknown fields, because the service may
@@ -43,7 +43,7 @@ class Field:
 
     @property
     def default(self) -> Any:
-        """The value if it is absent."""
+        """The value of the field if the message lacks it."""
         return [] if self.repeated else {"string": "", "bytes": b""}.get(self.kind, 0)
 
 

@@ -13,7 +13,7 @@ from airflow_custody.client.timestamps import format_unix_time
 
 class RefusalError(Exception):
     """
-    Raised when something cannot be trusted.
+    Raised when a request, a text or rules cannot be trusted.
 
     :param why: the reason.
     :param advice: advice about it. Default None: none.
@@ -116,7 +116,7 @@ class VerifiedAddress:
         return tuple(dict.fromkeys(user for rule in self.applied for group in rule.path for user in group.user_ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain JSON data."""
+        """Return all attributes as plain JSON data."""
         found = asdict(self)
         # In JSON, tuples are lists.
         plain: dict[str, Any] = json.loads(json.dumps({**found, "user_ids": self.user_ids}))
@@ -129,7 +129,7 @@ class RequestSignatures:
     The signatures of a request that may need more.
 
     :param hash: the hash of its text, in hex.
-    :param rules: the rules under which they count; None: there are no signatures, and no rules.
+    :param rules: the rules that name the valid signers; None: there are no signatures, and no rules.
     :param user_ids: the users with valid signatures, each once. If users have the same key, the first of them.
     :param paths: the valid signers in each group of each path. One complete path is enough.
     :param faults: the reason why a signature is not valid, in the order of the signatures; empty text: it is valid.

@@ -52,7 +52,8 @@ def choose_rules(
     """
     Return the rules that must all be met.
 
-    No signature covers a network that is only reported, so the address may be on another network.
+    If only the service reports the network, no signature covers it. The address may then be on another network, so the
+    rules of every possible network must be met.
 
     :param container: the signed rules.
     :param text: the signed text.
@@ -104,7 +105,8 @@ def paths_of(rule: Rule, text: SignedText) -> tuple[tuple[Path, ...], str | None
     """
     Return the paths of a rule for a text.
 
-    If a line of the rule has them, also the wallet's path.
+    If the rule has a line for the linked wallet, the result is the line's paths and the wallet's path. Otherwise, the
+    result is the rule's paths and None.
 
     :param rule: the rule.
     :param text: the signed text.

@@ -29,7 +29,7 @@ class PendingVerifier(Verifier):
     """
     A client's verifier, also for pending requests without rules.
 
-    The interface description does not say whether pending requests carry rules. The rules in force are fetched at most
+    It is not documented whether pending requests carry rules. The rules in force are fetched at most
     once, and only if a request needs them. Like any rules, they must be signed by the pinned keys.
 
     :param client: the client.
@@ -49,7 +49,7 @@ class PendingVerifier(Verifier):
         """
         Fetch the rules in force, if a request needs them.
 
-        A permanent failure counts against that request.
+        After a permanent failure, the verification of that request fails.
 
         :param envelopes: the requests, as received.
         :raises CustodyError: if the rules cannot be fetched now.

@@ -36,7 +36,8 @@ class Entry:
     :param user_id: id of its user, as the service reports it. No signature covers the id.
     :param signature: its bytes.
     :param hashes: the signed hashes, as sent.
-    :param fault: the reason why it cannot be used; then the other fields are meaningless. Default empty.
+    :param fault: the reason why the signature cannot be used. If there is a reason, the other fields are meaningless.
+        Default empty.
     """
 
     user_id: str = ""
@@ -51,8 +52,8 @@ class Entry:
 
         The message is the whole list of hashes.
 
-        It is unusable if a member of the list is not a hash, because JSON writers escape other texts differently, and
-        the message would be ambiguous. Without that member, it would be another message.
+        The digest is unusable if a member of the list is not a hash: JSON writers escape other texts differently, so
+        the signed message is ambiguous. Omitting the member would change the message.
         """
         try:
             are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
@@ -144,7 +145,7 @@ class SignatureCount:
         """
         Return the valid signers of each group of a path.
 
-        No more users are returned than the group needs.
+        At most as many users as the group needs are returned.
         """
         found = []
         for threshold in path:

@@ -119,7 +119,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
         if minimum == 1:
             signed_by = "none of the pinned keys"
         raise RefusalError(f"its rules are signed by {signed_by}")
-    # Read only now, so that unsigned data does not reach the decoder.
+    # Read the rules only after their signatures were verified, so that unsigned data does not reach the decoder.
     try:
         container = read_container(data)
     except RefusalError as error:
@@ -134,7 +134,8 @@ def _check_date(timestamp: int, floor: int) -> None:
     """
     Refuse rules with a missing or impossible date.
 
-    Rules before the floor are refused. So are rules in the future, because they would always pass any floor.
+    Rules before the oldest accepted date are refused. Rules with a future date are refused, too, because they would
+    pass this check forever.
     """
     made = f"of {_date(timestamp)}" if timestamp else "without a date"
     if timestamp < floor:

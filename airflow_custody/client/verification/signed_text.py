@@ -150,7 +150,7 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
-    :raises RefusalError: like :func:`read_json_object`, and if it is not the text of an address.
+    :raises RefusalError: like :func:`read_json_object`, and if it does not describe a whitelisted address.
     """
     return SignedText(hash_, _check_shape(read_json_object(text, hash_)))
 
@@ -179,7 +179,7 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
             fields = _check_shape(_parse(changed))
         except RefusalError:
             continue
-        # Compare as text, because 1 == True in Python.
+        # Compare the values as JSON text, because 1 == True in Python.
         if json.dumps(fields) == json.dumps(expected):
             yield SignedText(_hash(changed), fields, legacy=True, omitted=omitted)
 
@@ -219,7 +219,7 @@ def _check_shape(fields: dict[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
-        raise RefusalError(f"is not the text of an address: {where}: {fault['msg']}") from None
+        raise RefusalError(f"does not describe a whitelisted address: {where}: {fault['msg']}") from None
     return fields
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
 
-#: The warning that no keys are pinned, given once in each task.
+#: The warning that no keys are pinned; each task logs it once.
 NOT_PINNED = "No super-administrators' keys are pinned, so the service is trusted without verification."
 # Maximum length of an id in a command to copy.
 _MAX_ID = 40
@@ -38,7 +38,7 @@ class Trust:
     """
     The result of verifying a request.
 
-    :param state: the result in one word.
+    :param state: the result.
     :param address: the verified address, if the request is not reported as pending. Default None.
     :param signatures: its signatures, all of them valid, if it is pending. Default None.
     :param error: the reason why it is unverified. Default None.

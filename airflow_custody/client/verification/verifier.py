@@ -5,7 +5,7 @@ The service is not trusted. There is no I/O.
 
 Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
 thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else in a request is
-unproved, and decides nothing. If it contradicts the signed text, the request is refused.
+unproved, and decides nothing. If such unproved data contradict the signed text, the request is refused.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Verifier:
     """
     A verifier of envelopes against pins, with a cache.
 
-    Several threads may share one.
+    Several threads may share a verifier.
 
-    Rules are cached by their bytes and signatures, and signatures by key, message and bytes, so that none is verified
-    twice.
+    Rules are cached by their bytes and signatures, and signatures by key, message and bytes, so that no signature is
+    verified twice.
 
     :param pins: the trusted keys and settings.
     :param rules_in_force: the rules in force, as ``GET /rules`` returns them, for pending requests without rules. They
@@ -167,7 +167,7 @@ class Verifier:
         """
         Tell whether a pending request needs the rules in force.
 
-        It does if it has signatures or refers to rules, but carries no rules.
+        The rules in force are needed if the request has signatures or refers to rules, but carries no rules.
 
         :param envelope: the envelope as received.
         """

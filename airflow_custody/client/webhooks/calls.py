@@ -156,7 +156,8 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     The newest calls are read first, until a call is more than five minutes older than the cursor.
 
     :param operation: the listing, for errors.
-    :param fetch: fetches the first page (None), or the one after the page with this name; the newest calls come first.
+    :param fetch: fetches the first page (None), or the page that follows the page with this name; the newest calls come
+        first.
     :param cursor: the cursor; None: return no calls, and a cursor that knows all existing calls.
     :param limit: maximum number of calls to return; the oldest new calls come first.
     :raises CustodyResponseError: like :meth:`.WebhookOperations.read_webhook_calls`.
@@ -250,7 +251,8 @@ class _JournalReader:
         """Return the new calls of all pages."""
         cursor, listed = self._cursor, self._listed
         if cursor is None:
-            # If the journal is empty, the first call may be dated before now by another clock of the service.
+            # If the journal is empty, start at its beginning, because another clock of the service may date the first
+            # call before now.
             newest = max((created for _, created in listed), default=EPOCH)
             return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
         gap = _find_gap(cursor, listed, self._now)

@@ -39,7 +39,7 @@ def verify_delivery(
         was seen before.
     :raises CustodyConfigurationError: if the secret is missing, or another argument is not what it must be.
     """
-    # Check the arguments first: no wrong argument may make the check accept a delivery.
+    # Check the arguments first, because a wrong argument must never cause a delivery to be accepted.
     if not isinstance(secret, str) or not secret.strip():
         # An empty secret protects nothing. A wrong value is not quoted, because it may be a secret.
         raise CustodyConfigurationError(

@@ -72,7 +72,7 @@ class WebhookCall:
     :param status_message: the service's message on its status; empty if there is none.
     :param attempts: number of delivery attempts; None: not given.
     :param created_at: creation time by the service's clock; None: not given, or not readable.
-    :param updated_at: time of the last change; None as for ``created_at``.
+    :param updated_at: time of the last change; None: not given, or not readable.
     """
 
     id: str

@@ -31,7 +31,7 @@ WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
 _NO_SUCH_WEBHOOK = "`custody webhooks list` lists the existing webhooks."
 
-# All of them are confidential, because any response may contain a webhook, and its URL may hold a password.
+# All of these operations are confidential, because any response may contain a webhook, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
     "set webhook status",
     "PATCH",
@@ -85,9 +85,9 @@ class WebhookOperations(ServiceOperations):
         """
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
-        The webhook may already have the status. The change succeeds if the response is empty or has the webhook with
-        this status. Otherwise the listing is checked, and must have it with this status. If the service refuses the
-        change but the listing confirms it, a warning is logged.
+        A response that is empty, or has the webhook with this status, confirms the change. After any other response, or
+        a refusal, the listing is read, and must have the webhook with this status. Setting a status that the webhook
+        already has therefore succeeds; if the service refuses the change, a warning is logged.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -116,8 +116,8 @@ class WebhookOperations(ServiceOperations):
         """
         Delete a webhook configuration: ``DELETE /webhooks/{uuid}``.
 
-        The deletion succeeds if the response is empty or names only this webhook. Otherwise the listing is checked,
-        and the webhook must be absent.
+        A response that is empty or names only this webhook confirms the deletion. After any other response, the listing
+        is read, and the webhook must be absent.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing was sent.
@@ -148,7 +148,7 @@ class WebhookOperations(ServiceOperations):
         before_send: Callable[[], None] | None = None,
     ) -> tuple[str, str]:
         """
-        Create a webhook configuration: ``POST /webhooks`` (undocumented). Two calls create two.
+        Create a webhook configuration: ``POST /webhooks`` (undocumented). Two calls create two webhooks.
 
         :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``.
         :param url: the URL to deliver to, HTTPS.
@@ -164,7 +164,7 @@ class WebhookOperations(ServiceOperations):
             raise CREATE_WEBHOOK.refused(f"the secret must have 1 to {MAX_SECRET_LENGTH} characters")
         body = {"type": webhook_type, "url": url, **({} if secret is None else {"secret": secret})}
         if secret is not None:
-            # A later response may echo it.
+            # Hide the secret, because a later response may echo it.
             self._transport.auth.hide(secret)
         reply = self._transport.call(CREATE_WEBHOOK, WireCreatedWebhook, body=body, before_send=before_send)
         webhook_id = (reply.body.get("webhook") or {}).get("id", "")

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Place = TypeVar("Place")
-#: Names of a chain and one of its networks (empty: the whole chain), with the address in lower case and the memo for
-#: which the names are used.
+#: The name of a chain, the name of a network (empty: the whole chain), an address in lower case, and a memo.
 Names = tuple[str, str, str, str]
 
 
@@ -37,7 +36,8 @@ class Destination(NamedTuple):
     :param chain: the canonical name of the chain.
     :param network: the canonical name of the network; empty: any network.
     :param address: the address in its canonical form.
-    :param is_case_known: whether an address that differs only in case is a different address.
+    :param is_case_known: whether it is known that an address that differs only in case is a different address. False:
+        unknown.
     :param memo: the memo; empty if there is none.
     """
 
@@ -152,7 +152,7 @@ def _may_share(one: Destination, other: Destination) -> bool:
 
 
 def is_same(one: Destination, other: Destination) -> bool:
-    """Tell whether two destinations match. A missing network matches any."""
+    """Tell whether two destinations match. A missing network matches any network."""
     return one.chain == other.chain and one.address == other.address and _may_share(one, other)
 
 
@@ -160,7 +160,7 @@ def is_network_certain(asked: Destination, shown: Destination) -> bool:
     """
     Tell whether a request is certainly on the requested network.
 
-    The request must have the same key. Without a requested network, the main network is meant.
+    Both must have the same key. If no network was requested, the request must be on the main network.
     """
     return shown.network in (asked.network, "mainnet")
 

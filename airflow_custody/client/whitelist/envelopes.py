@@ -22,7 +22,7 @@ _EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
 
 
 class WireCreated(TypedDict, total=False):
-    # Strict, because lenient parsing would read true as the id 1.
+    # Parse strictly, because lenient parsing would read true as the id 1.
     id: StrictStr | StrictInt
 
 
@@ -45,7 +45,8 @@ class WireTrail(TypedDict, total=False):
 
 
 class WireSignedAddress(TypedDict, total=False):
-    # Of any type, like all values for verification, so that a wrong entry does not hide other entries.
+    # Signatures may have any type here, so that a malformed entry does not make the other entries unreadable. The
+    # verification checks the types.
     signatures: Any
 
 
@@ -136,7 +137,7 @@ class WhitelistEnvelope:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it could be read. If not, only its id is known."""
+        """Whether the envelope could be read. If not, only the request's id is known."""
         return not isinstance(self.wire, UnreadableRow)
 
     @property
@@ -226,7 +227,7 @@ class WhitelistEnvelope:
         """
         Return the requested content, in the same way as :meth:`payload`.
 
-        :raises RefusalError: for the same reasons. The error does not name the request.
+        :raises RefusalError: for the reasons of :meth:`payload`. The error does not name the request.
         """
         try:
             if not self.text or not self.hash:

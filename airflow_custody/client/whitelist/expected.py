@@ -23,7 +23,7 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     :param ids: the requests' ids.
     :param expected: the create task's ``request``, a list of such values, or the same fields written by hand. Each
         entry needs the key ``id``, unless there is one request and one entry.
-    :param consequence: end of an error's text, such as "nothing was signed".
+    :param consequence: the end of each error message: the effect of the error, such as "nothing was signed".
     :raises CustodyRequestError: if ``expected`` has another form, or is empty.
     """
 
@@ -61,7 +61,7 @@ def _read_entry(
     """
     Return the id and the fields of an entry.
 
-    An entry without an id is for the only request.
+    If there is only one request, an entry without an id is for that request.
     """
     if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
         raise refuse("must contain only the 'request' of create tasks")

@@ -16,12 +16,14 @@ T = TypeVar("T")
 
 def check_request_id(value: object, name: str = "the id of a whitelisting request") -> str:
     """
-    Check the id of a whitelisting request: only a number may become part of a URL or of a signed batch.
+    Check the id of a whitelisting request, which must be a number.
+
+    Only a number may become part of a URL or of a signed batch.
 
     :param value: the id, a decimal number of at most 64 bits, as text or as an int.
     :param name: its name in errors.
     :return: the id as text.
-    :raises CustodyRequestError: if it is anything else.
+    :raises CustodyRequestError: if the value is not such a number.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID:
         return int.__repr__(value)
@@ -47,7 +49,7 @@ def check_request_ids(
     :param merge: whether repeated ids count once. Default False: they are refused.
     :param may_be_empty: whether an empty list is allowed. Default False.
     :return: the ids in ascending numeric order, as a signature covers them.
-    :raises CustodyRequestError: if there are no ids or too many, or one is not a number or is repeated.
+    :raises CustodyRequestError: if there are no ids or too many, or an id is not a number or is repeated.
     """
     given = _check_each_id(values, name)
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)

@@ -26,7 +26,7 @@ from airflow_custody.client.text import has_unprintable, sanitize, without_emoji
 
 
 def _as_text(value: object) -> object:
-    """Accept only text: a value of another type no longer shows how it was written."""
+    """Accept only text, because the spelling of any other value is lost."""
     if fault := text_fault(value):
         raise ValueError(fault)
     return value
@@ -74,7 +74,7 @@ def _symbol(value: str) -> str:
 def _to_list(value: object) -> object:
     """Convert any sequence, such as the lazy XCom of a mapped task, to a list."""
     if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
-        # A set has no order: the request would differ from process to process.
+        # Refuse a set, because its order, and thus the request, would differ between processes.
         raise ValueError(f"must be a list of ids, not {describe(value)}")
     if not (found := list(value)):
         raise ValueError("is an empty list; leave it out if there is no restriction")
@@ -99,7 +99,7 @@ _Identifier = Annotated[
 ]
 _Identifiers = Annotated[
     list[_Identifier],
-    # Otherwise a long list would cause as many errors.
+    # Stop at the first error, because a long list could cause as many errors as it has members.
     Field(fail_fast=True, json_schema_extra={"minItems": 1}),
     BeforeValidator(_to_list),
 ]
@@ -124,17 +124,17 @@ class WhitelistRequest(BaseModel):
     """
     The content of a request to whitelist a destination address.
 
-    Name the chain by ``blockchain`` or by ``currency``; only the given fields are sent. Both are allowed if they are
-    equal. Input is never corrected: white space in or around an address is refused, and so are values that are not
+    Name the chain by ``blockchain`` or by ``currency``, or by both if they are equal. Only the fields that are set are
+    sent. Input is never corrected: white space in or around an address is refused, and so are values that are not
     text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
 
     :param label: label of the address.
     :param address: the destination address; the service checks it against the rules of its chain.
     :param blockchain: symbol of the chain (``ETH``). Unknown chains are not refused.
     :param currency: a deprecated alias of ``blockchain`` that some services expect.
-    :param linked_internal_address_ids: only funds from these internal addresses may go there.
-    :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
-        other approval thresholds.
+    :param linked_internal_address_ids: only these internal addresses may send funds to the address.
+    :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
+        apply other approval thresholds.
     :param network: network of the chain. This field and all following ones are undocumented.
     :param memo: memo or destination tag that goes with the address.
     :param address_type: kind of the address: ``individual``, ``exchange``, ``contract``, ...
@@ -190,7 +190,7 @@ class WhitelistRequest(BaseModel):
         return self.blockchain or self.currency or ""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON body: the given fields, by their names on the wire."""
+        """Return the JSON body: the fields that are set, by their names on the wire."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -227,7 +227,7 @@ def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
     place = [str(names.get(part, part)) for part in error["loc"]]
     # pydantic adds the members of a union to the location, which mean nothing to users.
     name = place[0] if place else "the request"
-    # The position in a list.
+    # A number is the position in a list.
     name += "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     if error["type"] == "missing" or error["input"] is None:
         return FieldFault(name, "is missing")

@@ -168,7 +168,7 @@ class WhitelistOperations(ServiceOperations):
         Count the whitelisting requests, in one call: ``GET /whitelists/addresses`` (undocumented).
 
         :param include_pending: whether to count requests that are pending approval, too. Default True.
-        :return: the total that the service announces; None if it announces none.
+        :return: the total in the response; None if the response has no total.
         :raises CustodyResponseError: if the response cannot be understood.
         """
         filters: _Filters = {"includeForApproval": "true"} if include_pending else {}
@@ -230,7 +230,7 @@ class WhitelistOperations(ServiceOperations):
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
         :param comment: comment for the requests' history.
-        :param before_send: as that of :meth:`create_whitelist_request`. Default None.
+        :param before_send: same as for :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service reports as accepted.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
             5xx.
@@ -250,16 +250,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        The rejection succeeds if the response is empty. Otherwise each request is read by its id, and must have one of
-        ``rejected_statuses``. So it also succeeds, with a warning in the log, if the service refuses because the
-        requests are already rejected.
+        An empty response confirms the rejection. After any other response, or a refusal, each request is read by its
+        id, and its status must be one of ``rejected_statuses``. Rejecting requests that are already rejected therefore
+        succeeds, with a warning in the log.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
         :param rejected_statuses: status words of rejected requests, compared without regard to case. Default: the usual
-            ones.
-        :raises CustodyResponseError: if it is unknown whether they are rejected.
-        :raises CustodyError: of another type if the service refuses, and a request is not rejected.
+            words.
+        :raises CustodyResponseError: if it is unknown whether the requests are rejected.
+        :raises CustodyError: of another type, if the service refuses and at least one request is not rejected.
         """
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
@@ -281,21 +281,21 @@ class WhitelistOperations(ServiceOperations):
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
-        The deletion succeeds if the response is empty or names only this request. Otherwise the service itself must
-        confirm that the request does not exist: it returns 404 for it, does not list it, and returns another request
-        that it lists. So the deletion also succeeds, with a warning in the log, if the service refuses with 400 or 409
-        because an earlier try has deleted the request.
+        A response that is empty or names only this request confirms the deletion. After any other response, or a
+        refusal with 400 or 409, the service itself must confirm that the request does not exist: the service returns
+        404 for its id, does not list it, and returns another, listed request. Deleting a request that an earlier try
+        has deleted therefore succeeds, with a warning in the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
-        :raises CustodyNotFoundError: if the service itself says that there is no such request.
+        :raises CustodyNotFoundError: if the service itself reports that the request does not exist.
         :raises CustodyResponseError: if it is unknown whether the request is deleted.
         """
         number = check_request_id(request_id)
 
         def shows(data: Mapping[str, Any]) -> bool:
             request = shown_object(data, "result")
-            # A request with a status may still exist.
+            # A request with a status is not accepted as proof, because it may still exist.
             return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
@@ -324,7 +324,7 @@ class WhitelistOperations(ServiceOperations):
         rows = reply.body.get("result") or []
         ids = require_ids(reply, [row.get("id") for row in rows])
         if others := set(ids).difference(filters.get("ids", ids)):
-            # Such a listing may lack requests or contain others.
+            # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         total = require_total(reply, reply.body.get("totalItems"))
         add_rules(rows, reply.body.get("rulesContainers"), rules)
@@ -332,7 +332,7 @@ class WhitelistOperations(ServiceOperations):
 
 
 def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:
-    """Return the given filters, by their names on the wire."""
+    """Return the filters that are set, by their names on the wire."""
     given = {name: [str(each) for each in as_list(value)] for name, value in filters.items() if value is not None}
     if not all(any(values) for values in given.values()):
         # An empty filter would not be sent, and the listing would contain everything.
@@ -344,8 +344,9 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     """
     Return a request's status; None if the request certainly does not exist.
 
-    A 404 may also mean that the service does not offer to read single requests. So it counts only if the request is not
-    listed either, and a listed request can be read in the same way; or if no requests are listed.
+    A 404 may also mean that the service does not offer to read single requests. It proves that the request does not
+    exist only if the request is not listed either, and a listed request can be read in the same way; or if no requests
+    are listed.
 
     :param client: the client.
     :param request_id: the request's id.
@@ -375,7 +376,7 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
 
 
 def _some_listed(client: WhitelistOperations) -> list[str]:
-    """Return up to three listed ids: a single one might be deleted in this moment."""
+    """Return up to three listed ids, because a single request might be deleted at this moment."""
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
     return list(dict.fromkeys([page[-1], page[len(page) // 2], page[0]])) if page else []
 
@@ -386,7 +387,7 @@ def status_if_shown(client: WhitelistOperations, request_id: str) -> str | None:
 
     :param client: the client.
     :param request_id: the request's id.
-    :raises CustodyError: if it responds in another way.
+    :raises CustodyError: if the service responds in another way.
     """
     try:
         return client.get_whitelist_request(request_id).status or _NO_STATUS

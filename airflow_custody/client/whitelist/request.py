@@ -1,5 +1,5 @@
 """
-A whitelisting request with its state, its content, and what its signatures prove.
+A whitelisting request: its state, its content, and the result of verifying its signatures.
 
 The reported state of a request depends on two facts: its ``status``, and the listings that contain it, because the
 service lists pending requests only on demand. The service's makers publish no list of status words, so an unknown word
@@ -42,7 +42,7 @@ _NOT_CHECKED = Trust("not checked")
 @dataclass(frozen=True)
 class ListedRequest:
     """
-    Where the service lists a request.
+    A request, as found in the service's listings.
 
     :param id: its id.
     :param envelope: the request's last listing; None: it is not listed. Default None.
@@ -88,17 +88,18 @@ class Request:
 
     :param id: its id.
     :param state: its state.
-    :param reported: its state as the service reports it, regardless of signatures; ``unknown`` if it is missing.
+    :param reported: the state that the service reports, regardless of signatures; ``unknown`` if the request is
+        missing.
     :param envelope: the request's listing; None if it is missing.
     :param for_approval: the request's listing among the requests that the client's user may sign; None if it is not
         among them.
     :param destination: its destination; None if it cannot be read.
     :param fields: the signed fields, if signatures prove them; otherwise its payload, which only the service claims.
         Empty if it cannot be read.
-    :param trust: what its signatures prove.
-    :param deletion_pending: whether it is settled, and its deletion is pending approval by the client's user.
-    :param is_contradictory: whether it is listed as pending although its status is that of a settled request.
-    :param reason: why it is unverified or unreadable, without its name; empty otherwise.
+    :param trust: the result of verifying its signatures.
+    :param deletion_pending: whether the request is settled, and its deletion is pending approval by the client's user.
+    :param is_contradictory: whether the request is listed as pending although it has the status of a settled request.
+    :param reason: why the request is unverified or unreadable, without the request's name; empty in other states.
     """
 
     id: str
@@ -115,7 +116,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The request's name in messages."""
         return f"whitelisting request {sanitize(self.id, 40)}"
 
     @property
@@ -127,7 +128,7 @@ class Request:
 
     @property
     def proved(self) -> VerifiedAddress | None:
-        """The address that its signatures prove; None if they prove none, or no keys are pinned."""
+        """The address that the request's signatures prove; None if there is no proof, or no keys are pinned."""
         return self.trust.address
 
     @property
@@ -142,8 +143,8 @@ def make_request(
     """
     Return a request with everything that is known about it.
 
-    :param listed: where it is listed.
-    :param words: the status words. Default: the usual ones.
+    :param listed: the request, as found in the service's listings.
+    :param words: the status words. Default: the usual words.
     :param verifier: verifier of its signatures; None (default): no keys are pinned, and nothing is verified.
     """
     if listed.envelope is None:
@@ -159,10 +160,10 @@ def make_request(
 
 def judge_request(envelope: WhitelistEnvelope, reported: ReportedState, verifier: Verifier | None) -> Request:
     """
-    Return a request, given its reported state, with its content and signatures evaluated.
+    Return a request with its content and signatures evaluated.
 
-    :param envelope: the request's listing.
-    :param reported: its state as the service reports it.
+    :param envelope: the request as the service lists it.
+    :param reported: the state that the service reports for it.
     :param verifier: verifier of its signatures; None: no keys are pinned, and nothing is verified.
     """
     if not envelope.is_readable:

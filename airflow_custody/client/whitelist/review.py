@@ -37,12 +37,13 @@ class KeyComparison:
     The result of comparing one key of a payload.
 
     :param key: the key. A key of a link is written as ``linkedWallets.name``.
-    :param name: the field of the request that it is compared with; the key itself if there is none.
-    :param fault: why it must not be signed, in words; empty if it is as requested, or harmless.
-    :param unasked: whether it has a value that was not requested and that may be accepted by name.
-    :param filled_in: whether the service filled in its value, and the value is harmless.
-    :param outside: whether it was compared with the envelope, because the payload lacks it.
-    :param by_service: whether the service may have filled in its value. Only for requests that are not signed here.
+    :param name: the field of the request that the key is compared with; the key itself if there is no such field.
+    :param fault: why the value must not be signed; empty if the value is as requested, or harmless.
+    :param unasked: whether the key has a value that was not requested and that may be accepted by name.
+    :param filled_in: whether the service filled in the key's value, and the value is harmless.
+    :param outside: whether the field was compared with the envelope, because the payload lacks it.
+    :param by_service: whether the service may have filled in the key's value. Only for requests that are not signed
+        here.
     """
 
     key: str
@@ -80,7 +81,7 @@ class Comparison:
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
-        Describe what must not be signed.
+        Describe the fields and keys that must not be signed.
 
         :param accepted: keys of the payload that may have a value that was not requested.
         :return: for each wrong field or key its name, with the requested and the shown value; empty if the whole
@@ -199,7 +200,7 @@ def is_creation(action: str, *, accept_unknown: bool) -> bool:
     return not action or accept_unknown or (bool(words & _CREATING) and words <= _CREATING | _OBJECTS)
 
 
-# Words for changes are not among them, because the changed field may be the address.
+# Words for changes are not included, because the changed field may be the address.
 _DELETING = _CHANGING[:3]
 
 
@@ -273,7 +274,7 @@ class _Key:
 PAYLOAD_KEYS: Mapping[str, _Key] = {
     # The chain, under its other name.
     "currency": _Key("blockchain", _same_chain),
-    # See `_compare_network`.
+    # A network is compared by `_compare_network`.
     "network": _Key("network"),
     "addressType": _Key("address_type", harmless="individual", by_service=True),
     "address": _Key("address"),
@@ -341,7 +342,7 @@ def _compare_key(name: str, key: _Key, asked: Any, shown: object) -> KeyComparis
     if asked is not None:
         is_same = key.is_same(asked, shown) or (asked == key.harmless and shown in (None, ""))
     elif shown in (None, "", []):
-        # Either of them is an empty value of the wrong type, too: only null is one of every type.
+        # The value must have the key's type, even if it is empty. Only null is accepted for both types.
         is_same = shown is None or is_valid
     elif is_valid:
         if key.harmless and shown == key.harmless:

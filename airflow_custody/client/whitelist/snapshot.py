@@ -75,12 +75,12 @@ def read_snapshot(
     This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
     :param client: the client.
-    :param words: the status words. Default: the usual ones.
+    :param words: the status words. Default: the usual words.
     :param ids: ids of the requests to read. Default None: all that the service lists.
     :param verifier: verifier of the requests, which may already have fetched the rules in force. Default None: a new
         one, if the client has pinned keys.
-    :return: the requests. If ids were given, requests that are not listed are ``missing``. A request that cannot be
-        read or verified does not affect the others.
+    :return: the requests. If ``ids`` is set, requests that are not listed are ``missing``. A request that cannot be
+        read or verified does not affect the other requests.
     :raises CustodyError: if a page cannot be read. An incomplete listing proves nothing.
     """
     found = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
@@ -118,7 +118,7 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
     for_approval = _find_for_approval(client, ids)
     listed = {**for_approval, **settled, **everything}
     if ids is None:
-        # In the service's order.
+        # Return the requests in the service's order.
         ids = list(dict.fromkeys([*everything, *listed]))
     return [
         ListedRequest(

@@ -1,4 +1,4 @@
-"""The words by which the service says how far a request is. It publishes no list of them."""
+"""The status words of requests. The service's vendor publishes no list of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StatusWords:
 
         :param effective: ``effective_statuses``: a word, a list of words, or None.
         :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
-        :raises CustodyRequestError: if they are anything else; ``setting`` names the parameter.
+        :raises CustodyRequestError: if a parameter has any other value; ``setting`` names it.
         """
         effective_words = check_names("effective_statuses", effective)
         rejected_words = check_names("rejected_statuses", rejected, may_be_empty=True) or []

@@ -40,7 +40,7 @@ VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent
 VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-# A settled request is verified as a request in effect, regardless of its status.
+# A request that is not pending is verified like a request in effect, whatever its status word.
 _REPORTED: dict[ListingState, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
 
 
@@ -86,7 +86,7 @@ class VerifiedWhitelist:
 
     @property
     def is_proved(self) -> bool:
-        """Whether no row lacks a proof that its state requires."""
+        """Whether every row has the proof that its state requires."""
         return not self.unproved
 
     @property
@@ -156,7 +156,7 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 
 def _signers(user_ids: Sequence[str]) -> str:
-    """Return the users with valid signatures, in words."""
+    """Return a description of the users with valid signatures."""
     return f"validly signed by {name_some(user_ids, 80)}" if user_ids else "no valid signature"
 
 

@@ -60,20 +60,21 @@ class RequestWait:
     """
     A wait until one whitelisting request, or several, are in effect.
 
-    It fails as soon as a request is rejected, missing, unverified, or different from what is expected. Because listings
-    may be late, a request is missing only after 30 seconds without being listed, and unverified only after two failed
-    verifications, 5 seconds apart.
+    The wait fails as soon as a request is rejected, missing, unverified, or different from what is expected. Because
+    listings may be late, a request is missing only after 30 seconds without being listed, and unverified only after two
+    failed verifications, 5 seconds apart.
 
     :param request_id: the request's id, or a list of ids; repeated ids count once.
     :param words: the status words. Default: the usual ones.
     :param expected: the content that the requests must have; see :func:`expected_by_id`. Default None: any content.
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them.
-    :raises CustodyRequestError: if one of these is malformed.
+    :raises CustodyRequestError: if an argument is malformed.
     """
 
     #: How long, in seconds, a request must not be listed before it counts as missing.
     gone_after: ClassVar[float] = LOOKUP_WAIT
-    #: How long, in seconds, the last signature of a request in effect may be missing from the listing.
+    #: How long, in seconds, a request in effect may stay unverified, because the service may list its last signature
+    #: late.
     unverified_after: ClassVar[float] = 5.0
 
     def __init__(
@@ -98,7 +99,7 @@ class RequestWait:
 
     @property
     def request_id(self) -> str | list[str]:
-        """The id, or the ids if a list was given, in ascending order."""
+        """The id; for a list, the ids in ascending order."""
         return self.ids if self._is_list else self.ids[0]
 
     def poll(self, client: CustodyClient) -> WaitState:
@@ -163,7 +164,7 @@ class RequestWait:
         return warnings
 
     def _error(self, request: Request) -> CustodyError | None:
-        """Return the error with which a request ends the wait; None if it does not."""
+        """Return the error with which a request ends the wait; None if the request does not end the wait."""
         state = state_of(request)
         if state == "rejected":
             advice = "If the address is still wanted, create another request."
@@ -181,11 +182,11 @@ class RequestWait:
 
     def _missing_error(self, request: Request, missing_since: Mapping[str, float]) -> CustodyError | None:
         """
-        Return the error for a request that has been missing for too long; None if it has not.
+        Return the error for a request that was missing for too long; None for any other request.
 
         :param request: the request.
-        :param missing_since: for each request that was missing at the previous poll, since when. A request that could
-            not be looked up at that poll is not included.
+        :param missing_since: the start of the absence of each request that was missing at the previous poll. A request
+            that could not be looked up at that poll is not included.
         """
         now = time.monotonic()
         since = self._missing_since[request.id] = missing_since.get(request.id, now)
@@ -299,7 +300,7 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
     """
     found: dict[str, Request | CustodyError] = {}
     failed: list[tuple[list[str], CustodyError]] = []
-    # The order is random, so that with too many failing requests for one poll, each gets its turn.
+    # Use a random order: a poll cannot isolate all requests if many of them fail, but later polls isolate others.
     batches = cut_into_batches(random.sample(ids, len(ids)))
     lookups = _MAX_ISOLATING_LOOKUPS
     while batches:
@@ -318,7 +319,7 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
     works = bool(found)
     for batch, why in failed:
         if works and len(batch) > 1:
-            # A later poll finds out which request it is.
+            # Do not search further in this poll. A later poll isolates the request that causes the failure.
             text = f"the look-up of {count(len(batch), 'request')} fails because of one of them: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
         elif len(batch) == 1 < len(ids):
@@ -334,7 +335,7 @@ def _may_be_of_one(error: CustodyError) -> bool:
 
 
 def _describe(request: Request) -> str:
-    """Return the state of a request in words."""
+    """Return a description of a request's state."""
     envelope, state = request.envelope, state_of(request)
     if envelope is None:
         return f"{request.name} is not listed"
@@ -347,8 +348,9 @@ def _describe(request: Request) -> str:
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
         return (
-            f"{request.name} is no longer pending, but its status {status!r} is neither in effective_statuses nor "
-            f"in rejected_statuses ({signatures}): it does not count as in effect. Add the word to one of the two"
+            f"{request.name} is no longer pending ({signatures}), but its status {status!r} is in neither "
+            "effective_statuses nor rejected_statuses, so it does not count as in effect. Add this status to one of "
+            "these two parameters"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""

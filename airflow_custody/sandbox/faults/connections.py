@@ -33,7 +33,7 @@ class Connections:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(cut_off.wait(), seconds)
         else:
-            # Let other calls run.
+            # Yield to the event loop, so that other calls run.
             await asyncio.sleep(0)
         return not (cut_off.is_set() or self._closed)
 
@@ -59,7 +59,7 @@ class Connections:
                 connections[self.client, self.server] = transport
 
             def connection_lost(self, exc: Exception | None) -> None:
-                # A new connection may have the same addresses by now.
+                # Remove only this connection, because a new connection may have the same addresses by now.
                 if connections.get((self.client, self.server)) is self.transport:
                     del connections[self.client, self.server]
                 super().connection_lost(exc)

@@ -23,7 +23,7 @@ ROLES = ("TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "A
 
 _API_KEY_SCHEME = "TPV1-HMAC-SHA256"
 _API_KEY_FIELD = re.compile(r"(ApiKey|Nonce|Timestamp|Signature)=(\S+)")
-# An assumption.
+# The value is an assumption.
 _MAX_CLOCK_SKEW_MS = 30_000
 
 _TABLES = """

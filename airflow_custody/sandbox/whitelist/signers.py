@@ -93,7 +93,7 @@ class SignerStore:
         Add many whitelisting requests at once, and return their ids.
 
         By default, they are in effect without signatures. They are checked and stored as if the user had created them.
-        If one is rejected, none is added.
+        If one request is rejected, no request is added.
 
         :param requests: the fields of each request, by their names on the wire.
         :param status: the status of all requests. Default ``APPROVED`` (in effect); ``pending`` for pending requests.
@@ -114,7 +114,7 @@ class SignerStore:
         Add valid signatures to whitelisting requests until they are in effect.
 
         The sandbox signs with its own users, ``signer-1@example.test`` and so on, for every group of the first branch.
-        It first adds as many users to the groups as it needs, which changes the rules once. Each signature covers as
+        First, the missing users are added to the groups, which changes the rules once. Each signature covers as
         many requests as one approval may contain.
 
         :param ids: ids of requests that are pending, or in effect without enough signatures.

@@ -308,9 +308,9 @@ class WhitelistStore:
         """
         Set the status of a whitelisting request, without adding signatures.
 
-        Only a request with the status ``pending`` is pending approval. A request that is put into effect in this way
-        lacks signatures, like a forged request. With the status ``removed``, the request can no longer
-        be found, as if it had been deleted.
+        With any status other than ``pending``, the request no longer waits for approval. A request put into effect in
+        this way lacks signatures, like a forged one. With the status ``removed``, it can no longer be found, as if it
+        had been deleted.
 
         :param request_id: the request's id.
         :param status: the new status.

@@ -193,7 +193,7 @@ def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteri
     verdict = judge(checks, criteria, NOW)
     summary = verdict.summary()
     assert ("not healthy" in summary) is not (verdict.healthy or verdict.missing)
-    assert ("cannot be judged: " in summary) is bool(verdict.missing)
+    assert ("health is unknown: " in summary) is bool(verdict.missing)
     # Some of the checks say nothing about the service.
     assert ("the service is healthy: " in summary) is (verdict.healthy and not criteria.is_selection)
     assert ("selected check" in summary) is (criteria.is_selection and bool(verdict.total) and not verdict.missing)

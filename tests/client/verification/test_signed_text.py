@@ -47,7 +47,7 @@ def read(text: str) -> SignedText:
         (compact(memo="x" * (1024 * 1024 - len(compact()) + 1)), "is larger than"),
         ("[" * 100_000, "is not JSON"),
         (compact(linkedWallets=[{"id": 7, "new": DEEP}]), "is nested too deeply"),
-        (compact(network=None), "^is not the text of an address: network: Input should be a valid string$"),
+        (compact(network=None), "^does not describe a whitelisted address: network: Input should be a valid string$"),
         (compact(linkedWallets=["7"]), "linkedWallets.0: Input should be a valid dictionary"),
         (compact(linkedInternalAddresses={}), "linkedInternalAddresses: Input should be a valid list"),
         (compact(new=[{"\udfff": 1}]), "half of a surrogate pair"),
@@ -67,7 +67,7 @@ def test_refused(text: str, why: str) -> None:
 def test_a_key_that_is_always_there_is_missing(name: str) -> None:
     fields = {key: BASE[key] for key in BASE if key != name}
     text = json.dumps({**fields, "contractType": "", "linkedWallets": [], "network": "x"}, separators=(",", ":"))
-    with pytest.raises(RefusalError, match=f"^is not the text of an address: {name}: Field required$"):
+    with pytest.raises(RefusalError, match=f"^does not describe a whitelisted address: {name}: Field required$"):
         read(text)
     # Whoever looks at it may see it all the same: it has its hash.
     assert name not in read_json_object(text, hash_of(text))

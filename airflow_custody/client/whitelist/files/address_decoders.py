@@ -40,19 +40,19 @@ class _Code(NamedTuple):
     generator: tuple[int, ...]
 
 
-# The remainders of intact addresses in bech32 (BIP-173) and bech32m (BIP-350).
+# The remainders of correct addresses in bech32 (BIP-173) and bech32m (BIP-350).
 _BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
 _BECH32 = 1
 _BECH32M = 0x2BC830A3
-# The remainder of an intact address is 1.
+# The remainder of a correct address is 1.
 _CASHADDR_CODE = _Code(8, (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470))
 
 
 class UncheckedForm(Exception):
     """
-    Raised if an intact address cannot be judged.
+    Raised if an address passes its checksum, but its validity cannot be decided.
 
-    Its form may belong to another chain, or is not in use yet.
+    Its format may belong to another chain, or may not be in use yet.
     """
 
 

@@ -30,7 +30,7 @@ class AddressCheck:
     The result of checking an address.
 
     :param verdict: ``valid``, ``invalid`` or ``unchecked``.
-    :param reason: why the address is invalid. Default empty: it is not.
+    :param reason: why the address is invalid. Default empty: the address is not invalid.
     """
 
     verdict: AddressVerdict
@@ -197,7 +197,7 @@ _EVM = (
 # The prefixes of the test networks of all chains.
 _TEST_PREFIX = re.compile("6f|c4|71|3a|a0|0493|tb|bcrt|[tr]ltc|bchtest|bchreg|(addr|stake)_test")
 _SUBSTRATE = (
-    # A key without a checksum; an account index.
+    # Two formats: a key in hexadecimal without a checksum, or an account index.
     Form(f"0x([0-9a-fA-F]{{64}}|[0-9a-fA-F]{{40}})|{_B58}{{3,25}}"),
 )
 
@@ -313,7 +313,7 @@ def canonical_address(address: str, chain: str) -> tuple[str, bool]:
         second value is False if the table lacks the chain or the form, because the answer is unknown then.
     """
     if len(address) > _MAX_ADDRESS or not address.isascii():
-        # Not an address of a chain in the table, so it is kept unchanged.
+        # The address has no format in the table, so keep it unchanged.
         return address, False
     if _HEXADECIMAL.fullmatch(address):
         return address.lower(), True
@@ -381,7 +381,7 @@ def _form_of(address: str, chain: str) -> Form | None:
 
 
 def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, network: str | None) -> AddressCheck:
-    """Return the verdict on an intact address by its prefix."""
+    """Return the verdict on an address with a correct checksum, by its prefix."""
     network = (network or "").strip()
     is_test = bool(_TEST_PREFIX.fullmatch(prefix))
     is_other = bool(network) and network_name(network, chain) != "mainnet"
@@ -397,7 +397,7 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
 
 
 def _character_fault(address: str) -> str:
-    """Return a fault that is independent of the chain, or empty text."""
+    """Return a fault of an address on any chain, or empty text."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
     # Addresses have no spaces, and only ASCII characters.
@@ -407,5 +407,5 @@ def _character_fault(address: str) -> str:
 
 
 def shorten(address: str) -> str:
-    """Return enough of an address to recognize it in a log."""
+    """Return the beginning and the end of a long address, for logs."""
     return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"

@@ -83,7 +83,7 @@ class Faults:
 
     It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
 
-    :param unit: unit of the places: ``line`` or ``row``.
+    :param unit: how the place of a fault is counted: ``line`` or ``row``.
     """
 
     def __init__(self, unit: str) -> None:
@@ -110,7 +110,7 @@ class Faults:
         """
         Note a fault by its line and column.
 
-        The text names the line even if the unit of the places is rows.
+        The text names the line even if faults are counted by rows.
         """
         self._note(line if self._unit == "line" else 0, f"line {line}, column {column}: {text}")
 
@@ -188,7 +188,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = "a number"
 _KINDS = {"str": "text", "null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
-# Numbers in YAML 1.2, but not in YAML 1.1, which PyYAML follows.
+# These are numbers in YAML 1.2, but not in YAML 1.1, which PyYAML implements.
 _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
@@ -206,7 +206,8 @@ def read_yaml(text: str, faults: Faults) -> Any:
     except RecursionError:
         faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's scanner raises ValueError or OverflowError for an invalid escape or a very long version.
+        # PyYAML's scanner raises ValueError or OverflowError for an invalid escape, or for a very long version number
+        # in a `%YAML` directive.
         _note_syntax_error(error, text, faults)
     return None
 
@@ -295,7 +296,8 @@ def read_json(text: str, faults: Faults) -> Any:
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
-#: Name of the column that is ignored. It is not ``comment`` or ``note``, because some chains call a memo so.
+#: Name of the column that is ignored. It is not ``comment`` or ``note``, because some chains use these words for a
+#: memo.
 NOTES = "notes"
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _CORRECT = "correct it, and format its column as text"

@@ -84,7 +84,7 @@ class WhitelistFile:
     :param sha256: SHA-256 of the file's bytes, in hexadecimal. Without a file, of the requested contents as JSON with
         sorted keys.
     :param unchecked: number of rows whose address could not be checked; 0 if checking was turned off. Default 0.
-    :param unchecked_chains: the chains of these rows, each once. Default: none.
+    :param unchecked_chains: the chains of the unchecked rows, each once. Default: none.
     """
 
     rows: tuple[FileRow, ...]
@@ -249,9 +249,9 @@ def _decode(data: bytes, rows: Rows) -> str:
 
 def count_faults(faults: Sequence[str]) -> str:
     """
-    Return the number of a file's faults in words.
+    Return the number of a file's faults as text, such as "5 faults".
 
-    It includes a hint if reading stopped early.
+    The text includes a hint if reading stopped early.
     """
     more = " (reading stopped: there may be more)" if len(faults) >= MAX_FAULTS else ""
     return count(len(faults), "fault") + more
@@ -282,7 +282,7 @@ class Rows(Faults):
     A collector of the rows and the faults of a file.
 
     :param check_addresses: whether to check each address against the rules of its chain.
-    :param unit: unit of the places: ``line`` or ``row``.
+    :param unit: how the place of a fault is counted: ``line`` or ``row``.
     """
 
     def __init__(self, *, check_addresses: bool, unit: str) -> None:

@@ -44,7 +44,7 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
         start = "- "
         for name in FIELDS:
             if (value := getattr(request, name)) is not None:
-                # JSON is YAML.
+                # Write the text as JSON, because JSON is valid YAML.
                 parts.append(f"{start}{name}: {json.dumps(value, ensure_ascii=False)}\n")
                 start = "  "
     return "".join(parts) if len(parts) > 1 else f"{parts[0]}addresses: []\n"
@@ -166,7 +166,7 @@ def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: Dumped
         if is_unsigned:
             found[0] += ", and has no signature: keep this row only if you requested it"
     elif row.fields == ("status",):
-        # The row has the whole content of the request.
+        # This is not a fault, because the row expresses the whole content of the request.
         found.append(f"{shown} has the unknown status {row.status or 'not given'}, and may not be in effect")
         dumped.notes += found
     elif row.state != "unchanged":
@@ -258,7 +258,8 @@ def _descriptions() -> dict[str, str]:
     """
     Return a description of each field, from the request's docstring.
 
-    It is the first sentence about the field. There are none under ``-OO``.
+    Each description is the first sentence about the field. With ``python -OO`` there are no descriptions, because
+    docstrings are removed.
     """
     documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
     sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}

@@ -73,7 +73,7 @@ class PlanRow:
     :param status: the service's own word for the status. Default empty: there is none.
     :param hash: the hash that signers of the request sign. Default empty: there is none.
     :param fields: the names of the fields that differ. Default: none.
-    :param note: further facts, in words. The plan's hash covers the notes of deletions. Default empty.
+    :param note: further facts, as text. The plan's hash covers the notes of deletions. Default empty.
     :param shown: the service's values, as text, by name: the values of fields that differ, or the whole destination if
         a file cannot express the request. Default: none.
     :param others: the ids of other requests in effect for the same destination. For a creation, the requests that it
@@ -282,7 +282,7 @@ def _check_values(name: str, given: object) -> list[str]:
 
 
 def describe_only(only: Mapping[str, Iterable[str]]) -> str:
-    """Return the limits of a plan in words."""
+    """Return a description of a plan's limits."""
     return "; ".join(f"{name} {' or '.join(values)}" for name, values in only.items())
 
 
@@ -313,7 +313,7 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
 def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
     """Return the number of rows in these states, and the first rows."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
-    # Unverified rows must not be hidden behind others.
+    # Name unverified rows first, because only a limited number of rows is named.
     rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
     names = []
     for row in rows[:MAX_NAMED]:

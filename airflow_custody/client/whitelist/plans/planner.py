@@ -143,7 +143,7 @@ def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: 
     """
     Refuse a file with rows outside the plan's limits.
 
-    :raises CustodyRequestError: if there is such a row.
+    :raises CustodyRequestError: if a row is outside the limits.
     """
     outside = []
     for row, destination in declared:
@@ -167,7 +167,7 @@ def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
     """
     Tell whether a request may be within the plan's limits.
 
-    Unreadable and unverified requests may always be.
+    Unreadable and unverified requests may always be within the limits.
     """
     if request.destination is None or request.state == "unverified":
         return True
@@ -319,7 +319,7 @@ def _replace(
     """
     Return a differing row as a replacement.
 
-    If replacing is not certainly right, the row still differs, and gets a note.
+    If it is not certain that the request can be replaced, the row keeps the state ``differs``, and gets a note.
     """
     alive = [(each, request) for each, request in options if request.state != "rejected"]
     is_only = not (match.similar_rows or match.claims or match.uncertain or match.unreadable)
@@ -400,7 +400,7 @@ def _contradictions(
     request: Request, asked: WhitelistRequest | None, settings: PlanSettings
 ) -> tuple[list[str], list[str]]:
     """
-    Return contradictions of an envelope: as fields, and in words.
+    Return an envelope's contradictions: the names of the fields, and descriptions.
 
     The envelope may contradict its payload, or the requested content.
     """
@@ -600,6 +600,6 @@ def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
     """
     Return an ambiguous row, for which nothing is created.
 
-    The requests at the service do not matter.
+    No request is created for the row, whatever the service lists.
     """
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")

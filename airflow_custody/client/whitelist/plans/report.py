@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535.
 MAX_REPORT_BYTES = 60_000
-# Maximum numbers of characters and rows for rows without an operation. Operations are never shortened.
+# Limits on the part of a report about rows without an operation: characters and rows. Rows with an operation are
+# never shortened.
 _MAX_EXACT = 512
 _MAX_VALUE = 120
 _MAX_NOTE = 400
@@ -79,8 +80,8 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     - ``shown``: the service's values of these fields, as text
     - ``note``
     - ``others``: the ids of the requests that a new one replaces; for a duplicate, the id of the request that is kept
-    - ``request``: the given fields, by name, as the file has them. If the file does not have the row, they are the
-      service's, and unproved if the state is ``unverified``. Null if the request cannot be read.
+    - ``request``: the fields that the file sets, by name. If the file does not have the row, the fields of the
+      service's request, which are unproved if the state is ``unverified``. Null if the request cannot be read.
 
     :param plan: the plan.
     """
@@ -272,7 +273,7 @@ def _others(plan: WhitelistPlan, room: int) -> list[str]:
     There are as many lines as fit into this number of bytes.
     """
     rows = [row for row in _ordered(plan) if not row.action]
-    # For the lines around the table.
+    # Reserve space for the lines around the table.
     room -= 300
     if not rows or room < 0:
         return []

@@ -17,7 +17,7 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
     The service may list one request under two ids.
 
     :param hashes: the hash of each request's text, by id.
-    :return: for each text of several requests, the ids of these requests in words.
+    :return: for each text that several requests have, a text with the ids of these requests.
     """
     by_hash: dict[str, list[str]] = {}
     for id_, hash_ in hashes.items():
@@ -27,7 +27,7 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
 
 class BatchProgress:
     """
-    The progress of batches. Each batch is done completely or not.
+    The progress of batches. A batch is done completely, or not at all.
 
     A single batch is not mentioned in the log or in errors.
 
@@ -45,7 +45,7 @@ class BatchProgress:
         self.done = 0
 
     def done_before(self, number: int) -> None:
-        """Count a batch that needs nothing in this try."""
+        """Count a batch that needs no operation in this try."""
         self.done += len(self._batches[number])
 
     def done_now(self, number: int) -> None:

@@ -191,7 +191,7 @@ def _is_made_by(key: PublicKey, entry: Entry) -> bool:
 
 
 def _verified(signatures: RequestSignatures) -> str:
-    """Return the users with verified signatures and the request's rules, in words."""
+    """Return a description of the users with verified signatures, and of the request's rules."""
     names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
     words = f"Existing signatures, verified: {names or 'none'}"
     if (rules := signatures.rules) is None:

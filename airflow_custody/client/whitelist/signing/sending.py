@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 _POLL_INTERVAL = 1.0
-# Seconds by which the listing of requests that this user may sign may lag behind the other listings.
+# Maximum delay, in seconds, of the listing of requests that this user may sign, compared with the other listings.
 _LISTING_LAG = 3.0
 _NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
@@ -113,8 +113,8 @@ class RequestSigner:
         :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
             request, or a signature is invalid.
         :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
-            Anything was sent only in the last case. The error says whether anything was signed. With several batches,
-            it names the failed batch and the number of signed requests.
+            A signature was sent only in the last case. The error reports whether any request was signed. With several
+            batches, the error names the failed batch and the number of signed requests.
         :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
             certainly not accepted. The same applies to the error of a gateway.
         """
@@ -172,8 +172,9 @@ class RequestSigner:
             self._log.warning(
                 "%s",
                 lines(
-                    "The requests' tenant cannot be compared with this user's. If a response is lost, the signature "
-                    "can only be recognized by the signer's public key:",
+                    "This user's details could not be read, so the tenant of the requests cannot be compared with the "
+                    "user's tenant. If a response is lost, the signature can be recognized only by the signer's public "
+                    "key. The error was:",
                     str(error),
                 ),
             )
@@ -210,19 +211,20 @@ class RequestSigner:
         self._log.info("Signed: %s.", ", ".join(ids))
 
     def _explain(self, refusal: CustodyError) -> None:
-        """Add a hint to a 400 about a possibly wrong key."""
+        """Add to the error of a 400 that the key may belong to another user."""
         if refusal.status == 400:
             user, name = self._client.settings.user_text, sanitize(self._review.key.name, 120)
             whose = f"{user[0].lower()}{user[1:]}"
             refusal.message = f"the signing key {name!r} may not belong to {whose}: {refusal.message}"
-            refusal.advice = "If the reason is the signature, use the connection and the key of the same user."
+            refusal.advice = "If the signature is the reason, use a connection and a key of the same user."
 
     def _is_settled(self, hashes: Mapping[str, str], refusal: CustodyError) -> bool:
         """
         Tell whether the requests no longer need the rejected signature.
 
-        Meanwhile, the signature of an earlier try may have arrived, or the requests may be in effect. Otherwise, the
-        rejection is final, and a failure to read the requests is added to its advice.
+        They no longer need it if the signature of an earlier try has arrived meanwhile, or if they are in effect.
+        Otherwise, the rejection is final. If the requests cannot be read, this failure is added to the rejection's
+        advice.
         """
         if refusal.status not in _ABOUT_STATE:
             return False
@@ -351,9 +353,7 @@ class RequestSigner:
 
     def _check_signed(self, envelope: WhitelistEnvelope) -> None:
         """
-        Review a request that this user has already signed.
-
-        The user may have signed in another task or by hand.
+        Review a request that this user has already signed, in another task or by hand.
         """
         with _concluding(_SIGNED_ALREADY):
             self._review.check(envelope)
@@ -364,7 +364,8 @@ class RequestSigner:
         """
         Find out whether a signature with a lost response was accepted.
 
-        :raises CustodyError: the same error, if acceptance cannot be confirmed. Its advice contains the known facts.
+        :raises CustodyError: the error of the lost response, if acceptance cannot be confirmed. Its advice contains the
+            known facts.
         """
         self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
         for _ in tries_within(self._lookup_wait, maximum=_POLL_INTERVAL):
@@ -387,7 +388,7 @@ class RequestSigner:
                 f"The signature had no effect: {self._lookup_wait:g} s later, the requests are still pending this "
                 "user's signature. Trying again is safe."
             )
-        # A redirect would be repeated.
+        # Do not retry after a redirect, because the next try would be redirected, too.
         error.retryable = is_safe and error.status not in range(300, 400)
         # Keep the advice of a gateway's error, which may be about a role or a version. The advice of an unknown outcome
         # would only repeat the message.
@@ -398,7 +399,7 @@ class RequestSigner:
         """Return the requests without this user's signature, each with the reason."""
         listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
         if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
-            # The earlier text may also be signed.
+            # Do not sign again, because the signature of the earlier text may still count.
             raise CustodyConflictError(
                 f"the text of whitelisting request {name_some(others)} has changed since it was signed",
                 code="request-differs",
@@ -419,7 +420,7 @@ def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest
 
 @contextmanager
 def _concluding(consequence: str) -> Iterator[None]:
-    """Append the consequence for the signatures to an error's message."""
+    """Append to an error's message what it means for the signatures, for example 'nothing was signed'."""
     try:
         yield
     except CustodyError as error:

@@ -119,7 +119,7 @@ def test_where_the_user_is_not_offered_the_tenant_is_not_compared_and_the_log_sa
     number = approver.create()
     approver.sandbox.control.add_fault(kind, path="/users/me", status=404)
     assert approver.approve(number) == 1
-    assert "tenant cannot be compared" in caplog.text
+    assert "tenant of the requests cannot be compared" in caplog.text
     number = approver.create("b")
     approver.sandbox.control.add_fault("status", path="/users/me", status=500)
     with pytest.raises(CustodyServerError):

@@ -123,7 +123,10 @@ REFUSED = [
     # Links.
     Case(r"linkedWallets.limit \(not requested\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
     # It says what was asked for, in another shape.
-    *(Case("is not the text of an address", {key: None}) for key in ("memo", "linkedInternalAddresses", "addressType")),
+    *(
+        Case("does not describe a whitelisted address", {key: None})
+        for key in ("memo", "linkedInternalAddresses", "addressType")
+    ),
     # It could be read in two ways.
     two_readings('"address":"%(a)s","Address":"%(b)s"'),
     two_readings('"Address":"%(b)s","address":"%(a)s"'),
@@ -172,7 +175,7 @@ REFUSED = [
     ),
     # Compared with nothing: the text of another kind of thing, or keys that nobody knows.
     *(
-        Case("(is not the text of an address: |has unknown keys: )", text=text, compared=False)
+        Case("(does not describe a whitelisted address: |has unknown keys: )", text=text, compared=False)
         for text in (
             {},
             {"id": "12", "type": "transfer", "amount": "1000000", "currency": "ETH", "address": ADDRESS},
