@@ -73,7 +73,7 @@ class BearerToken(Authentication):
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
             self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
-        self.advice = f"The token (from {source}) is wrong, revoked or expired."
+        self.advice = f"The token (from {source}) is wrong, revoked or expired: replace it there."
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
         """

@@ -21,7 +21,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
 
     The service is healthy if at least one health check matches the filters, and every matching check has a healthy
     status, a report that agrees with the status (if there is a report), and a result that is still valid. Missing or
-    unknown data is not healthy. Needs version 3.14 of the service or later, and the role ``TPUser``.
+    unknown data is not healthy. Needs the role ``TPUser``, and version 3.14 of the service or later.
 
     If the service is unhealthy, Airflow's retries apply. A wrong token, a missing role or a wrong setting fails the
     task at once. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two

@@ -106,19 +106,21 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     """
     Create a webhook configuration, and return its id.
 
-    One task instance creates at most one webhook, with the same promises as
-    :class:`~airflow_custody.operators.whitelist.CustodyCreateWhitelistRequestOperator`. The secret that signs the
-    deliveries is never written to XCom or the log. Give either ``secret_conn_id``, a connection that has the secret; or
-    ``store_secret``, a function that stores the secret that the service generates. The service returns a generated
-    secret only once. If the task dies before the secret is stored, the secret is lost, and the next try names the
-    webhook to delete.
+    One task instance creates at most one webhook, even if it is retried, killed or run twice. Another DAG run creates
+    another webhook, even for the same URL: use a DAG without a schedule. The service decides whether a new webhook is
+    enabled, so set its status in a second task: ``CustodySetWebhookStatusOperator(webhook_id=create.output, ...)``.
+
+    Exactly one of ``secret_conn_id`` and ``store_secret`` is required. The secret signs the deliveries, and is never
+    written to XCom or the log. The service returns a secret that it has generated only once. If the task dies before
+    ``store_secret`` has stored it, the secret is lost, and the next try names the webhook to delete.
 
     Needs the role ``Admin``. The operation is undocumented.
 
-    :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``. (templated)
+    :param webhook_type: the type of event to deliver. Published types are ``requestStatus.updated``,
+        ``transactionExternal.received``, ``transactionInternal.received`` and ``currencyStatus.updated``. (templated)
     :param url: the HTTPS URL to deliver to. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret, at most 150 characters. Default:
-        the service generates the secret. (templated)
+        the service generates the secret, and ``store_secret`` stores it. (templated)
     :param store_secret: called with the webhook's id and the secret from the service, before the task succeeds. It must
         store the secret, for example in an Airflow variable. Default: none.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.

@@ -93,6 +93,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
         A transient error counts as "not yet".
         """
+        self._leave_out()
         polls = self._polls
         if context.get("task_reschedule_count"):
             # In reschedule mode, each poke runs in its own process, so only the first poke is a first poll. Airflow 2

@@ -126,7 +126,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
         (fault("status", "/webhooks/calls", status=403), "webhook calls", UNKNOWN, '"status": 403'),
         (fault("status", "/rules", status=404), "operations", FAILS, '"not offered": ["get rules"]'),
         (fault("rate_limit", LISTING, retry_after=1), "status words", UNKNOWN, "rate-limited"),
-        (fault("html", f"{LISTING}/{2**62}", status=404), "refusals", FAILS, '"body": "another"'),
+        (fault("html", f"{LISTING}/{2**62}", status=404), "refusals", FAILS, '"body": "another program'),
     ],
     ids=[
         "another word for pending",

@@ -88,7 +88,7 @@ def test_a_connection_that_breaks_says_nothing_about_the_credentials(
     [
         ("html", {"status": 200}, "list health checks failed: .*a web page"),
         ("status", {"status": 200, "body": {"status": "UP"}}, "list health checks failed: .*it has no 'groups'"),
-        ("status", {"status": 404, "body": {"detail": "Not Found"}}, "list health checks failed: Not Found: not the "),
+        ("status", {"status": 404, "body": {"detail": "Not Found"}}, "list health checks failed: Not Found: not an "),
         ("status", {"status": 200, "body": {}}, "get current user failed: .*it has no 'result'"),
     ],
 )

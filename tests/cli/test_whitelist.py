@@ -284,8 +284,8 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert ran.code == 0
     (row,) = yaml.safe_load(ran.out)["addresses"]
     assert row["label"] == "L10"
-    assert f"more requests: {third}, {first}" in ran.out or f"more requests: {first}, {third}" in ran.out
-    assert second not in ran.out.split("more requests: ")[2].splitlines()[0]
+    assert f"{third}, {first}" in ran.out or f"{first}, {third}" in ran.out
+    assert second not in ran.out.split("for the same destination: ")[2].splitlines()[0]
     assert "a plan lists them as duplicate or undeclared" in ran.err
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
@@ -302,7 +302,7 @@ def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, 
     for identifier in (broken, spaced):
         assert f"missing: whitelisting request {identifier}" in ran.err
         assert f"# missing: whitelisting request {identifier}" in ran.out
-    assert f"whitelisting request {other} differs from this in " in ran.err
+    assert f"whitelisting request {other} differs from this row in " in ran.err
     assert len(ran.err.splitlines()) == 3
     assert yaml.safe_load(ran.out)["version"] == 1
     assert len(yaml.safe_load(ran.out)["addresses"]) == 2

@@ -118,7 +118,7 @@ OTHER_PROXY = "Another program listens there, or the port expects TLS. Check 'pr
 #: What a proxy does; the last one is what the service does, through it.
 PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
     ("http", send(SSH), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
-    ("https", send(SSH), "unreachable", False, f"{PROXY} does not speak TLS", "Begin 'proxy' with http://,"),
+    ("https", send(SSH), "unreachable", False, f"{PROXY} does not speak TLS", "Start 'proxy' with http://,"),
     ("http", send(alert(70)), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
     (
         "https",

@@ -176,7 +176,11 @@ def test_what_no_retry_changes_fails_at_once(hsm: Any, changes: dict[str, Any], 
         (pkcs11.GeneralError("line lost\x1b[2J"), "GeneralError", True),
         (pkcs11.SessionCount(), "SessionCount", True),
         # An error of the HSM's own may stand for a wrong PIN.
-        (pkcs11.PKCS11Error("Unmapped error code 0x80000013"), "does not name: Unmapped error code 0x80000013", False),
+        (
+            pkcs11.PKCS11Error("Unmapped error code 0x80000013"),
+            "unknown to PKCS#11: Unmapped error code 0x80000013",
+            False,
+        ),
     ],
 )
 def test_an_hsm_that_is_away_is_tried_again_and_nothing_is_sent(

@@ -289,7 +289,7 @@ def test_the_services_own_404_is_its_word(sandbox: Sandbox, client: CustodyClien
 def test_the_services_own_404_may_be_about_the_operation(sandbox: Sandbox, client: CustodyClient, name: str) -> None:
     write = prepare(sandbox, client, name)
     sandbox.control.add_fault("status", method=write.method, status=404, body=_UNKNOWN_ROUTE)
-    with pytest.raises(CustodyResponseError, match="still there"):
+    with pytest.raises(CustodyResponseError, match="still exists"):
         write.call()
 
 

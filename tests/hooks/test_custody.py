@@ -285,7 +285,7 @@ def test_a_user_name_and_a_password(define: Define, sandbox: Sandbox, task_log: 
     sandbox.control.add_user("ann", ["TPUser"], user_id=ann, password="another")
     good, text = define(connection).test_connection()
     assert not good
-    assert "come from this connection" in text
+    assert "(from this connection)" in text
     assert "ann-s-password" not in text + task_log.text
 
 

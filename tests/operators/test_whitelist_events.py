@@ -70,7 +70,7 @@ def test_a_change_and_a_proof_are_events_and_nothing_else(
 def test_the_uri_names_the_connection_first(make: Callable[[str], Asset], uri: str) -> None:
     assert make("A/b c").uri == uri
     assert normalize_uri(urlsplit(uri)) == urlsplit(uri)
-    with pytest.raises(ValueError, match="no template"):
+    with pytest.raises(ValueError, match="not a template"):
         make("{{ params.conn_id }}")
 
 

@@ -16,7 +16,7 @@ from support.service.people import Person
 
 from airflow_custody.client import CustodyConflictError, CustodyConnectionError, CustodyServerError
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist import models
+from airflow_custody.client.whitelist import ids as ids_module
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
@@ -237,7 +237,7 @@ def test_only_a_word_that_says_so_is_a_rejection(sandbox: Sandbox, word: str) ->
 
 
 def test_rejecting_goes_on_where_an_earlier_try_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
+    monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 2)
     ids = [create(label=f"L{each}")["id"] for each in range(5)]
     sandbox.control.add_fault("drop", **REJECT, skip=1, work=True)
     with pytest.raises(CustodyConnectionError, match=r"batch 2 of 3.*2 of 5 requests are already rejected"):

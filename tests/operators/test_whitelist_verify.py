@@ -153,7 +153,7 @@ def test_what_nobody_signed_fails_the_task_after_the_evidence_is_written(
         f"1 of 2 requests could not be verified by signatures: request {forged}: UNVERIFIED: no signature covers"
         in str(error)
     )
-    assert f"`custody whitelist verify --id {forged}` shows" in str(error)
+    assert f"`custody whitelist verify --id {forged}` reports" in str(error)
     assert f"The evidence is in {path}.2." in str(error)
 
 
@@ -184,7 +184,7 @@ def test_many_findings_are_all_in_the_log_and_some_in_the_message(sandbox: Sandb
     error = fails()
     assert f"request {forged[9]}: UNVERIFIED" in error.message
     assert f"request {forged[10]}: " not in error.message
-    assert error.message.endswith("; and 2 more, which the log names")
+    assert error.message.endswith("; and 2 more: see the log")
     text = task_log.text
     assert all(f"request {each}: UNVERIFIED: " in text for each in forged)
     assert "12 requests: 0 verified, 12 unverified (2 of 2 pinned keys must sign" in text

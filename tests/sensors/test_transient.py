@@ -92,6 +92,7 @@ def test_a_fault_is_waited_out_or_not_in_every_mode(
         sandbox.control.clear_faults()
         sandbox.control.add_fault(kind, **options)
         sensor = make(**arguments, deferrable=deferrable)
+        sensor.prepare_template()
         if goes_on and deferred is None:
             wait(sensor)
         else:

@@ -207,6 +207,6 @@ def test_what_a_trigger_verified_is_looked_up_again_only_to_compare_it(sandbox: 
     assert come_back(signed[0], found) == found
     assert sandbox.control.request_log() == []
     sandbox.control.add_fault("status", status=503)
-    with pytest.raises(CustodyError, match="in effect, and this worker does not") as caught:
+    with pytest.raises(CustodyError, match="in effect, but this worker did not") as caught:
         come_back(signed[0], found, expected=EXPECTED)
     assert caught.value.retryable

@@ -240,7 +240,7 @@ def test_many_share_one_poll_and_all_with_the_same_criteria_one_verdict(
         judged.append((criteria, threading.get_ident()))
         return judge(checks, criteria, now)
 
-    monkeypatch.setattr(verdict, "judge", judge_in_a_thread)
+    monkeypatch.setattr("airflow_custody.triggers.health.judge", judge_in_a_thread)
     found = asyncio.run(events(*(trigger(groups=["hsm"] if number % 2 else None) for number in range(20))))
     assert [event["status"] for event in found] == ["healthy"] * 20
     assert len(sandbox.control.request_log()) == 1

@@ -171,7 +171,7 @@ def test_what_nobody_signed_is_an_error_of_its_own(sandbox: Sandbox, monkeypatch
     bad, *good, unpinned = found = asyncio.run(events(*made, trigger(forged, custody_conn_id="unpinned")))
     assert bad["error"]["type"] == "CustodyVerificationError"
     assert not bad["error"]["retryable"]
-    assert bad["error"]["message"].startswith(f"whitelisting request {forged} is not verified: the service says")
+    assert bad["error"]["message"].startswith(f"whitelisting request {forged} is not verified: the service reports")
     assert all(event["result"]["verified"] for event in good)
     assert [event["result"]["fields"]["label"] for event in good] == ["1", "2", "3"]
     assert json.loads(json.dumps(found)) == found

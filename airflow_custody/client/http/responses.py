@@ -403,6 +403,12 @@ class Reply(Generic[T]):
         is_possible = self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
         return is_possible and not self._required_roles
 
+    @property
+    def _is_unknown_path(self) -> bool:
+        """Whether a documented path does not exist: then the base URL is probably wrong."""
+        is_documented = self.operation.documented and not self.operation.names_objects
+        return self.response.status == 404 and is_documented and 404 not in self.operation.hints
+
     def _error_code(self, meaning: _StatusMeaning) -> ErrorCode:
         if self._is_foreign_refusal:
             return "response-unusable"
@@ -428,6 +434,8 @@ class Reply(Generic[T]):
 
     def _advice_on_offer(self) -> str | None:
         """Return advice about an operation that the service may not offer."""
+        if self._is_unknown_path:
+            return f"The service does not know this path: check {self.settings.base_url_text}."
         if not self._is_maybe_not_offered:
             return None
         return _NO_SUCH_OBJECT if self._is_about_object else _MAYBE_NOT_OFFERED

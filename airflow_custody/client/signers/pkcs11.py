@@ -104,7 +104,7 @@ class Pkcs11Signer:
             try:
                 return token.read_public_key(key)
             except ValueError:
-                raise self._unusable("the HSM does not show its public key as a point of P-256") from None
+                raise self._unusable("the HSM does not return its public key as a P-256 point") from None
 
     def sign(self, message: bytes) -> bytes:
         """

@@ -93,8 +93,8 @@ TEXTS = {
         "in force ('GET /rules') are enough",
     ),
     "rules/no-rules-named-only": ("lacks the rules that it refers to", "'rulesContainers'"),
-    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 required pinned keys", "never the service"),
-    "rules/too-few-pinned-keys-by-a-stranger-and-one-must": ("signed by none of the pinned keys", "never the"),
+    "rules/too-few-pinned-keys-by-one-and-a-stranger": ("by 1 of the 2 required pinned keys", "never from the service"),
+    "rules/too-few-pinned-keys-by-a-stranger-and-one-must": ("signed by none of the pinned keys", "never from the"),
     "rules/a-pin-shows-older-rules-by-a-second": (
         "its rules are of 2026-01-01T00:00:00Z, but 'rules_not_before' is 2026-01-01T00:00:01Z",
         "Set an earlier 'rules_not_before' only to accept them",

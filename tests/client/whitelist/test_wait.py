@@ -263,6 +263,7 @@ def test_it_is_done_only_if_all_are_in_effect_and_none_is_unverified(kinds: list
 def test_many_are_counted_and_ten_are_named() -> None:
     wait, found = many("verified", "missing", "odd", "odd", *["pending"] * 12)
     first = wait.update(found)
+    assert "`custody whitelist show 1`" in first.advice
     assert first.summary == (
         "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 with an "
         "unknown status); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
@@ -297,7 +298,7 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
     )
     # A command has no odd id.
     for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
-        assert "`custody whitelist verify` shows" in what_to_do([odd])
+        assert "`custody whitelist verify` reports" in what_to_do([odd])
 
 
 @pytest.mark.parametrize("number", [1, 5000])

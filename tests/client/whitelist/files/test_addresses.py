@@ -162,7 +162,7 @@ def let_the_library_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> N
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("base58.b58decode_check", fail)
+    monkeypatch.setattr("airflow_custody.client.whitelist.files.address_decoders.b58decode_check", fail)
 
 
 @pytest.mark.parametrize("error", [IndexError("x"), RecursionError()])

@@ -359,6 +359,12 @@ def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str
     assert plan(ask(**ours), [], only=limit).plan_hash != plan(ask(**ours), []).plan_hash
 
 
+def test_only_chains_have_canonical_names() -> None:
+    word = "ethereum"
+    found = check_only({"blockchain": word, "customer_id": word, "visibility_group_id": [word, word]})
+    assert found == {"blockchain": ["eth"], "customer_id": [word], "visibility_group_id": [word]}
+
+
 def test_two_teams_files_at_one_service() -> None:
     first, second = {"customer_id": ["a"]}, {"customer_id": ["b"]}
     there = [listed(1, customerId="a"), listed(2, address=OTHER, customerId="b")]

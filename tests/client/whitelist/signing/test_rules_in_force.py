@@ -88,7 +88,10 @@ def test_requests_that_show_their_rules_need_no_others(service: Service) -> None
 FAULTS: list[Any] = [
     ({"status": 404}, "GET /rules"),
     ({"status": 403}, "GET /rules"),
-    ({"status": 200, "body": {"result": {"rulesContainer": "AAAA", "rulesSignatures": []}}}, "0 of the 2 pinned keys"),
+    (
+        {"status": 200, "body": {"result": {"rulesContainer": "AAAA", "rulesSignatures": []}}},
+        "0 of the 2 required pinned",
+    ),
     ({"status": 200, "body": {"result": {"rulesContainer": 5, "rulesSignatures": "x"}}}, "missing"),
 ]
 

@@ -30,7 +30,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.http.responses import Observation
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist import models
+from airflow_custody.client.whitelist import ids as ids_module
 from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
@@ -38,7 +38,7 @@ from airflow_custody.sandbox import Sandbox
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a batch hold two requests."""
-    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
+    monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 2)
 
 
 def batches_sent(approver: SignedInApprover) -> list[list[str]]:
@@ -199,7 +199,7 @@ def test_one_that_does_not_match_stops_all(approver: SignedInApprover) -> None:
         CustodyRequestError, match=rf"{numbers[4]} differs from the requested content.*; nothing was signed"
     ) as caught:
         approver.approve()
-    assert f"batch 3 of 3: 1 request, from {numbers[4]} to {numbers[4]}. 0 of 5 requests are signed" in str(
+    assert f"batch 3 of 3: 1 request, from {numbers[4]} to {numbers[4]}. 0 of 5 requests are already signed" in str(
         caught.value
     )
     with pytest.raises(CustodyNotFoundError, match="nothing was signed"):

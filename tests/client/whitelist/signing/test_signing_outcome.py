@@ -82,7 +82,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     number = approver.create()
     fault = {**fault, "work": False}
     approver.sandbox.control.add_fault(**APPROVE, **fault)
-    with pytest.raises(CustodyError, match=r"The request had no effect.*Trying again is safe") as one:
+    with pytest.raises(CustodyError, match=r"The signature had no effect.*Trying again is safe") as one:
         approver.approve()
     # A redirect is there the next time, too.
     is_redirect = fault["kind"] == "redirect"

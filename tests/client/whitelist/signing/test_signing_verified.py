@@ -29,7 +29,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist import models
+from airflow_custody.client.whitelist import ids as ids_module
 from airflow_custody.sandbox import Sandbox
 
 RULES = {"method": "GET", "path": "/rules"}
@@ -140,7 +140,7 @@ def test_another_users_key_is_refused_before_anything_is_signed(approvers: Appro
 
 
 def test_it_is_verified_again_right_before_it_is_signed(approvers: Approvers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 1)
+    monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 1)
     ann = approvers.ann
     one, two = (ann.create(letter) for letter in "ab")
     ann.signer = ChangingSigner(ann, lambda: approvers.forge(two))

@@ -1,0 +1,56 @@
+"""The error of a task that has executed only a part of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_custody.client.errors import CustodyConnectionError
+from airflow_custody.idempotency.create import Outcome
+from airflow_custody.idempotency.deletions import deletion_key
+from airflow_custody.idempotency.plan_failure import PlanFailure
+
+NEW_RUN = "Start a new run: this Airflow keeps no record for a later try."
+CLEAR, FIX = "Then clear this task.", "Fix the service, then clear this task."
+DELETION = deletion_key("7")
+AWAY = CustodyConnectionError("away", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "has_store", "advice", "is_retryable"),
+    [
+        (Outcome(refused={"a": "no"}), True, FIX, False),
+        (Outcome(refused={"a": "no"}), False, FIX, False),
+        (Outcome(created={"b": "1"}, refused={"a": "no"}), False, NEW_RUN, False),
+        (Outcome(deleted={DELETION: "7"}, refused={"a": "no"}), False, NEW_RUN, False),
+        (Outcome(unknown={"a": "lost"}), True, CLEAR, False),
+        (Outcome(unknown={"a": "lost"}), False, NEW_RUN, False),
+        (Outcome(left=["a"], stopped=AWAY), True, "", True),
+        (Outcome(left=["a"], stopped=AWAY), False, "", True),
+        (Outcome(created={"b": "1"}, left=["a"], stopped=AWAY), True, "", True),
+        (Outcome(created={"b": "1"}, left=["a"], stopped=AWAY), False, NEW_RUN, False),
+    ],
+    ids=[
+        "refused",
+        "refused, no store",
+        "refused after a creation, no store",
+        "refused after a deletion, no store",
+        "unknown",
+        "unknown, no store",
+        "left",
+        "left, no store",
+        "left after a creation",
+        "left after a creation, no store",
+    ],
+)
+def test_whether_a_later_try_can_continue(outcome: Outcome, has_store: bool, advice: str, is_retryable: bool) -> None:
+    error = PlanFailure(replace(outcome), {}, "", has_store=has_store).error()
+    assert error is not None
+    assert error.retryable is is_retryable
+    given = error.advice or ""
+    assert [each for each in (NEW_RUN, CLEAR, FIX) if each in given] == ([advice] if advice else [])
+
+
+def test_a_plan_that_was_executed_is_no_failure() -> None:
+    assert PlanFailure(Outcome(created={"a": "1"}), {}, "", has_store=True).error() is None
