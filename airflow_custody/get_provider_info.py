@@ -158,9 +158,9 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "proxy": {
                         "label": "Proxy",
-                        "description": "URL of a proxy, http:// or https://. Default for an HTTPS base URL: the proxy "
-                        "in the environment variable HTTPS_PROXY, or else ALL_PROXY, unless NO_PROXY excludes the "
-                        "host. Default for plain HTTP: none.",
+                        "description": "URL of a proxy, http:// or https://. Default: for an HTTPS base URL, the "
+                        "proxy in the environment variable HTTPS_PROXY, or else ALL_PROXY, unless NO_PROXY excludes "
+                        "the host; for plain HTTP, none.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "max_retries": {

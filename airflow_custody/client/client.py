@@ -59,9 +59,9 @@ class CustodyClient(
         it with. Environment variables do not change it. Default: true.
     :param client_cert: path of a PEM file with certificate and key, or the paths of two files, comma-separated or as a
         pair. Default: none.
-    :param proxy: URL of a proxy, ``http://`` or ``https://``. Default for an HTTPS base URL: the proxy in the
-        environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host. Default for
-        plain HTTP: none.
+    :param proxy: URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the
+        environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain
+        HTTP, none.
     :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
     :param max_response_bytes: maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64
         MiB).

@@ -175,7 +175,7 @@ def test_ids_and_status_words_are_those_of_the_command(sandbox: Sandbox, path: P
     assert f"request {rejected}: UNVERIFIED" in str(fails())
     assert verify(rejected_statuses=["refused"])["counts"]["rejected"] == 1
     error = fails(ids=[good, "99999"], path=str(path))
-    assert "1 of 2 requests: request 99999: ABSENT: it is not listed" in str(error)
+    assert "1 of 2 requests could not be verified by signatures: request 99999: ABSENT: it is not listed" in str(error)
     assert [each["id"] for each in json.loads(path.read_text())["rows"]] == [good, "99999"]
 
 
