@@ -326,8 +326,8 @@ class ClientSettings:
     """Path of a PEM file with certificate and key, or the paths of two files, comma-separated or as a pair. Default:
     none."""
     proxy: Annotated[str | None, BeforeValidator(_check_proxy), FormField("Proxy")] = field(default=None, repr=False)
-    """URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the environment variable
-    ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain HTTP, none."""
+    """URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the environment
+    variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain HTTP, none."""
     max_retries: Annotated[int, Field(ge=0, le=20), _Number, FormField("Retries")] = DEFAULT_MAX_RETRIES
     """Maximum number of retries of a call that is safe to repeat. Default: 3."""
     max_response_bytes: Annotated[int, Field(ge=1), _Number, FormField("Maximum response size (bytes)")] = (
