@@ -462,7 +462,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     error = task.fails()
     assert "this try sent nothing; there is no record of earlier tries of this task" in str(error)
     assert waits.skipped - skipped > 10.0 + TIMEOUT
-    assert "what earlier tries may have sent without a record" in task_log.text
+    assert "requests that earlier tries may have sent without a record" in task_log.text
     # A new plan goes on.
     task.attempt(plan_hash=plan(path)["plan_hash"])
     check_exactly(sandbox, [0, *ROWS])

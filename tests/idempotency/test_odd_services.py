@@ -148,7 +148,7 @@ def test_a_persons_none_is_checked(
     variable = f"AIRFLOW_VAR_{variable_in(stored.refused()).upper()}"
     (found,) = made(sandbox)
     monkeypatch.setenv(variable, "none")
-    assert f"'none {found}'" in stored.refused(f"says none: {found} has the requested content")
+    assert f"'none {found}'" in stored.refused(f"is set to none: {found} has the requested content")
     # A person may say that it is not this task's all the same.
     monkeypatch.setenv(variable, found if is_own else f"none {found}")
     own = stored.attempt()

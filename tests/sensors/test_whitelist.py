@@ -117,7 +117,7 @@ def test_a_status_that_is_not_known_is_waited_out_with_one_warning(
 ) -> None:
     decide(sandbox, numbers, "archived")
     assert run(mode, request_id=numbers[0], timeout=1.5, soft_fail=True).state_of("wait") == "skipped"
-    lines = [line for line in task_log.text.splitlines() if "status 'archived' is neither" in line]
+    lines = [line for line in task_log.text.splitlines() if "its status 'archived' is in neither" in line]
     # Deferrable, the sensor polls once, and then its trigger, if there is time left.
     warnings = [line for line in lines if "warning" in line.lower()]
     assert len(warnings) in ((1, 2) if mode == "deferrable" else (1,))

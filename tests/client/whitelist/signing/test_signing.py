@@ -242,7 +242,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     numbers = [approver.create() for _ in range(4)]
     signer, control = approver.signer, approver.sandbox.control
     approver.signer = ChangingSigner(approver, lambda: control.change_whitelist_request(numbers[3], label="Other"))
-    with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
+    with pytest.raises(CustodyRequestError, match=f"{numbers[3]} differs .*; nothing of this batch was sig") as one:
         approver.approve()
     assert "2 of 4 requests are already signed" in str(one.value)
     approver.signer = signer

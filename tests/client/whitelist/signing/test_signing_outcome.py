@@ -390,7 +390,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
     approver.signer = KeylessSigner(approver)
     approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
     assert approver.approve() == 1
-    assert "only be recognized by the signer's public key" in caplog.text
+    assert "recognized only by the signer's public key" in caplog.text
     with pytest.raises(CustodyConflictError, match="does not return this user's external id") as caught:
         approver.approve(earlier_try=True, expected=None)
     assert not caught.value.retryable
