@@ -122,6 +122,8 @@ class CustodyTask(RendersNoData):
 
     #: The fields whose parameters were not passed.
     _left_out: frozenset[str] = frozenset()
+    #: The parameters that are None in the constructor, and for which None has a meaning.
+    _none_has_meaning: frozenset[str] = frozenset()
     #: The error about the first wrong setting of a mapped task; empty if there is none.
     _refused = ""
     #: The ids of the task's whitelisting requests, once they are known.
@@ -202,23 +204,26 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return NOT_GIVEN for a None written in the DAG file.
+        Return the value of a parameter for which None has a meaning, and note a None.
 
-        Any other value is returned unchanged. Use this for a parameter for which None has a meaning. In a mapped task,
-        only a None in ``partial()`` is replaced, because a None in a row may be a missing value.
+        The None counts if the DAG file contains it. In a mapped task, it counts only in ``partial()``, because a None
+        in a row may be a missing value. That is decided later: Airflow 2 has not set the task's id yet.
         """
-        if value is not None:
-            return value
+        if value is None:
+            self._none_has_meaning = self._none_has_meaning.union([name])
+        return value
+
+    def _is_written_none(self, name: str) -> bool:
         task = self._mapped_task()
-        is_written = task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None
-        return NOT_GIVEN if is_written else None
+        return task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None
 
     def _leave_out(self) -> None:
         """Set the fields whose parameters were not passed to None."""
         fields = [field for field in self.template_fields if getattr(self, field, None) is NOT_GIVEN]
-        self._left_out = self._left_out.union(fields)
         for field in fields:
             setattr(self, field, None)
+        written = [each for each in self._none_has_meaning if self._is_written_none(each)]
+        self._left_out = self._left_out.union(fields, written)
 
     def prepare_template(self) -> None:
         """

@@ -195,7 +195,8 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     if isinstance(value, str) and is_missing(value):
         why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"
         raise _wrong(CustodyRequestError, name, why + advice)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, set, frozenset)):
         for index, each in enumerate(value):
             if each is None or isinstance(each, str):
-                refuse_missing(f"{name}[{index}]", each)
+                # A set has no positions.
+                refuse_missing(name if isinstance(value, (set, frozenset)) else f"{name}[{index}]", each)

@@ -298,10 +298,11 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     """
     error = max(errors, key=_retry_after, default=None)
     seconds = interval
-    if failures > 1:
+    # Without an interval, each failure is followed by a delay.
+    if failures > (1 if interval else 0):
         # Repeated sign-ins with refused credentials may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
-        seconds = max(interval, growing_delay(failures - 1, first=interval, maximum=limit))
+        seconds = max(interval, growing_delay(failures - 1, first=interval or 1.0, maximum=limit))
     return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_custody.client import CustodyClient, CustodyRequestError
+from airflow_custody.client.arguments import refuse_missing
 from airflow_custody.sandbox import Sandbox
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
@@ -28,3 +29,11 @@ def test_a_wrong_argument_is_refused(sandbox: Sandbox, call: str, wrong: Any) ->
     with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client, pytest.raises(CustodyRequestError):
         CALLS[call](client, wrong)
     assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize("missing", [None, "None", " null "], ids=repr)
+@pytest.mark.parametrize("collection", [list, tuple, set, frozenset], ids=lambda each: each.__name__)
+def test_a_value_that_is_missing_in_a_collection_is_refused(collection: Any, missing: Any) -> None:
+    with pytest.raises(CustodyRequestError, match=r"^types"):
+        refuse_missing("types", collection(["a", missing]))
+    refuse_missing("types", collection(["a", "b"]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred
-from support.airflow.airflow_runs import failing_at_once
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred, TaskGroup
+from support.airflow.airflow_runs import failing_at_once, new_dag, run_dag
 from support.airflow.sensor_runs import MODES, run_sensor
 from support.airflow.sensor_runs import wait as wait_in
 from support.airflow.task_log import TaskLog
@@ -48,6 +48,21 @@ def run(mode: str, **arguments: Any) -> Any:
 
 
 # --- in a run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_none_with_a_meaning_may_be_written_in_a_mapped_task_of_a_group(sandbox: Sandbox, numbers: list[str]) -> None:
+    decide(sandbox, numbers, *["archived"] * 3)
+    with new_dag() as dag, TaskGroup("group"):
+        CustodyWhitelistRequestSensor.partial(
+            task_id="wait", effective_statuses=None, poke_interval=0.2, timeout=600
+        ).expand(request_id=numbers[:2])
+        CustodyWhitelistRequestSensor.partial(task_id="row", poke_interval=0.2, timeout=600).expand_kwargs(
+            [{"request_id": numbers[2], "effective_statuses": None}]
+        )
+    run = run_dag(dag)
+    assert [run.states["group.wait", index] for index in range(2)] == ["success"] * 2
+    assert run.states["group.row", 0] == "failed"
 
 
 @pytest.mark.usefixtures("airflow_db")

@@ -176,6 +176,8 @@ def test_polls_become_rarer_while_the_service_fails() -> None:
     assert delays == sorted(delays)
     assert next_delay(10, 0, []) == 10
     assert next_delay(600, 9, [error]) == 600
+    # Without an interval, failures do not make a busy loop.
+    assert [next_delay(0, polls, [error]) for polls in range(4)] == [0, 1, 2, 4]
     assert next_delay(10, 1, [CustodyRateLimitError("slow", retry_after=42)]) == 42
     # Credentials that are refused again and again may lock the account.
     assert next_delay(60, 8, [CustodyAuthenticationError("no")]) == 3600
