@@ -135,13 +135,20 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. Unknown ones are an error that does not repeat their values: one may be a secret."""
         found, unknown = super().parse_known_args(args, namespace)
-        names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+        # A short option may have its value attached.
+        names = [each.partition("=")[0] if each.startswith("--") else each[:2] for each in unknown if each[:1] == "-"]
         if names:
             hint = _NO_TOKEN_HERE if any(word in name for name in names for word in _SECRETIVE) else ""
             self.error(f"unknown argument: {', '.join(names)}{hint}")
         if unknown:
             self.error("unexpected argument")
         return found, []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check a choice. Unlike argparse, do not repeat the word in place of a command: it may be a secret."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            raise argparse.ArgumentError(None, f"unknown command; there are: {', '.join(action.choices)}")
+        super()._check_value(action, value)
 
 
 def _in_usage(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:

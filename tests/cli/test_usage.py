@@ -83,6 +83,18 @@ def test_an_empty_value_is_rejected(plain: Run, option: str) -> None:
     assert "is empty" in ran.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["--token s3cret-token status", "s3cret-token", "whitelist s3cret-token", "status -ps3cret-token"],
+    ids=["before the command", "as the command", "as a command of a group", "attached to a short option"],
+)
+def test_a_secret_in_place_of_a_command_is_not_shown(custody: Run, arguments: str) -> None:
+    ran = custody(*arguments.split())
+    assert ran.code == 1
+    assert "s3cret" not in ran.out + ran.err
+    assert "unknown " in ran.err
+
+
 @pytest.mark.parametrize("arguments", [["--token", "s3cret-token"], ["--token=s3cret-token"], ["s3cret-token"]])
 def test_a_secret_in_an_argument_is_rejected_and_not_shown(plain: Run, arguments: list[str]) -> None:
     ran = plain("health", *arguments)
