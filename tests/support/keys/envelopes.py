@@ -54,10 +54,19 @@ def pem(key: str | bytes) -> str:
     return f"-----BEGIN PUBLIC KEY-----\n{rows}-----END PUBLIC KEY-----\n"
 
 
+def _algorithm() -> ec.ECDSA:
+    """Return the algorithm; the same signature for the same text, except with cryptography before version 43."""
+    try:
+        return ec.ECDSA(SHA256(), deterministic_signing=True)
+    except TypeError:
+        return ec.ECDSA(SHA256())
+
+
+@cache
 def sign(key: str | Key, message: bytes) -> bytes:
     """Return the signature of a name, or of a private key, over a message: 64 bytes, the same each time."""
     key = private_key(key) if isinstance(key, str) else key
-    return raw(*decode_dss_signature(key.sign(message, ec.ECDSA(SHA256(), deterministic_signing=True))))
+    return raw(*decode_dss_signature(key.sign(message, _algorithm())))
 
 
 def raw(r: int, s: int) -> bytes:
