@@ -25,9 +25,6 @@ _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for 
 # Columns are separated by two spaces. A longer text is not squeezed into a column that is narrower than this.
 _GAP = 2
 _LONG_TEXT, _NARROWEST_TEXT = 60, 30
-# Stands for a space at which a line must not be broken. Texts do not contain this character, because they are
-# printable.
-_NO_BREAK = "\0"
 
 
 @dataclass(frozen=True)
@@ -106,12 +103,15 @@ class Layout:
             for each in view:
                 yield from self.lines(each)
 
+    def _inner(self) -> Layout:
+        """Return the layout of indented lines."""
+        return Layout(self._width and self._width - 2, in_colour=self._in_colour)
+
     def _pair(self, name: str, value: Any) -> Iterator[str]:
         if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
             if value:
-                inner = Layout(self._width and self._width - 2, in_colour=self._in_colour)
                 yield f"{name}:"
-                yield from (f"  {line}" for line in inner.lines(value))
+                yield from (f"  {line}" for line in self._inner().lines(value))
         elif value not in (None, ""):
             mark = _as_mark(value)
             yield from self._wrap(replace(mark, before=f"{name}: {mark.before}"), hanging="  ")
@@ -157,18 +157,14 @@ class Layout:
             yield (" " * _GAP).join(painted).rstrip()
 
     def _block(self, names: Sequence[str], cells: Sequence[Mark]) -> Iterator[str]:
-        """Yield a row that does not fit a table: its first cell, then pairs of name and value."""
+        """Yield a row that is too wide for a table: each cell on a line of its own, with its column's name."""
         first, *others = cells
-        width = (self._width or 0) - 2
-        pairs = [replace(cell, before=f"{name}: ") for name, cell in zip(names[1:], others, strict=True) if str(cell)]
-        # A pair that fits a line is not broken.
-        texts = [str(each) if len(str(each)) > width else str(each).replace(" ", _NO_BREAK) for each in pairs]
         yield self._paint(str(first), first)
-        for line in split("; ".join(texts), width):
-            text = line.replace(_NO_BREAK, " ")
-            for pair in pairs:
-                text = text.replace(str(pair), self._paint_in(str(pair), pair))
-            yield f"  {text}"
+        inner = self._inner()
+        for name, cell in zip(names[1:], others, strict=True):
+            if str(cell):
+                pair = replace(cell, before=f"{name}: {cell.before}")
+                yield from (f"  {line}" for line in inner._wrap(pair, hanging="  "))
 
     # --- lines ---
 

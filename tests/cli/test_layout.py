@@ -42,9 +42,23 @@ def test_a_row_that_is_too_wide_for_a_table_becomes_a_block_with_the_names_of_it
     row = {"id": "3711", "status": "pending", "created_at": "2026-11-28", "address": ADDRESS, "label": "Vault"}
     assert lines([row], 80) == [
         "3711",
-        "  status: pending; created at: 2026-11-28;",
-        f"  address: {ADDRESS};",
+        "  status: pending",
+        "  created at: 2026-11-28",
+        f"  address: {ADDRESS}",
         "  label: Vault",
+    ]
+
+
+def test_a_value_in_a_block_does_not_look_like_another_column() -> None:
+    label = "x; verification: verified; status: approved"
+    found = lines([{"id": "3711", "status": "pending", "label": label, "address": ADDRESS}], 42)
+    assert found == [
+        "3711",
+        "  status: pending",
+        "  label: x; verification: verified;",
+        "    status: approved",
+        f"  address: {ADDRESS}" if len(ADDRESS) <= 31 else "  address:",
+        *([] if len(ADDRESS) <= 31 else [f"    {ADDRESS}"]),
     ]
 
 
