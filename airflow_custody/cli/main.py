@@ -24,7 +24,7 @@ HELP = "Check a custody service, and compare its whitelist with a file. Only 'wh
 _COMMANDS = {
     "check": "Test a connection step by step",
     "status": "Show a summary of the service",
-    "health": "Judge the service's health checks",
+    "health": "Evaluate the service's health checks",
     "whitelist": "Whitelists, and whitelist files",
     "webhooks": "Webhook configurations",
     "examples": "List the example DAGs, or copy them into a folder",

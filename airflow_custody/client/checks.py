@@ -374,7 +374,7 @@ _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "sig
 
 def _state_of(error: CustodyError) -> CheckState:
     """Return the result for a failed call of an operation that not every service offers."""
-    return "unknown" if error.not_offered and error.from_service else "failed"
+    return "unknown" if error.not_offered_by_service else "failed"
 
 
 def user_name(user: WireUser) -> str | None:

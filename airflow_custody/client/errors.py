@@ -123,10 +123,14 @@ class CustodyError(Exception):
 
         The service does not offer it, or not to this user.
 
-        A gateway may respond in the same way. A caller that uses the error as evidence, and not only as a sign that the
-        operation cannot be used, must also check ``from_service``.
+        A gateway may respond in the same way. For evidence, use :attr:`not_offered_by_service`.
         """
         return self.status in NOT_OFFERED_STATUSES
+
+    @property
+    def not_offered_by_service(self) -> bool:
+        """Whether the service itself reports that the operation is not available, which is evidence."""
+        return self.not_offered and self.from_service
 
     @property
     def reason(self) -> str:

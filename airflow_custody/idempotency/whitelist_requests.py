@@ -217,13 +217,13 @@ class WhitelistCreation:
             if request.state != "missing":
                 return request
         except CustodyError as error:
-            if not (error.not_offered and error.from_service):
+            if not error.not_offered_by_service:
                 raise
             not_listed = error
         try:
             envelope = self.client.get_whitelist_request(identifier)
         except CustodyError as error:
-            if not (error.not_offered and error.from_service):
+            if not error.not_offered_by_service:
                 raise
             if not_listed is not None:
                 raise not_listed from None

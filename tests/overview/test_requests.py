@@ -96,7 +96,7 @@ BAD_HASH = "does not have the hash"
         "pending",
         "signed",
         "changed",
-        "nobody signed",
+        "no signature",
         "rejected",
         "unknown word",
         "pending with another word",

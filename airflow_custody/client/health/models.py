@@ -87,7 +87,7 @@ class HealthCheck:
     @property
     def report(self) -> WireHealthReport | None:
         """
-        The check's report, as it was sent.
+        The check's report, as the service sent it.
 
         It has ``status``, ``results``, ``message``, ``error`` and more.
         """

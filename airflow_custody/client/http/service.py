@@ -115,7 +115,7 @@ def _confirm(
         why = f"when it was read back, {state}"
     except CustodyError as error:
         # If the service offers no reading, only its own 404 to a documented deletion is enough.
-        is_enough = is_absent and operation.documented and error.not_offered and error.from_service
+        is_enough = is_absent and operation.documented and error.not_offered_by_service
         state = None if is_enough else "unread"
         why, retryable = f"reading it back failed too: {error.reason}", error.retryable
     if state is not None:

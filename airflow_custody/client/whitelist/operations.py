@@ -356,7 +356,7 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     try:
         status = status_if_shown(client, request_id)
     except CustodyError as error:
-        if not (error.not_offered and error.from_service):
+        if not error.not_offered_by_service:
             raise
         status, not_offered = None, error
     if status is not None:

@@ -138,7 +138,7 @@ def _find_for_approval(client: CustodyClient, ids: list[str] | None) -> Envelope
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:
         # Only a response of the service itself proves that the user is not a signer.
-        if error.not_offered and error.from_service:
+        if error.not_offered_by_service:
             return {}
         raise
 

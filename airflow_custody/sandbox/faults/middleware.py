@@ -21,7 +21,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class _Disconnect(Exception):
-    """Raised to close the connection without sending any more data."""
+    """Raised to close the connection without sending the rest of the data."""
 
 
 @dataclass

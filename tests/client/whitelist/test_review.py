@@ -76,11 +76,11 @@ def test_each_key_is_compared_with_its_field(name: str) -> None:
         assert odd.faults([name])
     if name in ("currency", "address", "label"):
         return
-    nobody = compare(REQUEST, {**PAYLOAD, name: shown})
-    assert nobody.unaccounted == (name,)
-    assert nobody.faults() == (f"{name} (not requested)",)
-    assert nobody.faults([name]) == ()
-    assert name in nobody.filled_in([name])
+    unrequested = compare(REQUEST, {**PAYLOAD, name: shown})
+    assert unrequested.unaccounted == (name,)
+    assert unrequested.faults() == (f"{name} (not requested)",)
+    assert unrequested.faults([name]) == ()
+    assert name in unrequested.filled_in([name])
 
 
 OTHER_LINKS: list[Any] = [[{"id": 7}] * 2, [{"id": 7}, {"id": 8}], [{"id": "07"}], [{"id": 6}], [{"id": 8}]]
@@ -93,7 +93,7 @@ def test_other_links(links: Any, name: str) -> None:
     field, shown = str(PAYLOAD_KEYS[name].field), {**PAYLOAD, name: links}
     found = compare(REQUEST.model_copy(update={field: ["7"]}), shown)
     assert found.faults([name])[0].startswith(f"{field} (requested 7, ")
-    # What nobody asked for can be accepted, but nothing that is no list of links.
+    # A value that was not requested can be accepted, but not one that is not a list of links.
     assert bool(compare(REQUEST, shown).faults([name])) is (links in NO_LINKS)
 
 
@@ -144,7 +144,7 @@ def test_the_network_of_the_envelope_counts_only_where_the_payload_has_none(netw
     inside = compare(request, {**PAYLOAD, "network": "mainnet"}, network=network)
     assert not inside.faults()
     assert inside.outside == ()
-    # One that nobody asked for must be the main one, or be accepted by name.
+    # A network that was not requested must be the main one, or be accepted by name.
     unasked = compare(REQUEST, PAYLOAD, network=network)
     assert unasked.faults() == (("network (not requested, shown 'testnet')",) if network == "testnet" else ())
     assert unasked.faults(["network"]) == ()
