@@ -7,9 +7,9 @@ later try does depends on where the earlier try ended:
 
 - Before the plan was recorded: nothing was sent. The later try acts as a first try.
 - After the plan was recorded and before the first batch, or between two batches: the later try sends the remaining
-  rows. A row is sent only if no other
-  request may be for its destination, except the requests that the row replaces. If another user has requested the
-  destination meanwhile, the row is ``found`` if the content is the same, and ``refused`` otherwise.
+  rows. A row is sent only if no other request may be for its destination, except the requests that the row replaces.
+  If another user has requested the destination meanwhile, the row is ``found`` if the content is the same, and
+  ``refused`` otherwise.
 - Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
   again only if it provably had no effect. If the outcome stays unknown, a user must decide.
 - Between two deletions: only a plan that creates nothing deletes here (for other plans see

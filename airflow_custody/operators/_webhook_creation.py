@@ -55,8 +55,8 @@ class WebhookCreation:
             log.warning(
                 "%s",
                 lines(
-                    f"The service signs the deliveries of webhook {webhook_id} with another secret than that of the "
-                    "connection: receivers will refuse them.",
+                    f"The service signs the deliveries of webhook {webhook_id} with another secret than the "
+                    "connection's. Receivers will reject them.",
                     "Delete the webhook.",
                 ),
             )

@@ -46,5 +46,5 @@ def sign_message(key: EllipticCurvePrivateKey, message: bytes) -> bytes:
 def other_curve(key: object) -> str:
     """Describe a key that is not on P-256."""
     curve = getattr(getattr(key, "curve", None), "name", None)
-    kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
-    return f"it is {kind}, and must be on P-256 (secp256r1)"
+    kind = f"on the curve {sanitize(curve, 40)}" if curve else "not an elliptic-curve key"
+    return f"it is {kind}, but must be on P-256 (secp256r1)"
