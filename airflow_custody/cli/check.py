@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody import __version__
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
-from airflow_custody.cli.layout import as_state
+from airflow_custody.cli.layout import Mark, as_state
 from airflow_custody.cli.output import Output, message, shorten_hashes
 from airflow_custody.client.assumptions import check_assumptions
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
@@ -51,14 +51,18 @@ def check(args: Namespace, output: Output) -> int:
     """
     _check_options(args)
     checks, assumptions = _run_checks(args)
-    failed = _has_failed(checks, assumptions)
+    failed = [name for name, each in checks.items() if each.state == "failed"]
+    failed += [each.assumption for each in assumptions if each.state == "does not hold"]
     output.data(
         {
             "ok": not failed,
             "checks": [_check_to_json(name, each) for name, each in checks.items()],
             "assumptions": [*map(asdict, assumptions)] or None,
         },
-        _view(checks, assumptions),
+        [
+            Mark("FAILED", "bad", rest=f": {', '.join(failed)}") if failed else Mark("no check failed", "good"),
+            _view(checks, assumptions),
+        ],
     )
     if args.assumptions and not assumptions:
         message("assumptions were not tested: the credentials must be accepted first")
@@ -72,12 +76,6 @@ def _check_options(args: Namespace) -> None:
         raise usage_error("--report needs --assumptions", "Give both.")
     for each in args.roles or ():
         _check_role(each)
-
-
-def _has_failed(checks: dict[str, Check], assumptions: list[Assumption]) -> bool:
-    if any(each.state == "failed" for each in checks.values()):
-        return True
-    return any(each.state == "does not hold" for each in assumptions)
 
 
 def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:

@@ -241,7 +241,9 @@ def _check_reachable(facts: _Facts) -> Check:
         return facts.not_ok(facts.other_program, detail=facts.client.auth.redact(why, 800))
     if not facts.responses:
         return Check()
-    return Check("ok", f"the service responds (status {facts.responses[-1].status})")
+    # A wrong base URL may lead to another program.
+    who = "the service" if facts.is_proved else "a server"
+    return Check("ok", f"{who} responds (status {facts.responses[-1].status})")
 
 
 def _check_tls(facts: _Facts) -> Check:

@@ -161,24 +161,30 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.log.info("%s", plan_to_text(plan))
         report, not_shown = approval_report(plan)
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report}
-        faults = limits.faults(plan)
-        if faults or (not_shown and self.max_creates is not None):
+        stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)
+        if stop is not None:
             self._push(context, result)
-            raise _over_limits(faults, not_shown)
-        if not_shown:
-            self.log.warning("This plan can only be applied without an approval: %s.", not_shown)
-        advice = self._warn(plan, replace=settings.replace)
-        is_pending = self.fail_on_pending and plan.counts["pending"]
-        if is_pending or (self.fail_on_changes and plan.has_changes):
-            self._push(context, result)
-            raise self._has_changes(plan, file.name, advice)
-        if self.skip_if_nothing_to_do and not plan.operations:
-            self._push(context, result)
-            raise AirflowSkipException("nothing to do: applying the plan would change nothing")
+            raise stop
         # Unchanged requests are in effect, and verified if keys are pinned.
         if snapshot.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
             self._emit(context, "verified", {"plan_hash": plan.plan_hash}, plan.counts)
         return result
+
+    def _stop(
+        self, plan: WhitelistPlan, faults: Sequence[str], not_shown: str, *, name: str, replace: bool
+    ) -> Exception | None:
+        """Log warnings about a plan, and return why the task ends without success; None: it succeeds."""
+        if faults or (not_shown and self.max_creates is not None):
+            return _over_limits(faults, not_shown)
+        if not_shown:
+            self.log.warning("This plan can only be applied without an approval: %s.", not_shown)
+        advice = self._warn(plan, replace=replace)
+        is_pending = self.fail_on_pending and plan.counts["pending"]
+        if is_pending or (self.fail_on_changes and plan.has_changes):
+            return self._has_changes(plan, name, advice)
+        if self.skip_if_nothing_to_do and not plan.operations:
+            return AirflowSkipException("nothing to do: applying the plan would change nothing")
+        return None
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
         """Log warnings about an applicable plan, and return the advice."""

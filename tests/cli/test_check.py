@@ -42,7 +42,9 @@ def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     ran = custody("check")
     assert ran.code == 0
     assert ran.err == ""
-    assert [line.strip().split("  ")[0] for line in ran.out.splitlines()[2:]] == list(CHECKS)
+    verdict, _, _, *rows = ran.out.splitlines()
+    assert verdict == "no check failed"
+    assert [line.strip().split("  ")[0] for line in rows] == list(CHECKS)
     assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin\n" in ran.out
     ran = custody("check", "-o", "json")
     assert ran.data["ok"] is True
@@ -60,7 +62,8 @@ def test_after_a_failure_the_rest_is_not_checked(plain: Run, monkeypatch: pytest
     assert ran.code == 1
     assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
     assert "CUSTODY_TOKEN" in detail(ran, "settings")
-    assert plain(*arguments).out.splitlines()[-1] == f"not checked: {', '.join(CHECKS[1:])}"
+    lines = plain(*arguments).out.splitlines()
+    assert (lines[0], lines[-1]) == ("FAILED: settings", f"not checked: {', '.join(CHECKS[1:])}")
     monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
     ran = plain(*arguments, "-o", "json")
     known = {"settings": "ok", "reachable": "failed"}
@@ -101,6 +104,13 @@ def test_another_program_is_not_the_service(
     expected = {"settings": "ok", "reachable": "failed", "tls": "unknown", "clock": "ok"}
     assert states(ran) == {name: expected.get(name, "not checked") for name in CHECKS}
     assert re.match(f"another program responds, not the custody service: {seen}", detail(ran, "reachable"))
+
+
+def test_who_responds_is_the_service_only_if_that_is_proved(custody: Run, sandbox: Sandbox) -> None:
+    assert row(custody("check", "-o", "json"), "reachable")["detail"] == "the service responds (status 200)"
+    for path in ("/health", "/users/me"):
+        add_fault(sandbox, path, 404, OWN_404)
+    assert row(custody("check", "-o", "json"), "reachable")["detail"] == "a server responds (status 404)"
 
 
 def test_tls_is_shown_with_the_end_of_the_certificate(
