@@ -19,6 +19,7 @@ from support.airflow.storages import Storage, attach, object_path
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import failure_of, somebody_creates
 from support.airflow.webhook_reads import register_assets, stored_events
+from support.service.sandbox_api import Api
 
 from airflow_custody.assets import whitelist_asset
 from airflow_custody.cli.main import main
@@ -177,6 +178,29 @@ def test_ids_and_status_words_are_those_of_the_command(sandbox: Sandbox, path: P
     error = fails(ids=[good, "99999"], path=str(path))
     assert "1 of 2 requests could not be verified by signatures: request 99999: ABSENT: it is not listed" in str(error)
     assert [each["id"] for each in json.loads(path.read_text())["rows"]] == [good, "99999"]
+
+
+def test_what_the_later_listing_lacks_is_absent_and_hides_no_other_request(
+    sandbox: Sandbox, path: Path, auditor: Callable[[str], tuple[int, Any]]
+) -> None:
+    first, vanished, last = (signed(sandbox, number) for number in (1, 2, 3))
+    query = {"includeForApproval": "true", "rulesContainerNormalized": "true"}
+    page = Api(sandbox.url, sandbox.token).get("/whitelists/addresses", params=query).json()
+    page["result"] = [row for row in page["result"] if row["id"] != vanished]
+    sandbox.control.add_fault(
+        "status",
+        path="/whitelists/addresses",
+        query={"includeForApproval": "true"},
+        body={**page, "totalItems": "2"},
+        times=None,
+    )
+    error = fails(path=str(path))
+    assert f"request {vanished}: ABSENT: it was listed as settled, but is missing from the later listing" in str(error)
+    sandbox.control.clear_faults()
+    code, found = auditor(str(path))
+    assert code == 2
+    states = {each["id"]: each["state"] for each in found["rows"]}
+    assert states == {first: "verified", last: "verified", vanished: "absent"}
 
 
 def test_many_findings_are_all_in_the_log_and_some_in_the_message(sandbox: Sandbox, task_log: TaskLog) -> None:

@@ -40,8 +40,16 @@ VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent
 VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-# A request that is not pending is verified like a request in effect, whatever its status word.
-_REPORTED: dict[ListingState, ReportedState] = {"settled": "effective", "pending": "pending", "rejected": "rejected"}
+# A settled request that was not rejected is verified like a request in effect, whatever its status word. What is missing
+# from the later listing of all requests is absent, although it was listed as settled.
+_LISTED: dict[ReportedState, ListingState] = {
+    "effective": "settled",
+    "pending": "pending",
+    "rejected": "rejected",
+    "unknown": "absent",
+}
+_REPORTED = {listed: reported for reported, listed in _LISTED.items()}
+_VANISHED = "it was listed as settled, but is missing from the later listing of all requests: verify again"
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class VerifiedWhitelist:
     @cached_property
     def duplicates(self) -> list[tuple[str, ...]]:
         """Groups of verified requests for the same destination, by id."""
-        return find_duplicates(each for each in self.requests if each.proved is not None)
+        return find_duplicates(each for each in self.requests if _state_of(each) == "verified")
 
     @cached_property
     def unproved(self) -> list[dict[str, Any]]:
@@ -214,9 +222,9 @@ def _wire_form() -> TypeAdapter[WireEnvelope]:
 
 
 def _evidence_of(request: Request) -> Evidence:
-    if request.envelope is None:
+    listed = _LISTED[request.reported]
+    if request.envelope is None or listed == "absent":
         return Evidence(id=request.id, listed="absent")
-    listed = next(listed for listed, reported in _REPORTED.items() if reported == request.reported)
     return Evidence(id=request.id, listed=listed, envelope=dict(request.envelope.wire))
 
 
@@ -225,7 +233,7 @@ def _row(request: Request) -> dict[str, Any]:
     reason: str | None = None
     proved: dict[str, Any] = {}
     if state == "absent":
-        reason = "it is not listed"
+        reason = "it is not listed" if request.envelope is None else _VANISHED
     elif error is not None:
         reason = " ".join(sentences(error.why, error.advice).split())
     elif request.state == "unreadable":
@@ -246,7 +254,7 @@ def _row(request: Request) -> dict[str, Any]:
 
 
 def _state_of(request: Request) -> VerifiedState:
-    if request.state == "missing":
+    if request.reported == "unknown":
         return "absent"
     if request.reported in ("pending", "rejected"):
         return request.reported
