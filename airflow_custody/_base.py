@@ -27,11 +27,11 @@ class _NotGiven(Enum):
         return self.name
 
 
-#: Default of an optional templated parameter. With the default None, an upstream task's None would look like an omitted
-#: parameter.
+#: Default of an optional templated parameter. If the default were None, a None from an upstream task would look like an
+#: omitted parameter.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 
-#: Parameters whose field has another name. Each Airflow operator already has a property "label".
+#: The names of parameters by their fields, where the two differ. Each Airflow operator already has a property "label".
 PARAMETER_OF = {"address_label": "label"}
 
 
@@ -43,10 +43,12 @@ class RendersNoData(BaseOperator):
     class leaves them unchanged, like the values of ``expand(label=upstream.output)``. Values written in the DAG file
     are rendered: in ``partial()``, ``expand(label=[...])`` and ``expand_kwargs([...])``.
 
-    A subclass must not build text from a parameter in its constructor, because Airflow would render the new text.
+    A subclass must not build a new text from a parameter in its constructor: this class would not recognize the new
+    text as upstream data, and Airflow would render it.
     """
 
-    #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row. Else None.
+    #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row; None if the
+    #: task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
     #: Whether the fields have been rendered.
     _is_rendered = False
@@ -68,7 +70,7 @@ class RendersNoData(BaseOperator):
         if self._is_rendered:
             # After a deferral, dag.test() of Airflow 2 would render the rendered values again.
             return
-        # Airflow skips objects with these ids.
+        # Mark upstream data as rendered: Airflow skips objects whose id() is in this set.
         seen_oids.update(id(part) for part in _parts(self._data(context)))
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         self._is_rendered = parent is self
@@ -78,7 +80,7 @@ class RendersNoData(BaseOperator):
         return None if self._mapped_arguments is None else self.dag.get_task(self.task_id)
 
     def _data(self, context: Context) -> list[Any]:
-        """Return the arguments from upstream tasks; empty for an unmapped task."""
+        """Return a mapped task's arguments from upstream tasks; empty if not mapped."""
         if self._mapped_arguments is None:
             return []
         task, arguments = self._mapped_task(), self._mapped_arguments
@@ -87,7 +89,7 @@ class RendersNoData(BaseOperator):
             return [arguments[name] for name, values in source.items() if not _is_written(values)]
         if _is_written(source) and _is_written(source[context["ti"].map_index]):
             return []
-        # A row may override arguments of partial().
+        # Compare the values, because a row may override arguments of partial().
         return [value for name, value in arguments.items() if value is not task.partial_kwargs.get(name, NOT_GIVEN)]
 
 
@@ -97,7 +99,7 @@ def _is_written(values: object) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a value, and the values in a collection."""
+    """Yield a value and, if it is a collection, everything in it."""
     yield value
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -111,16 +113,17 @@ class CustodyTask(RendersNoData):
     The base of the operators and sensors.
 
     A constructor assigns each parameter to its field. For a wrong value, it calls :meth:`_refuse` instead of raising an
-    error. An optional templated parameter has the default :data:`NOT_GIVEN`, and its field is None in the run. Any
-    other None is refused, whether it comes from a mapped task's row, a template, an upstream task or the DAG file. The
-    texts ``None`` and ``null``, which a template may render, are refused too.
+    error. An optional templated parameter has the default :data:`NOT_GIVEN`; if it is not passed, its field is None in
+    the run. Any other None is refused, whether it comes from a mapped task's row, a template, an upstream task or the
+    DAG file, unless :meth:`_if_written` or ``omit_if_none`` accepts it. The texts ``None`` and ``null``, which a
+    template may render, are refused too.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param omit_if_none: names of optional parameters that are left out if their value in the run is None, instead of
         being refused. Default: none of them.
     """
 
-    #: The fields whose parameters were not passed.
+    #: The fields that may be None in the run: their parameters were not passed, or None has a meaning.
     _left_out: frozenset[str] = frozenset()
     #: The parameters that are None in the constructor, and for which None has a meaning.
     _none_has_meaning: frozenset[str] = frozenset()
@@ -204,10 +207,10 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return the value of a parameter for which None has a meaning, and note a None.
+        Return a parameter's value, and record a None that has a meaning.
 
-        The None counts if the DAG file contains it. In a mapped task, it counts only in ``partial()``, because a None
-        in a row may be a missing value. That is decided later: Airflow 2 has not set the task's id yet.
+        A None is accepted only if the DAG file contains it. In a mapped task, ``partial()`` must contain it, because a
+        None in a row may be a missing value. This is checked later, because Airflow 2 has not set the task's id yet.
         """
         if value is None:
             self._none_has_meaning = self._none_has_meaning.union([name])
@@ -218,7 +221,7 @@ class CustodyTask(RendersNoData):
         return task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None
 
     def _leave_out(self) -> None:
-        """Set the fields whose parameters were not passed to None."""
+        """Set to None the fields whose parameters were not passed."""
         fields = [field for field in self.template_fields if getattr(self, field, None) is NOT_GIVEN]
         for field in fields:
             setattr(self, field, None)
@@ -227,7 +230,7 @@ class CustodyTask(RendersNoData):
 
     def prepare_template(self) -> None:
         """
-        Leave out optional fields, also in Airflow's UI.
+        Set omitted fields to None, so that Airflow's UI shows None, too.
 
         Airflow calls this after parsing the DAG file.
         """
@@ -250,9 +253,9 @@ class CustodyTask(RendersNoData):
 
     def _check_given(self) -> None:
         """
-        Check the settings, and the values that the passed fields have in the run.
+        Check the settings, and the values of the fields in the run.
 
-        Call this first.
+        Call this before anything else in the run.
 
         :raises CustodyRequestError: if a value is missing, or a setting is wrong. The error names the parameter.
         """
@@ -285,14 +288,14 @@ def _parameters(operator: type) -> Mapping[str, inspect.Parameter]:
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:
     """
-    Return any number of ids of whitelisting requests.
+    Return a parameter's ids of whitelisting requests, or skip the task.
 
     :param name: the parameter's name.
     :param value: the parameter's value: one id or several.
     :param skip_if_empty: whether the task is skipped if there are no ids.
     :param merge: whether repeated ids are merged. Default False: they are refused.
-    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
-    :raises CustodyRequestError: if there are no ids, or an id is malformed.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
+    :raises CustodyRequestError: if there are no ids, and ``skip_if_empty`` is False; or if an id is malformed.
     """
     ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
     if not ids and skip_if_empty:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset", "whitelist_asset"]
 
-#: Numbers of an asset's last events to fetch, in this order, until an event of a task is found.
+#: How many of an asset's last events to fetch: one number after the other, until a task's event is found.
 _EVENTS = (1, 25, 500)
-#: Maximum delay with which an event appears after a later event, because an event's time is that of its creation, not
-#: of its commit.
+#: How long after a later event an event may still appear. An event has the time at which it was created, but can be
+#: read only after it was committed.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
@@ -54,10 +54,10 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     - :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator`, if pinned keys prove that every
       row of the file is in effect: ``verified``.
     - :class:`~airflow_custody.operators.whitelist.CustodyVerifyWhitelistOperator`, if it has verified at least one
-      request, and no request is unverified: ``verified``.
+      request, and no request has failed the verification: ``verified``.
 
-    The event's ``extra`` is ``{"event", "plan_hash", ...}``: ``applied`` or ``verified``, the plan's hash, and the
-    counts of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
+    The event's ``extra`` is ``{"event", "plan_hash", ...}``: the word ``applied`` or ``verified``, the plan's hash, and
+    the counts of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
     evidence instead of ``plan_hash``. A skipped task emits no event. A cleared task emits its event again. Airflow 2
     has no such events.
 
@@ -69,8 +69,8 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     return _asset(custody_conn_id, "whitelist")
 
 
-#: The outlet of the tasks that emit events of a whitelist. An alias, because an asset as outlet gets an event at each
-#: success. None on Airflow 2: there, a task that has emitted an event cannot end in ``dag.test``.
+#: The outlet of the tasks that emit events of a whitelist. It is an alias, because an asset as an outlet gets an event
+#: at each success. None on Airflow 2, whose ``dag.test`` cannot finish a task that has emitted an event.
 WHITELIST_EVENTS = None if airflow_version.startswith("2.") else AssetAlias("custody whitelists")
 
 
@@ -84,10 +84,12 @@ def normalize_uri(uri: SplitResult) -> SplitResult:
     """
     Check and return the URI of an asset with the scheme ``custody``.
 
-    Airflow calls this for each asset. A path below a whitelist or webhook calls is allowed, for a task's own asset.
+    Airflow calls this for each asset. The path may continue after ``whitelist`` or ``webhook-calls``, so that a task
+    can have its own asset.
 
     :param uri: the URI.
-    :raises ValueError: if the URI is not for a whitelist or webhook calls. A DAG scheduled on it would never run.
+    :raises ValueError: if the URI is not for a whitelist or webhook calls. A DAG scheduled on such a URI would never
+        run.
     """
     if not uri.netloc or uri.path.split("/")[1:2] not in (["webhook-calls"], ["whitelist"]):
         raise ValueError("a custody asset must be custody://<connection id>/whitelist or .../webhook-calls")
@@ -127,7 +129,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     :param asset: one of the task's inlets.
     :param keys: the keys that the event's ``extra`` must have.
     :return: the event; None if there is none.
-    :raises CustodyConfigurationError: if there is no such event among the last 500, but there are older events.
+    :raises CustodyConfigurationError: if none of the last 500 events is such an event, and there may be older events.
     """
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
@@ -150,12 +152,13 @@ class UnhandledEvents:
     The events of an inlet that a task has not handled yet.
 
     Iterate over this object to get the events, the oldest first. A DAG with an asset as its schedule may get several
-    events in one run, and misses all events from while it was paused. Therefore the task records its position in an
-    event of its own asset, ``handled``, which Airflow stores together with the task's success. This asset must be an
-    outlet and inlet of the task, and of no other task; emit its event with :attr:`place` as ``extra``.
+    events in one run, and gets no events from the time while it was paused. Therefore the task itself records which
+    events it has handled. The record is an event of the task's own asset, ``handled``, which Airflow stores together
+    with the task's success. This asset must be an outlet and inlet of the task, and of no other task. Emit its event
+    with :attr:`place` as ``extra``.
 
-    Each event is handled at least once, even if it appears up to a minute after a later event, or has the same time.
-    Events are fetched in portions, so there may be any number of them.
+    Each event is handled at least once, even if it appears up to a minute after a later event, or has the same time as
+    another event. Events are fetched in portions, so there may be any number of them.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset with the events to handle.
@@ -266,6 +269,7 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
         yield from page
         if len(page) < size:
             return
-        # Continue at the last time, including it. If all events have the same time, fetch a larger page.
+        # Continue at the time of the last event, and include this time. If all events of the page have this time, fetch
+        # a larger page.
         size = portion if start is None or page[-1].timestamp > start else 2 * size
         start = page[-1].timestamp

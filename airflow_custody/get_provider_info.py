@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# In the project's folder.
+# The names of the guides in the project's folder docs/how-to.
 _GUIDES = (
     "health-gate",
     "one-request",
@@ -117,7 +117,8 @@ def get_provider_info() -> dict[str, Any]:
                         "port": "such as 443; required for Test Connection on Airflow 3.3",
                     },
                 },
-                # The form saves unset fields as null. The defaults are in the client's settings.
+                # The form saves unset fields as null, so each field accepts null. The client's settings have the
+                # defaults.
                 "conn-fields": {
                     "auth": {
                         "label": "Authentication method",

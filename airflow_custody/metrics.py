@@ -8,20 +8,20 @@ it, must contain ``custody``.
 With a backend that supports tags, each metric has one name, and tags. Plain StatsD (``statsd_influxdb_enabled`` is off,
 the default) drops tags, so two connections would overwrite each other's gauges. Therefore, only for plain StatsD, the
 values of the tags follow the name, in the order of the tags: ``airflow.custody.health.healthy.custody_default.all``.
-In the values, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``. In a name, ``.``
-in a value is replaced by ``__``. Values are truncated to 60 characters. For example, the connections ``prod/eu`` and
-``prod_eu`` would share their metrics, so choose distinct ids. Names and tags never contain secrets, addresses, labels
-or URLs.
+In the values, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``. Where a value is
+part of a name, its ``.`` is replaced by ``__``. Values are truncated to 60 characters. For example, the connections
+``prod/eu`` and ``prod_eu`` would share their metrics, so choose distinct ids. Names and tags never contain secrets,
+addresses, labels or URLs.
 
 A gauge keeps its last value until a task measures again, so alert on its age as well. If your backend does not report
-the age of a gauge, as with plain StatsD, alert on the number of calls. Tasks with different criteria
-(``healthy_statuses``, ``require_fresh``, ``effective_statuses``) overwrite each other's gauges. On Airflow 2.11,
-OpenTelemetry only exports the first set of tags of each gauge in a process: use StatsD instead.
+the age of a gauge, as with plain StatsD, alert on a lack of calls (``custody.api.calls``). Tasks with different
+criteria (``healthy_statuses``, ``require_fresh``, ``effective_statuses``) overwrite each other's gauges. On Airflow
+2.11, OpenTelemetry only exports the first set of tags of each gauge in a process: use StatsD instead.
 
-A failing backend never fails a task; the log has a single warning. A backend that hangs delays a task as it delays
-Airflow's own metrics. StatsD over UDP does not delay it, unless resolving the host's name is slow. OpenTelemetry on
-Airflow 3.3 takes up to 10 seconds at the end of the process (``OTEL_EXPORTER_OTLP_TIMEOUT``). A StatsD client of your
-own (``statsd_custom_client_path``) takes as long as it waits.
+A failing backend never fails a task; the log has a single warning. While a backend hangs, sending a metric delays the
+task, as with Airflow's own metrics. StatsD over UDP causes no delay, unless resolving the host's name is slow.
+OpenTelemetry on Airflow 3.3 may delay the end of the process by up to 10 seconds (``OTEL_EXPORTER_OTLP_TIMEOUT``). With
+a StatsD client of your own (``statsd_custom_client_path``), the delay depends on that client.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def health_listed(
     as not healthy.
 
     :param custody_conn_id: id of the connection.
-    :param criteria: the task's criteria, of which only the healthy status words and the freshness are used.
+    :param criteria: the task's criteria. Only the tenant, the healthy status words and ``require_fresh`` are used.
     :param is_measured: whether the metric is sent. Default True.
     :return: a list, to which the block adds the checks.
     """
@@ -266,7 +266,7 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
 
 
 def _tag_value(value: str) -> str:
-    """Return a tag's value with length and characters that backends accept."""
+    """Return a tag's value with a length and characters that backends accept."""
     return _NOT_ALLOWED.sub("_", value)[:_MAX_VALUE] or "none"
 
 

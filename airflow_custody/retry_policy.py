@@ -1,4 +1,4 @@
-"""Decides which failures are retried, and fails tasks."""
+"""Decides which failures are retried, and fails tasks without retries."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def use_default_retry_policy(operator: BaseOperator) -> None:
 
 
 def map_place(context: Any) -> str:
-    """Return the start of messages about a mapped instance; else empty."""
+    """Return the beginning of a mapped instance's messages; empty if not mapped."""
     index = getattr(context.get("ti"), "map_index", None)
     return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
 
@@ -132,9 +132,10 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
     """
     Fail a task without retries if a retry cannot help.
 
-    :class:`CustodyRetryPolicy` decides the same, but only this exception works on every version of Airflow. A policy
-    that the user has set gets the original error and decides itself, unless the outcome is unknown: a request that may
-    exist must not be sent again. The raised exception has no chain.
+    :class:`CustodyRetryPolicy` makes the same decision, but works only on Airflow 3.3. :class:`CustodyFailException`
+    works on every version. If the user has set another policy, that policy gets the original error and decides. But if
+    the outcome is unknown, the task always fails without retries, because a request that may exist must not be sent
+    again. The raised exception is not chained to another exception.
 
     :param operator: the operator that is being executed.
     :param context: its context.

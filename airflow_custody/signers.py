@@ -19,14 +19,15 @@ _MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
 _NOT_KEY = re.compile(r"[\w-]+:\s*[^\s\\]+|\\[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
-# Number of characters. A key's last line may be this short. BEGIN and PRIVATE in a broken header are shorter.
+# Texts with fewer characters are not masked. A key's last line may have this few characters; the words BEGIN and
+# PRIVATE of a broken header have fewer.
 _MIN_MASKED = 8
 _ADVICE = "Create a connection with this id, or correct the signer's id."
 _NOT_TEXT = "the connection's Password is not text: put it in quotation marks in its definition"
 
 
 def _mask_key(pem: str) -> None:
-    """Mask a key in logs, also with other or no line ends."""
+    """Mask a key in logs, whatever its line breaks are."""
     for block in _MARKERS.split(pem):
         lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
         key = "".join(lines)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import requests
 
-# First: it sets Airflow's home.
+# These imports come first, because side_by_side sets Airflow's home.
 from functions import functions
 from journal import journal
 from mapped_tasks import mapped_tasks
@@ -40,9 +40,14 @@ AIRFLOW_MODULES = "airflow.sdk, airflow.sdk.bases.sensor, airflow.sdk.bases.hook
 
 
 def seconds_to_import(modules: str, *, after: str = AIRFLOW_MODULES) -> float:
-    """Measure in a new process how long some modules take to import, once Airflow's own are imported."""
+    """
+    Measure how long a new process takes to import modules.
+
+    :param modules: the modules.
+    :param after: modules that are imported first, and do not count. Default: Airflow's own.
+    """
     code = f"import {after}\nfrom time import perf_counter as now\ns = now()\nimport {modules}\nprint(now() - s)"
-    # Bytecode is cached, as it is after an installation.
+    # Let Python cache bytecode, as after an installation.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout.split()[-1])
@@ -61,7 +66,11 @@ def imports(rounds: int) -> None:
 
 
 def plugin(rounds: int) -> None:
-    """Measure what the page costs every process that loads plugins, and what it would if its app were made at once."""
+    """
+    Measure what the plugin costs every process that loads plugins.
+
+    For comparison, measure what it would cost if it imported the page's app at once.
+    """
     airflow = "airflow.plugins_manager"
     compare(
         "import the plugin, on top of airflow.plugins_manager",
@@ -93,7 +102,7 @@ def health(rounds: int) -> None:
         for count in (1_000, 10_000):
             control.set_health(
                 [
-                    # Not all at the same time: equal time stamps would be cheaper to judge than real ones.
+                    # The time stamps differ, because equal ones would be cheaper to judge than real ones.
                     health_entry(
                         group=f"g{i % 20}", component=f"c{i % 50}", check=f"check{i}", results={"ETH": "success"}
                     )
@@ -183,7 +192,7 @@ def calls(rounds: int, count: int) -> None:
 
 
 async def worst_pause(work: Coroutine[Any, Any, object]) -> float:
-    """Return the longest time in seconds for which the event loop did nothing else while it did the work."""
+    """Return the event loop's longest pause while it does work, in seconds."""
     task = asyncio.ensure_future(work)
     worst, last = 0.0, time.perf_counter()
     while not task.done():
@@ -194,7 +203,7 @@ async def worst_pause(work: Coroutine[Any, Any, object]) -> float:
 
 
 async def name_lookup(hanging: list[Coroutine[Any, Any, object]]) -> float:
-    """Return how many seconds looking up a name takes while something hangs."""
+    """Return how long a name look-up takes while calls hang, in seconds."""
     tasks = [asyncio.ensure_future(each) for each in hanging]
     await asyncio.sleep(0.5)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Count the functions of this package that a job runs in real Airflow, and the files that they are in."""
+"""Counts this package's functions and files that a job runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ addresses:
 
 
 class Counter:
-    """The functions of this package that run while it is on, in any thread; modules and class bodies are none."""
+    """
+    The functions of this package that run within the context.
+
+    This includes all threads. Modules, class bodies, lambdas and comprehensions do not count.
+    """
 
     def __init__(self) -> None:
         self.functions: set[tuple[str, str, int]] = set()
@@ -48,7 +52,7 @@ class Counter:
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        # A class body has no fast locals (CO_NEWLOCALS without CO_OPTIMIZED).
+        # Functions have the flag CO_OPTIMIZED (1); class bodies do not.
         is_function = code.co_flags & 0x1 and not code.co_name.startswith("<")
         if event == "call" and is_function and _is_own(code.co_filename):
             self.functions.add((code.co_filename, code.co_name, code.co_firstlineno))
@@ -63,7 +67,7 @@ def _is_own(file: str) -> bool:
 
 
 def _run_dag(name: str) -> None:
-    """Run one of the DAGs of one task."""
+    """Run one of the DAGs in ``single_tasks``."""
     sys.path.insert(0, os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     run = importlib.import_module(name).dag.test()
     if str(run.state) != "success":
@@ -89,14 +93,14 @@ JOBS: dict[str, tuple[str, Callable[[], None], int, int]] = {
 
 
 def _heal(control: SandboxControl) -> None:
-    """Make the service healthy once the sensor has seen that it is not."""
+    """Make the service healthy once the sensor has polled it."""
     while not control.request_log(path="/health"):
         time.sleep(0.5)
     control.set_health([health_entry(group="g", check="c")])
 
 
 def functions() -> None:
-    """Count what each job runs, each in a process of its own."""
+    """Run each job in its own process, and print its counts."""
     print("\nfunctions of this package that a job runs, and their files", flush=True)
     with service() as (control, url, token):
         control.set_health([health_entry(group="g", check="c", results={"ETH": "failure"}, status="failure")])
@@ -107,14 +111,14 @@ def functions() -> None:
             environment = {
                 **os.environ,
                 "AIRFLOW_CONN_CUSTODY_DEFAULT": json.dumps(connection),
-                # A folder of its own: parsing another DAG would count, too.
+                # A separate folder for each job, because parsing another DAG would count, too.
                 "AIRFLOW__CORE__DAGS_FOLDER": str(_DAGS / name),
             }
             subprocess.run([sys.executable, __file__, name], env=environment, check=True)
 
 
 def main() -> None:
-    """Run one job and print what it ran; with ``--list``, each function."""
+    """Run one job and print its counts; with ``--list``, also each function."""
     what, job, most_functions, most_files = JOBS[sys.argv[1]]
     if sys.argv[1] != "plan":
         from airflow.utils.db import initdb

@@ -1,4 +1,4 @@
-"""Measure reading what is new in a long journal of webhook calls."""
+"""Measures reading new calls from a long journal of webhook calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def journal(rounds: int, calls: int = 100_000, new: int = 10) -> None:
     from airflow_custody.client import CustodyClient
 
     with service() as (control, url, token), CustodyClient(url, token) as client:
-        # One every ten seconds: some thirty are within the overlap.
+        # One call every ten seconds, so that each read repeats about thirty calls, those of the last five minutes.
         control.add_webhook_calls(calls - new, age=10 * calls, spacing=10, webhookId="w", payload='{"requestId": "1"}')
         known = {each.id for each in client.list_webhook_calls()}
         cursor = client.read_webhook_calls(None).cursor

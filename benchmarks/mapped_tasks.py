@@ -1,4 +1,8 @@
-"""A whitelist kept as a file, applied by one task of a real Airflow, beside a mapped task for each row."""
+"""
+Compares applying a whitelist file in one task with mapped tasks.
+
+Both run in a real Airflow. There is a mapped task for each row.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ def mapped_tasks(sizes: Sequence[int], mapped: int) -> None:
     """
     Compare the time for each row on Airflow with LocalExecutor.
 
-    :param sizes: the numbers of rows of the files. A task takes some seconds to start, which small ones share.
+    :param sizes: the number of rows of each file. A task takes seconds to start: the more rows, the less this counts.
     :param mapped: the number of mapped tasks.
     """
     from airflow_custody.client import CustodyClient
@@ -41,7 +45,7 @@ def mapped_tasks(sizes: Sequence[int], mapped: int) -> None:
             "AIRFLOW_CONN_CUSTODY_DEFAULT": json.dumps({"conn_type": "custody", "host": url, "password": token}),
         }
         with Airflow(HOME, HERE / "dags", environment) as airflow:
-            # The first task of all reads what the others find in memory.
+            # Do not measure the first task, because it loads files from disk that later tasks find in memory.
             _seconds(airflow, first.stem)
             one = {rows: _seconds(airflow, path.stem) for rows, path in files.items()}
             many = _seconds(airflow, "mapped_tasks")

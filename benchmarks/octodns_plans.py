@@ -1,4 +1,8 @@
-"""Planning a whitelist file, beside octoDNS planning a zone file of as many records: files read, the rest in memory."""
+"""
+Compares planning a whitelist file with octoDNS planning a zone file.
+
+Both read a file with the same number of rows. The existing requests or records are in memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,11 @@ ZONE = "example.com."
 
 
 def octodns_plans(rounds: int, rows: int) -> None:
-    """Compare the processor time of planning: half of the rows exist, half are to be created, as many to be deleted."""
+    """
+    Compare the processor time of planning.
+
+    Half of the rows exist already, and half are to be created. As many existing objects are to be deleted.
+    """
     compare(
         f"plan {rows:,} rows in memory, in processor time (aim: 0.5)",
         rounds,
@@ -66,7 +74,7 @@ def _octodns(rows: int) -> Callable[[], object]:
     from octodns.record import Record
     from octodns.zone import Zone
 
-    # It logs each record that changes.
+    # Hide its log of each record that changes.
     logging.getLogger("Zone").setLevel(logging.ERROR)
 
     def record(zone: Zone, number: int) -> Record:

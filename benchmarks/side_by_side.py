@@ -1,4 +1,4 @@
-"""What the benchmarks share: measuring side by side, the service in a process of its own, and its certificate."""
+"""Shared by the benchmarks: measuring side by side, and running the sandbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _PREFIX = "airflow-custody-bench-"
-# A process that a benchmark starts has its folder.
+# A process that a benchmark starts uses the benchmark's folder.
 HOME = Path(os.environ.get("AIRFLOW_HOME", ""))
 if not HOME.name.startswith(_PREFIX):
     _folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
@@ -57,12 +57,12 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
 
 def report(what: str, value: float, aim: float, unit: str = "", *, least: bool = False) -> None:
     """
-    Print a figure beside what it is meant to be.
+    Print a figure, its target, and whether it meets the target.
 
     :param what: what was measured.
     :param value: the figure.
-    :param aim: the most that it should be, or with ``least`` the least.
-    :param unit: its unit. Default: none.
+    :param aim: the target: a maximum, or with ``least`` a minimum.
+    :param unit: the unit. Default: none.
     """
     met = value >= aim if least else value <= aim
     bound = "at least" if least else "at most"
@@ -70,7 +70,7 @@ def report(what: str, value: float, aim: float, unit: str = "", *, least: bool =
 
 
 def certificates() -> tuple[str, str]:
-    """Make an authority and a server's certificate; return the paths of the authority's bundle and of the other."""
+    """Make a certificate authority and a server's certificate, and return their paths."""
     import trustme
 
     authority = trustme.CA()

@@ -36,7 +36,7 @@ class Whitelist:
 
     :param envelopes: the rows.
     :param signed: key, signature in DER and message of each signature that must be verified.
-    :param pins: what is trusted.
+    :param pins: the pinned keys.
     """
 
     envelopes: Sequence[dict[str, Any]]
@@ -61,10 +61,15 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def whitelist(*, rows: int, rows_of_signature: int) -> Whitelist:
-    """Make a whitelist: each row is signed by two users, who sign so many rows with one signature."""
+    """
+    Make a whitelist in which two users have signed each row.
+
+    :param rows: number of rows.
+    :param rows_of_signature: number of rows that one signature covers.
+    """
     admins = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
     users = [ec.generate_private_key(ec.SECP256R1()) for _ in range(USERS)]
-    # One key each, as whoever verifies has it: a new one costs more when it is used first.
+    # Create each public key once, as a verifier does, because the first use of a key object costs more.
     public = {key: key.public_key() for key in (*admins, *users)}
     signed = []
 
@@ -134,7 +139,7 @@ def whitelist(*, rows: int, rows_of_signature: int) -> Whitelist:
                     "rulesSignatures": signatures_text,
                 }
             )
-    # As they come from the wire: no text is shared between rows.
+    # Copy the rows, so that they share no texts, as if they had been received.
     received = json.loads(json.dumps(envelopes))
     return Whitelist(received, signed, VerificationPins([_pem(key).decode() for key in admins], 2))
 
@@ -144,14 +149,18 @@ def _part(found: Sequence[_Item], part: int) -> Sequence[_Item]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Measure the time that some work takes on the processor."""
+    """Return the processor time of a function, in seconds."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def verification(rounds: int, *, rows: int = ROWS, rows_of_signature: int = 1) -> None:
-    """Compare a part of the rows at a time, in turn, so that changes in machine load affect both."""
+    """
+    Compare the verifier with bare verifications of the same signatures.
+
+    Both process each part of the rows in turn, so that changes in machine load affect both.
+    """
     given = whitelist(rows=rows, rows_of_signature=rows_of_signature)
 
     def bare_verifications(part: int) -> None:

@@ -1,7 +1,7 @@
 """
-Whitelists kept as files: planning and applying, beside the least code that does the same.
+Plans and applies whitelist files, compared with minimal code.
 
-Run as a program it carries out one plan, for the benchmark that kills it.
+Run as a program, this file plans or applies one file, in a process that a benchmark measures or kills.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 CREATES = "/whitelists/addresses"
 log = logging.getLogger("bench")
-# That nothing keeps turns here is known.
+# Hide the warnings of applying, which are expected here.
 log.setLevel(logging.ERROR)
 _MEBIBYTE = 2**20
 
 
 class Store:
-    """A task state store in a folder; a process that is killed leaves it as it is."""
+    """A task state store in a folder, which survives a killed process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,13 +48,13 @@ class Store:
 
 
 class Task:
-    """A task instance, as far as applying needs one."""
+    """The attributes of a task instance that applying a plan needs."""
 
     dag_id, run_id, task_id, map_index, try_number, max_tries = "bench", "run", "apply", -1, 1, 3
 
 
 def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
-    """Write a whitelist of so many rows."""
+    """Write a whitelist file with this number of rows."""
     lines = [
         f"  - {{label: 'Label {number}', address: '0x{number:040x}', blockchain: ETH}}\n"
         for number in range(first, first + rows)
@@ -142,7 +142,7 @@ def over_tls(rounds: int, rows: int) -> None:
 
 
 def in_threads(rounds: int, rows: int) -> None:
-    """Compare applying with a bare loop that sends the same creates in as many threads, side by side."""
+    """Compare applying with a bare loop in as many threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     import requests
@@ -182,7 +182,11 @@ def in_threads(rounds: int, rows: int) -> None:
 
 
 def planning(rows: int) -> None:
-    """Measure planning a file against as many requests, beside a bare loop over the same calls; each in a process."""
+    """
+    Compare planning a file with a bare loop of the same calls.
+
+    The service has as many requests as the file has rows. Each candidate runs in its own process.
+    """
     print(f"\nplan {rows:,} rows against {rows:,} requests at the service")
     path = write_file(rows, HOME / "many.yaml")
     with service() as (control, url, token):
@@ -207,7 +211,7 @@ def planning(rows: int) -> None:
 
 
 def recovery(rows: int) -> None:
-    """Measure what a try needs to find out what one that was killed has done."""
+    """Measure how a task recovers after a try was killed."""
     print(f"\nrecover an apply of {rows:,} rows that was killed in the middle")
     path = write_file(rows, HOME / "killed.yaml")
     store = HOME / "killed"
@@ -228,7 +232,7 @@ def recovery(rows: int) -> None:
         again = sum(each["method"] == "POST" for each in calls)
         windows = -(-again // 50)
         listings = [each["query"] for each in calls if each["method"] == "GET" and each["path"].endswith(CREATES)]
-        # Each window that is sent has a look-up, and the plan a listing. What goes beyond that is the recovery.
+        # Subtract one search for each window (batch) that is sent, and one for the plan. The rest are the recovery's.
         searches = sum("ids" not in query and query.get("offset", ["0"]) == ["0"] for query in listings)
         searches -= windows + 1
         exist = len(control.whitelist_requests())
@@ -256,7 +260,7 @@ def _resident() -> float:
 
 
 def _loop(url: str, token: str, calls: Path) -> None:
-    """Get the pages that planning gets, and parse them: the least that any plan takes."""
+    """Fetch and parse the same pages as planning, and do nothing else."""
     import resource
 
     import requests
@@ -277,7 +281,7 @@ def _loop(url: str, token: str, calls: Path) -> None:
 
 
 def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str = "") -> None:
-    """Plan or apply, and print how long it took and what memory it needed, as JSON."""
+    """Plan, apply or run the bare loop; print the measurements as JSON."""
     import resource
 
     if what == "bare":

@@ -63,7 +63,11 @@ def serve_api(*users: str) -> list[AirflowApi]:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """Poll a condition and return its first true value; only the time-out of the whole demo ends the wait."""
+    """
+    Poll a condition until it is true, and return its value.
+
+    There is no time-out here, because the demo has a time-out for everything.
+    """
     while not (value := condition()):
         time.sleep(0.2)
     return value

@@ -62,7 +62,7 @@ def airflow_environment(home: Path, sandbox: SandboxProcess, **settings: str) ->
         environment[name] = ",".join(filter(None, [environment.get(name), _LOOPBACK]))
     return {
         **environment,
-        # Airflow starts its components by name.
+        # Airflow starts its components by name, so they must be on the PATH.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]),
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLES),

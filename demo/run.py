@@ -291,7 +291,7 @@ class Demo:
         first, *more = error.replace(str(self._file), "the file").partition(" (not retried)")[0].splitlines()
         self._output.print_step(task_id, f"fails: {first}", *more)
         if self._failing.get(task_id, error + "!") not in error:
-            # Otherwise Airflow would retry the task after a minute.
+            # Stop here, because Airflow would retry the task after a minute.
             self._abort(f"{task_id} failed")
 
     def print_calls(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# The API server writes its audit log on its event loop, while a thread that holds the database lock may be waiting for
-# that loop. Waiting for the lock there is pointless, so it times out soon and the call is repeated. By default, every
-# process waits five seconds, and then the scheduler crashes.
+# Seconds to wait for the database lock. The default is five, after which the scheduler crashes, so all processes except
+# the API server wait for a minute. The API server writes its audit log on its event loop, while a thread that holds the
+# lock may be waiting for that loop. A long wait would block both, so the wait ends soon and the call is repeated.
 CONNECT_ARGS = {"timeout": 1 if "api-server" in sys.argv else 60}

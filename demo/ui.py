@@ -248,7 +248,7 @@ def _wait_until_healthy(url: str, airflow: subprocess.Popen[bytes], stop: thread
         with suppress(requests.RequestException, ValueError):
             health = _call("GET", f"{url}/api/v2/monitor/health")
             if all(component["status"] == "healthy" for component in health.values()):
-                # The only DAG that starts by itself. A 404 means that its file has not been parsed yet.
+                # Switch on the only DAG that starts by itself. A 404 means that its file has not been parsed yet.
                 _call("PATCH", f"{url}/api/v2/dags/{WATCHER_DAG_ID}", {"is_paused": False})
                 return True
     return False

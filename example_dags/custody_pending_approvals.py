@@ -9,10 +9,10 @@ Limits of a deadline alert:
 
 - It watches a whole run, not a task, a request or a mapped task. Start one run for each request that has its own
   deadline.
-- It is called once. It is also called if the run has failed by then, for instance because the request was rejected.
+- It calls ``notify`` once, even if the run has already failed, for instance because the request was rejected.
 - It cannot stop the run. It does not cover requests that were created elsewhere: for these, use ``custody status`` or
   the metrics.
-- It is late if the scheduler is down, and is not called in ``dag.test()``.
+- The call is late if the scheduler is down, and is never made in ``dag.test()``.
 - If ``notify`` fails, the UI does not show this. Its log is on the machine that ran it, in ``executor_callbacks`` in
   the log folder.
 

@@ -3,7 +3,7 @@ Start a DAG as soon as a webhook call reports an incoming transaction.
 
 An asset watcher reads the service's journal of webhook calls as long as the DAG is switched on. All watchers of a
 connection share one poll in the triggerer, and no task runs until there is a new call. The cursor moves only when
-Airflow has stored the event, so no call is lost while Airflow is down, and a call may arrive twice.
+Airflow has stored the event. So no call is lost while Airflow is down, but a call may arrive twice.
 
 What to change: the webhook types, the interval, and the task ``handle``. Calls are not signed: before you act on one,
 check its facts at the service, as the example ``custody_on_request_status`` does.

@@ -13,8 +13,8 @@ files where changes are reviewed, such as a DAG bundle from Git.
   request, and the address stays in effect throughout.
 - ``prove`` plans again, and fails if the service differs from the file.
 
-Start a run when the file has changed. If there is nothing to do, only ``prove`` runs. If the plan is rejected, the run
-ends there. To continue after a failure, clear the failed tasks.
+Start a run when the file has changed. If there is nothing to do, ``plan`` skips all further tasks except
+``prove``. If the plan is rejected, the run ends there. To continue after a failure, clear the failed tasks.
 
 What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type

@@ -2,7 +2,7 @@
 Write evidence of the whitelist each night, and raise an alarm if an address is not verified.
 
 The task verifies every request that the service lists, with the connection's pinned keys. Each run writes the result to
-a new file. The file contains everything that is needed to verify it again, on another machine and years later::
+a new file. The file contains all that is needed to repeat the verification, on another machine or years later::
 
     custody whitelist verify --from FILE --superadmin-keys superadmins.pem --superadmin-minimum 2
 
@@ -13,7 +13,8 @@ The DAG only reads from the service. When you switch it on, Airflow also starts 
 is an undocumented operation of the service.
 
 Connections to create: ``custody_default``, with pinned keys. Airflow variable to set: ``custody_evidence``, an existing
-folder on each worker, such as a mounted volume, or a URL in an object storage, such as ``s3://aws_default@bucket/custody``.
+folder on each worker, such as a mounted volume, or a URL in an object storage, such as
+``s3://aws_default@bucket/custody``.
 
 What to change: the schedule, and the body of ``raise_alarm``. Or set ``on_failure_callback`` to a provider's notifier,
 such as ``airflow.providers.slack.notifications.slack.SlackNotifier``. Each file's SHA-256 is in the log, in XCom and in

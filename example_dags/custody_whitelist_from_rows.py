@@ -6,8 +6,8 @@ fails if there are more than a few, so that a faulty query requests nothing. ``a
 requests are signed at the service. ``prove`` compares again. It fails if a row differs, or if the service has an
 address that the source does not have. This DAG never deletes.
 
-There is no schedule, because the addresses are samples from public specifications. With your own, set one, such as
-``"0 2 * * *"``. Rows that are pending or in effect are not requested again.
+There is no schedule, because the addresses are samples from public specifications. For your own addresses, set a
+schedule, such as ``"0 2 * * *"``. Rows that are pending or in effect are not requested again.
 
 What to change: read the addresses from your own source in ``addresses``, and set the limit. To have plans approved in
 Airflow before they are applied, see ``custody_whitelist_as_code``.

@@ -6,9 +6,9 @@ already pending or in effect, it is reused, whichever user created it. So runnin
 and signs nothing twice. If the service rejects one address, the other requests are still created, but nothing is
 signed.
 
-There is no schedule, because the addresses are samples from public specifications. With your own, set one, such as
-``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds addresses that are no longer
-in it.
+There is no schedule, because the addresses are samples from public specifications. For your own addresses, set a
+schedule, such as ``"0 2 * * *"``. The example ``custody_whitelist_from_rows`` plans the whole list first, and also
+finds addresses that are no longer in it.
 
 What to change: read the addresses from your own source in ``addresses``. Their text is sent unchanged. Do not map
 another package's operators over such rows with ``expand_kwargs``: Airflow would render them as templates.

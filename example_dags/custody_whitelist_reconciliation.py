@@ -3,10 +3,10 @@ Compare the service with the whitelist file every morning, and fail if they diff
 
 The task plans, but changes nothing: it compares every request that the service lists with the file. It fails if a row
 is missing, differs or was rejected, or if the service has a request that is unreadable or not in the file. Pending
-requests do not fail it. The log has the whole plan, and XCom a report of it.
+requests do not make the task fail. The whole plan is in the log, and a report of it in XCom.
 
-If the connection pins super-administrators' keys, the task also verifies the signatures. It fails on every request that
-they do not prove, such as an unsigned address that the service lists as whitelisted.
+If the connection pins super-administrators' keys, the task also verifies the signatures. It then fails if the
+signatures do not prove a request, such as an unsigned address that the service lists as whitelisted.
 
 The DAG only reads. When you switch it on, Airflow also starts its most recent scheduled run. Listing is an undocumented
 operation of the service.

@@ -1,9 +1,9 @@
 """
-Run groups of make's targets at once, the targets of a group one after the other: ``at_once.py a "b c"``.
+Run groups of make targets in parallel; within a group, in order.
 
-Most tests wait most of the time, so two suites at once take little longer than one. For each target, one line is
-printed: the last one of its output, which goes to ``.reports``. The output of a target that fails is printed in full
-when all groups have ended.
+For example, ``at_once.py a "b c"`` runs ``a`` in parallel with ``b`` and then ``c``. Most tests wait most of the time,
+so two suites in parallel take little longer than one. Each target's output is written to ``.reports``, and its last
+line is printed. If a target fails, its whole output is printed when all groups have ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPORTS = Path(".reports")
 
 
 def run(group: str) -> Path | None:
-    """Run the targets of a group until one fails, and return the log of that one."""
+    """Run a group's targets until one fails; return that target's log."""
     for target in group.split():
         log = REPORTS / f"{target}.log"
         started = time.monotonic()
@@ -34,7 +34,7 @@ def run(group: str) -> Path | None:
 
 
 def main(groups: list[str]) -> int:
-    """Return the exit code: 1 if a target fails."""
+    """Run the groups, and return 1 if a target fails."""
     REPORTS.mkdir(exist_ok=True)
     with ThreadPoolExecutor(len(groups)) as threads:
         logs = [log for log in threads.map(run, groups) if log is not None]

@@ -1,6 +1,9 @@
 """
-Build what is published, and check it: the wheel twice, the same bytes from the working tree and from the source
-distribution; its metadata; in a clean environment, that Airflow finds the provider; an SBOM of that environment.
+Build the distributions, check the wheel, and write its SBOM.
+
+The wheel is built from the working tree and from the source distribution; both must have the same bytes. Its metadata
+is checked. Then it is installed into a clean environment, where Airflow must find the provider. The SBOM describes that
+environment.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ import airflow_custody, pathlib, re
 assert "site-packages" in airflow_custody.__file__, airflow_custody.__file__
 print(f"Airflow lists the provider, its connection type and its {len(modules)} modules")
 """
-# Runs there, too: with load_examples Airflow 3.3 imports this module, and would log an error if there were none.
+# Also runs in the clean environment. With load_examples, Airflow 3.3 imports airflow_provider_custody, and would log an
+# error if there were no such module.
 CHECK_EXAMPLES_ARE_NOT_LOADED = """
 import airflow_provider_custody
 from airflow.dag_processing.bundles.manager import DagBundlesManager
@@ -70,7 +74,7 @@ def main(airflow: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT))
-        # The source distribution, and a wheel of it, in a folder and at a time of its own.
+        # Build the source distribution, and a wheel from it, in another folder and at another time.
         run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
         (first,), (wheel,) = out.glob("*.whl"), DIST.glob("*.whl")
         hashes = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (first, wheel)}
@@ -78,7 +82,7 @@ def main(airflow: str) -> None:
         print(f"{wheel.name}: two builds, one SHA-256: {hashes.pop()}")
         run(sys.executable, "-m", "twine", "check", "--strict", *(str(each) for each in DIST.iterdir()))
         check_contents(wheel)
-        # pip itself is no requirement: what is in here is what the wheel brings.
+        # Without pip, so that the environment contains only the wheel and its requirements.
         run(sys.executable, "-m", "venv", "--without-pip", str(out / "venv"))
         python = str(out / "venv" / "bin" / "python")
         pip = (sys.executable, "-m", "pip", "--python", python)
@@ -93,7 +97,7 @@ def main(airflow: str) -> None:
 
 
 def write_sbom(python: str, wheel: Path) -> None:
-    """Write the SBOM of an environment that has the wheel and what it requires, and nothing else."""
+    """Write the SBOM of an environment with the wheel and its requirements."""
     path = wheel.with_suffix(".cdx.json")
     run(
         sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--output-file", str(path), python
@@ -101,7 +105,7 @@ def write_sbom(python: str, wheel: Path) -> None:
     document = json.loads(path.read_text())
     (ours,) = (each for each in document["components"] if each["name"] == "airflow-provider-custody")
     document["components"].remove(ours)
-    # Names the file on this machine, and its hash.
+    # The reference contains the wheel's path on this machine, and its hash. Keep only the hash.
     (reference,) = ours.pop("externalReferences")
     document["metadata"]["component"] = ours | {"hashes": reference["hashes"]}
     path.write_text(json.dumps(document, indent=1))
@@ -112,7 +116,7 @@ def write_sbom(python: str, wheel: Path) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Refuse a wheel that holds too much or too little, or whose description links what an index does not have."""
+    """Check the wheel's files, and that its description has no relative links."""
     archive = zipfile.ZipFile(wheel)
     names = set(archive.namelist())
     ours = ("airflow_custody/", "airflow_provider_custody-", "airflow_provider_custody.py")
@@ -131,7 +135,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_examples(python: str, custody: str, folder: Path, environment: dict[str, str]) -> None:
-    """Copy the examples as a user does, parse each, and have Airflow look for examples itself."""
+    """Copy and parse the examples; check that Airflow does not load them."""
     copied = [Path(line) for line in run(custody, "examples", "--to", str(folder)).split()]
     assert {path.name for path in copied} == EXAMPLES == {path.name for path in folder.iterdir()}, copied
     parse = "import runpy, sys\nfor path in sys.argv[1:]:\n    assert runpy.run_path(path)"
@@ -143,7 +147,7 @@ def check_examples(python: str, custody: str, folder: Path, environment: dict[st
 def run(*command: str, **environment: str) -> str:
     """Run a command and return its output; if it fails, exit with the end of the output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHONPATH"))}
-    # In an empty folder: what is in the working folder must not be found instead of what is installed.
+    # Run it in an empty folder, so that Python finds the installed package and not the working tree.
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(command, env=kept | environment, cwd=empty, capture_output=True, text=True, check=False)
     if done.returncode:

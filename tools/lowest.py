@@ -1,6 +1,7 @@
-"""The lower bounds of what the package declares, for ``make test-lowest``.
+"""The lower bounds of the package's requirements, for ``make test-lowest``.
 
-Without an argument, print them as a requirements file. With ``--check``, fail unless exactly these are installed.
+Without an argument, print them as a requirements file. With ``--check``, fail unless exactly these versions are
+installed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,17 @@ def main(arguments: list[str]) -> None:
 
 
 def read_project() -> dict[str, Any]:
-    """Return what ``pyproject.toml`` says of the package."""
+    """Return the table ``project`` of ``pyproject.toml``."""
     project: dict[str, Any] = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
     return project
 
 
 def lower_bounds(project: dict[str, Any]) -> dict[str, Version]:
-    """Return the lower bound of each dependency, those of all extras included, that this Python needs."""
+    """
+    Return the lower bound of each requirement for this Python version.
+
+    The requirements of all extras are included.
+    """
     bounds: dict[str, Version] = {}
     extras = project["optional-dependencies"].values()
     for text in [*project["dependencies"], *(text for extra in extras for text in extra)]:

@@ -1,9 +1,10 @@
 """
-Try the wheel on each pair of Python and Airflow: does it install, can it be imported, does it pass?
+Try the wheel with each pair of Python and Airflow versions.
 
-Each Python is found as ``python3.10`` and so on on the ``PATH``, or at a path in ``PYTHONS``, which colons separate.
-``ONLY``, such as ``3.13-3.3``, is the beginning of the pairs to try. A pair takes about two minutes. The table is
-printed as Markdown.
+For each pair: can the wheel be installed and imported, and do the tests pass? Each Python is found on the ``PATH``, as
+``python3.10`` and so on, or in the environment variable ``PYTHONS``, a list of paths separated by colons. The variable
+``ONLY``, such as ``3.13-3.3``, limits the pairs to those that begin with its value. A pair takes about two minutes. The
+results are printed as a table in Markdown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-#: The last release of each line, with the bounds that its constraints have and its metadata lack.
+#: The last release of each minor version, with upper bounds that are in its constraints file but not in its metadata.
 AIRFLOWS = {
     "2.11.2": (),
     "3.0.6": ("fastapi<0.118", "cadwyn<6"),
@@ -35,14 +36,14 @@ TESTS = (
     "tests/hooks",
     "tests/plugin/test_plugin.py",
 )
-# They need an Airflow of their own or ten thousand requests, and show nothing of a version.
+# These tests need their own Airflow or ten thousand requests, and do not depend on the versions.
 NOT_TESTED = "not (is_parsed_without or importing_it_imports_nothing or rate_limit_is_retried or ten_thousand)"
 
 
 def run(log: Path, *command: str, **environment: str) -> str | None:
     """Run a command in a folder without the package's source; return its last line if it fails."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON", "VIRTUAL"))}
-    # pip and uv read different settings; what pip was told of certificates counts for uv, too.
+    # Pass pip's certificates on to uv, which reads other settings.
     kept |= {"SSL_CERT_FILE": os.environ["PIP_CERT"]} if "PIP_CERT" in os.environ else {}
     done = subprocess.run(
         command, cwd=log.parent / "project", env=kept | environment, capture_output=True, text=True, check=False
@@ -54,7 +55,7 @@ def run(log: Path, *command: str, **environment: str) -> str | None:
 
 
 def try_pair(folder: Path, wheel: Path, line: str, python: str, airflow: str) -> str:
-    """Return what a pair does; its log is in the folder."""
+    """Try one pair, log to the folder, and return the outcome."""
     log, venv = folder / f"{line}-{airflow}.log", folder / f"{line}-{airflow}"
     log.unlink(missing_ok=True)
     shutil.rmtree(venv, ignore_errors=True)
@@ -79,7 +80,7 @@ def try_pair(folder: Path, wheel: Path, line: str, python: str, airflow: str) ->
 
 
 def main() -> int:
-    """Print each pair, then the table; return 1 if a pair that was tried fails."""
+    """Try each pair and print a table; return 1 if tests fail."""
     given = [*filter(None, os.environ.get("PYTHONS", "").split(":")), *(f"python{line}" for line in PYTHONS)]
     found: dict[str, str] = {}
     script = "import sys; print(sys.executable, '%d.%d' % sys.version_info[:2])"

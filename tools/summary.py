@@ -1,8 +1,8 @@
 """
 Summarize suites from their reports, which pytest writes with ``--junit-xml``.
 
-``summary.py REPORT`` prints one line about a suite. ``summary.py --total REPORT ...`` prints which tests none of the
-suites ran, and why, and the totals.
+``summary.py REPORT`` prints one line about a suite. ``summary.py --total REPORT ...`` prints, for each reason, how many
+tests no suite ran, and then the totals.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read(path: str) -> Suite:
 
 
 def never_run(suites: Sequence[Suite]) -> dict[str, str]:
-    """Return the reasons for skipping of the tests and modules that no suite ran."""
+    """Return the tests and modules that no suite ran, with the reasons."""
     passed = set[str]().union(*(suite.passed for suite in suites))
     modules = {name.partition("[")[0].rpartition(".")[0] for name in passed}
     skipped = {name: reason for suite in suites for name, reason in suite.skipped.items()}

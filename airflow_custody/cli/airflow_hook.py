@@ -23,8 +23,9 @@ class CommandLineHook(CustodyHook):
         """
         Return a connection from a secrets backend, an environment variable or the database.
 
-        Outside of a task, a hook of Airflow 3 reads all but the database. It is tried first because it does not load
-        the models of the database. If workers have their own secrets backend, a hook would use that one.
+        Outside of a task, Airflow 3's hook reads every source except the database. It is tried first, because it does
+        not load the models of the database. It is not used if workers have their own secrets backend, because it would
+        read that backend.
         """
         if not (airflow_version.startswith("2.") or conf.get("workers", "secrets_backend", fallback="")):
             with suppress(AirflowNotFoundException):

@@ -36,10 +36,10 @@ def check(args: Namespace, output: Output) -> int:
     Exit codes: 0 no check failed; 1 a check failed, or an assumption does not hold.
 
     A check fails if the response is not the service's, or if a role required by --role is missing. A check is unknown
-    if the service does not offer what it needs. The button Test Connection runs the same checks, except for the
-    clocks.
+    if the service does not offer an operation that the check needs. The button Test Connection runs the same checks,
+    except for the clocks.
 
-    --assumptions also tests what this package assumes about the service because it is not published. It only reads:
+    --assumptions also tests the package's assumptions about unpublished details of the service. The tests only read:
     at most 1,000 requests and 500 webhook calls. An assumption holds only if the data show it. --report writes the
     results to a new file without values, labels, addresses, ids and hosts, so that they can be sent to others.
 

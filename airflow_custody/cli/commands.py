@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
     """
     A parser with short and full help.
 
-    It exits with 1 on wrong usage, because the 2 of argparse would report changes.
+    It exits with 1 on wrong usage, and not with argparse's 2, which means changes here.
     """
 
     def __init__(self, **keywords: Any) -> None:
@@ -77,7 +77,9 @@ class Parser(argparse.ArgumentParser):
         self, *flags: str, group: argparse._ArgumentGroup | None = None, is_minor: bool = False, **keywords: Any
     ) -> argparse.Action:
         """
-        Add an argument. Empty text is rejected, because an unset variable of a shell leaves it.
+        Add an argument, which must not be empty text.
+
+        Empty text is often the value of an unset shell variable.
 
         :param flags: as in argparse.
         :param group: the group of the argument. Default: none.
@@ -145,7 +147,11 @@ class Parser(argparse.ArgumentParser):
         return found, []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check a choice. Unlike argparse, do not repeat the word in place of a command: it may be a secret."""
+        """
+        Check a choice.
+
+        Unlike argparse, do not repeat an unknown command in the error, because it may be a secret.
+        """
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             raise argparse.ArgumentError(None, f"unknown command; there are: {', '.join(action.choices)}")
         super()._check_value(action, value)
@@ -165,7 +171,8 @@ def _text(value: str) -> str:
 
 def add_rejected_status(parser: Parser) -> None:
     """Add the option for the status words of rejected requests."""
-    # The words are those of ``trust.REJECTED_STATUSES``. A test compares them; importing them takes time.
+    # The words are those of ``status_words.REJECTED_STATUSES``. They are not imported, because importing takes time; a
+    # test compares them.
     text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
     parser.add_argument("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=text)
 

@@ -128,7 +128,7 @@ def usage_error(why: str, advice: str) -> CustodyConfigurationError:
 
 
 def _airflow_client(args: Namespace) -> CustodyClient:
-    # Airflow is imported here only: importing it takes a second, and creates a home folder.
+    # Import Airflow only here, because importing it takes a second, and creates Airflow's home folder.
     from airflow_custody.cli.airflow_hook import CommandLineHook
 
     return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()

@@ -51,7 +51,7 @@ def show_examples(args: Namespace, output: Output) -> int:
 
 
 def _read_examples(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the text of each example by its file's name. Default: all."""
+    """Return the texts of the named examples, or of all, by file name."""
     found = {path.name: path for path in sorted(folder.glob("*.py"))}
     files = [f"{name.removesuffix('.py')}.py" for name in names] or [*found]
     if unknown := [name.removesuffix(".py") for name in files if name not in found]:

@@ -71,7 +71,7 @@ def check_health(args: Namespace, output: Output) -> int:
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:
-    """Return the names and status words that the service sent."""
+    """Return a check's names and status words, as the service sent them."""
     return {
         "group": check.listed_under,
         "component": check.component_name,

@@ -22,7 +22,7 @@ _WORDS: dict[Level, str] = {
     "bad": "failed, does not hold, unverified, absent, unreadable",
 }
 _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for word in words.split(", ")}
-# Columns are separated by two spaces. A longer text is not squeezed into a column that is narrower than this.
+# Columns are separated by two spaces. A column that has a text of more than 60 characters is at least 30 wide.
 _GAP = 2
 _LONG_TEXT, _NARROWEST_TEXT = 60, 30
 
@@ -30,10 +30,10 @@ _LONG_TEXT, _NARROWEST_TEXT = 60, 30
 @dataclass(frozen=True)
 class Mark:
     """
-    A text with a word for a state, which has the colour of its level.
+    A text with one coloured word.
 
-    :param word: the word.
-    :param level: its level; None: it has no colour.
+    :param word: the word, such as the name of a state.
+    :param level: its level, which determines the colour; None: no colour.
     :param before: the text before the word.
     :param rest: the text after the word.
     """
@@ -49,7 +49,7 @@ class Mark:
 
 def as_state(word: str, before: str = "", rest: str = "") -> Mark:
     """
-    Return a text with the word for a state, in the colour that the word has everywhere.
+    Return a text with the word for a state in its usual colour.
 
     :param word: the word. Words that are not known have no colour.
     :param before: the text before the word.
@@ -58,13 +58,15 @@ def as_state(word: str, before: str = "", rest: str = "") -> Mark:
     return Mark(word, _LEVELS.get(ascii_lower(word)), before, rest)
 
 
-# What begins a line about a problem, such as WRONG or NOT HEALTHY.
+# The words in capitals at the beginning of a line about a problem, such as WRONG or NOT HEALTHY.
 _ALARM = re.compile("[A-Z ]+(?=: )")
 
 
 def as_line(text: str) -> Mark:
     """
-    Return a line in which a word in capitals at the beginning, such as ``WRONG:``, has the colour of an alarm.
+    Return a line, with words in capitals at its beginning in colour.
+
+    For example, ``WRONG`` is red, and ``NOTE`` is yellow.
 
     :param text: the line.
     """

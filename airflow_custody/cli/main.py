@@ -128,8 +128,8 @@ def get_airflow_commands() -> list[ActionCommand]:
     """
     Return the commands for ``airflow custody``. Airflow calls this whenever it starts.
 
-    It is one command, whose arguments our own parser reads. Airflow's parser exits with 2 on wrong usage, which would
-    report changes.
+    It is one command, whose arguments our own parser reads. Airflow's parser exits with 2 on wrong usage, but 2 means
+    changes here.
     """
     from airflow.cli.cli_config import ActionCommand, Arg
 

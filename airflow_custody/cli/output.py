@@ -36,9 +36,9 @@ class Output:
         self.form = form
         self._stream = stream
         is_terminal = stream.isatty()
-        # The rule of no-color.org: an empty variable is like none.
+        # The rule of no-color.org: an empty variable counts as not set.
         self._in_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        # COLUMNS comes first, then the terminal.
+        # The variable COLUMNS takes precedence over the width of the terminal.
         self._width = max(_MIN_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
         if isinstance(stream, io.TextIOWrapper):
             # The data must not depend on the locale.
@@ -127,5 +127,5 @@ _HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{48}\b")
 
 
 def shorten_hashes(text: str) -> str:
-    """Shorten each SHA-256 in a text to 16 digits. JSON has all."""
+    """Shorten each SHA-256 in a text to 16 digits, for people."""
     return _HASH.sub(r"\1…", text)

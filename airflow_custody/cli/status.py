@@ -45,15 +45,15 @@ def show_status(args: Namespace, output: Output) -> int:
     not verified or not readable, its state is not known, or a webhook is cooling down; 1 error, or no problem was
     found but a part could not be read.
 
-    The page Custody in Airflow's UI shows the same, and how far Airflow has read the webhook calls.
+    The page Custody in Airflow's UI shows the same.
 
     With pinned keys, all listed requests except rejected ones are verified. Those that fail come first.
 
     A part that cannot be read does not hide the others. Webhooks, webhook calls and other approvals are left out if
     the service does not offer them, or not to this user. Health and requests are always required.
 
-    All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, whatever
-    --timeout and --max-retries say.
+    All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, even if
+    --timeout and --max-retries allow more.
 
     JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user",
     "health", "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem",
@@ -86,7 +86,7 @@ def show_status(args: Namespace, output: Output) -> int:
 
 
 def _view_part(name: str, value: Any) -> Any:
-    """Return a part for people. Lines above report one that is unreadable."""
+    """Return a part for people. If it was not read, a line above reports why."""
     return "not read" if value is None else _VIEWS[name](value)
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.status_words import StatusWords
     from airflow_custody.overview.models import RequestRow
 
-#: The limits of ``PlanLimits``. Each is an option with the same name. Here are its type and its help.
+#: The limits of ``PlanLimits``. For each, there is an option with the same name, this type and this help.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_creates": (int, "maximum number of creations. Default: 100"),
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
@@ -123,7 +123,7 @@ def _fault_lines(name: str, error: WhitelistFileError) -> list[str]:
 
 def print_schema(args: Namespace, output: Output) -> int:
     """
-    Print the JSON Schema of whitelist files. With it, editors complete and check them. No connection is needed.
+    Print the JSON Schema of whitelist files. Editors use it to complete and check the files. No connection is needed.
 
     Exit codes: 0 printed, 1 error.
     """
@@ -154,7 +154,7 @@ def plan(args: Namespace, output: Output) -> int:
 
     words = _words(args)
     settings = _plan_settings(args)
-    # An option that is not given leaves the default of the limit.
+    # If an option is not given, the limit has its default.
     limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
     try:
         file = _read_file(args, args.file)
@@ -329,7 +329,11 @@ def delete(args: Namespace, output: Output) -> int:
 
 
 def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
-    """Show a request, and ask whether to delete it. The question has no text of the service."""
+    """
+    Show a request, and ask whether to delete it.
+
+    The question itself contains no text from the service.
+    """
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
     state = _IN_WORDS.get(row.state, row.state)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope as WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest as WhitelistRequest
 
-# Imported on first use, so that a DAG file that needs only the errors does not load them.
+# These names are imported on first use, so that a DAG file that needs only the errors does not load their modules.
 _LATER = {
     "ApiKey": "auth",
     "ClientSettings": "settings",

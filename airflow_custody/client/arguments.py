@@ -1,7 +1,7 @@
 """
 Checks of arguments. Errors name the parameter.
 
-Text must be text, numbers must be finite, and lists must be lists.
+They check the type of each value, and the range of each number.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from airflow_custody.client.text import sanitize
 MAX_ID = 2**63 - 1
 #: The longest accepted time in seconds, about 30 years.
 MAX_SECONDS = 1e9
-#: Advice for text that native rendering has converted to another type. ``| string`` does not help.
+#: Advice for text that native rendering has converted to another type. The filter ``| string`` does not prevent that.
 NATIVE_RENDERING = (
     " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
     "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
-# The texts that a template renders for None: alone, and with the filter tojson.
+# The texts that a template renders for None: without a filter, and with the filter ``tojson``.
 _RENDERED_NONE = ("None", "null")
 
 
@@ -180,12 +180,12 @@ def is_missing(value: object) -> bool:
 
 def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     """
-    Refuse a value that is missing in the run.
+    Refuse a value that is missing when the task runs.
 
     An upstream task or a template may have returned None.
 
-    :param name: the parameter's name, as an author writes it.
-    :param value: the given value, in the run.
+    :param name: the parameter's name, as written in a DAG file.
+    :param value: the parameter's value when the task runs.
     :param advice: advice about None, for the error.
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that contains such a value.
     """

@@ -36,11 +36,11 @@ _Verdict = tuple[AssumptionState, dict[str, Any], str]
 
 #: Maximum numbers of requests and of webhook calls to read.
 MAX_REQUESTS, MAX_CALLS = 1000, 500
-# Pages of three rows, each beginning with the last row of the previous page: ten pages test the overlap.
+# Rows per page, and rows to read. Each page begins with the last row of the previous page, so these are ten pages.
 _PAGE_SIZE, _MAX_PAGED = 3, 20
 # An id that no service has assigned.
 _NO_REQUEST = str(2**62)
-# A response's Date is in whole seconds.
+# In seconds. A response's Date has no fractions, so it seems up to one second behind.
 _MAX_BEHIND = 2.0
 _WORD = re.compile("[A-Za-z][A-Za-z_-]{0,29}")
 _MAX_WORDS = 20
@@ -56,8 +56,8 @@ class Assumption:
 
     :param assumption: its name.
     :param state: ``holds``, only with evidence; ``does not hold``; ``cannot tell``.
-    :param seen: the evidence: words of the service, counts and ages, error codes. It contains no value, label, address,
-        id or host.
+    :param seen: the evidence: words that the service uses, counts, ages, and error codes. It contains no value, label,
+        address, id or host.
     :param advice: advice about the result. Default empty.
     :param error: the error of a read that failed. Default empty.
     """
@@ -300,11 +300,11 @@ def _signatures(found: _Found) -> _Verdict:
 
 
 def _clock(found: _Found) -> _Verdict:
-    # A gateway's error page has a date by the gateway's clock.
+    # Skip error responses, because a gateway dates its own error pages by its own clock.
     dated = [(each.received_at - each.date) for each in found.observations if each.date and (each.status or 500) < 400]
     if not dated:
         return "cannot tell", {"responses with a date": 0}, ""
-    # One response may be slow, and replicas may have different clocks.
+    # Use the median, because one response may be slow, and replicas may have different clocks.
     behind = median_high(dated).total_seconds()
     seen = {"seconds that the service is behind": round(behind)}
     if behind > _MAX_BEHIND:
@@ -323,7 +323,7 @@ def _journal(found: _Found) -> _Verdict:
     if not dates:
         return "cannot tell", seen, "No call with a time stamp is listed."
     seen |= {"oldest, in hours": _hours(min(dates)), "newest, in hours": _hours(max(dates)), "by time": is_ordered}
-    # Clocks may differ by minutes.
+    # Accept dates some minutes in the future, because clocks may differ.
     if not is_ordered or len(dates) < len(calls) or _hours(max(dates)) < -0.1:
         return "does not hold", seen, "New calls cannot be read, because they are found by their time stamps."
     return "holds" if len(set(dates)) > 1 else "cannot tell", seen, ""

@@ -126,7 +126,7 @@ class ApiKey(Authentication):
         )
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
-        """Sign a request; one without a body loses its content type."""
+        """Sign a request; without a body, its content type is removed."""
         if not request.body:
             request.headers.pop("Content-Type", None)
         request.headers["Authorization"] = self.authorization(
@@ -210,9 +210,9 @@ class PasswordSignIn(Authentication):
         # The lock is held while a token is fetched or forgotten.
         self._lock = threading.Lock()
         self._token: str | None = None
-        # Unix time from which on the token is replaced.
+        # From this Unix time on, the token is replaced.
         self._renew_at = float("inf")
-        # The error of the service's refusal.
+        # The error for the service's refusal, as JSON data; None: the service has not refused the password.
         self._refusal: dict[str, Any] | None = None
 
     @property
@@ -256,7 +256,7 @@ class PasswordSignIn(Authentication):
         return self._token if time.time() < self._renew_at else None
 
     def _wait_and_sign_in(self, transport: Transport) -> str:
-        """Return a token from another thread, or a new one."""
+        """Return the token that another thread has fetched, or a new one."""
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,

@@ -49,7 +49,7 @@ ROLES = {
 }
 # Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
-# In seconds. Clocks that are synchronized by NTP differ by less.
+# Clocks that are synchronized by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 # In characters. All parts of a detail together are shorter, because each part from the service is truncated.
 _MAX_DETAIL = 3000
@@ -60,7 +60,8 @@ class Check:
     """
     The result of one check.
 
-    :param state: the state; ``unknown``: the service itself does not offer the operation, and it was not required.
+    :param state: the state; ``unknown``: neither ok nor a failure, for example because the service does not offer the
+        operation.
     :param detail: the finding; empty: nothing to report.
     :param advice: advice about the finding. Default empty.
     :param error: the reason why the check is not ok. Default None.
@@ -93,7 +94,8 @@ class _Facts:
     :param responses: the observation of each response.
     :param unreachable: the reason why there was no response.
     :param sign_in_error: the reason why the service rejects the credentials.
-    :param other_program: the error that proves that another program responds. Then there are no other results.
+    :param other_program: the error that proves that another program responds. Then the only other result is
+        ``responses``.
     :param listing: the health listing.
     :param listing_error: the reason why there is no health listing.
     :param user: the user.
@@ -131,7 +133,7 @@ class _Facts:
         """
         Return the result of a check that is not ok.
 
-        Default of the texts: those of the error.
+        ``detail`` and ``advice`` default to the error's own texts.
         """
         return Check(state, detail or self.client.auth.redact(error.reason, 600), advice or error.advice or "", error)
 
@@ -153,9 +155,9 @@ class ConnectionReport:
     @property
     def failures(self) -> list[CustodyError]:
         """
-        The errors, in the order of the calls.
+        The errors of failed checks, in the order of the calls.
 
-        Without errors, the client can be used.
+        If there are none, the client can be used.
         """
         checks = [self.checks[name] for name in _FAILURES]
         errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
@@ -272,7 +274,8 @@ def _check_credentials(facts: _Facts) -> Check:
     cause = facts.listing_error or facts.user_error
     others = (_check_health, _check_user, _check_roles, _check_signatures)
     if any(check(facts).state == "failed" for check in others):
-        # The other failure is reported by its own check. A 403 may be about the credentials, whatever its text.
+        # The failure is reported by the other check. It leaves open whether the credentials are accepted: a 403 may be
+        # about the credentials, whatever its text.
         return facts.not_ok(cause, "unknown")
     return facts.not_ok(_not_proved(cause))
 
@@ -296,7 +299,7 @@ def _check_roles(facts: _Facts) -> Check:
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
     if isinstance(error, CustodyPermissionError):
-        # Every read needs this role, and this read needs no other role.
+        # Every read needs the default role, and reading the user needs no other role, so the default role is missing.
         return facts.not_ok(error)
     roles = user.get("roles") if user else None
     if roles is None:
@@ -310,7 +313,7 @@ def _check_roles(facts: _Facts) -> Check:
 
 
 def _check_health(facts: _Facts) -> Check:
-    # Every service offers it from version 3.14 on, and every health gate needs it.
+    # Any error is a failure: every service offers the listing from version 3.14 on, and every health gate needs it.
     if facts.listing_error:
         return facts.not_ok(facts.listing_error)
     if facts.listing is None:
@@ -375,7 +378,11 @@ _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "sig
 
 
 def _state_of(error: CustodyError) -> CheckState:
-    """Return the result for a failed call of an operation that not every service offers."""
+    """
+    Return the state of a check whose call failed.
+
+    It is ``unknown`` if the service itself does not offer the operation.
+    """
     return "unknown" if error.not_offered_by_service else "failed"
 
 
@@ -427,9 +434,9 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
 
 def _is_of_another_program(error: CustodyError) -> bool:
     """
-    Tell whether another program than the service responded.
+    Tell whether a program other than the service responded.
 
-    A 403 does not prove that, because it may come from a gateway before the service.
+    A 403 does not prove that, because it may come from a gateway in front of the service.
     """
     return error.code == "response-unusable" and not error.retryable and error.status != 403
 

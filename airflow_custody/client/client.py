@@ -152,14 +152,14 @@ class CustodyClient(
         """
         The verifier of whitelisted addresses.
 
-        None if no keys are pinned, and nothing is verified.
+        None if no keys are pinned; then nothing is verified.
         """
         pins = self.settings.pins
         return None if pins is None else Verifier(pins)
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` after each exchange, with its visible properties.
+        Call ``observer`` after each exchange, with an observation of it.
 
         Each try counts as an exchange, including tries that failed or had no response.
 

@@ -1,5 +1,5 @@
 """
-The errors of talking to the custody service, by type.
+The errors of this package, by type.
 
 ::
 
@@ -14,7 +14,7 @@ The errors of talking to the custody service, by type.
     ├── CustodyRateLimitError        429; retryable
     ├── CustodyServerError           5xx to an operation that is safe to repeat; retryable
     ├── CustodyConnectionError       no connection, or no response to an operation that is safe to repeat
-    ├── CustodyOutcomeUnknownError   a create was sent and may have been carried out
+    ├── CustodyOutcomeUnknownError   a create or a signature was sent and may have been carried out
     ├── CustodyResponseError         a response that cannot be understood, or a redirect
     ├── CustodyVerificationError     signatures do not prove the service's data
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
@@ -43,7 +43,7 @@ class CustodyError(Exception):
     The base of all errors of this package.
 
     ``str(error)`` is for people. Its lines are the operation and the failure, the advice, and ``[custody/CODE]``.
-    Programs use the type and the attributes, never the text. Neither ever contains a secret.
+    Programs use the type and the attributes, never the text. Neither the text nor an attribute ever contains a secret.
 
     :param message: description of the failure, in the service's own words if it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
@@ -108,8 +108,8 @@ class CustodyError(Exception):
         """
         Whether a wait continues after this error.
 
-        A wait continues if the service is unavailable or busy, or if its response was truncated or changed while it was
-        read.
+        A wait continues if the service is unavailable or busy, if a response was truncated, or if a listing changed
+        while it was read.
 
         An operation that is not offered (501) may be retried, but a wait for it ends. A host that does not exist
         (``unknown-host``) also ends a wait, unless its name was found before; the wait decides that.
@@ -129,7 +129,7 @@ class CustodyError(Exception):
 
     @property
     def not_offered_by_service(self) -> bool:
-        """Whether the service itself reports that the operation is not available, which is evidence."""
+        """Whether the service itself reports that the operation is not available."""
         return self.not_offered and self.from_service
 
     @property
@@ -245,9 +245,9 @@ class WhitelistFileError(CustodyRequestError):
 
 class CustodyAuthenticationError(CustodyError):
     """
-    Raised when the credentials are rejected (401), or an expired JWT.
+    Raised when the credentials are rejected (401), or have expired.
 
-    With an expired JWT, nothing was sent.
+    If the token is an expired JWT, nothing was sent.
     """
 
     code: ErrorCode = "credentials-refused"
@@ -298,16 +298,22 @@ class CustodyConnectionError(CustodyError):
 
 class CustodyOutcomeUnknownError(CustodyError):
     """
-    Raised when a create was sent and may have been carried out.
+    Raised when a request was sent and may have been carried out.
 
-    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. The create is never repeated.
+    This applies to operations that must not be repeated: creates and signatures. The response is missing, truncated,
+    unreadable (such as a 2xx without an id) or a 5xx; or a create was refused, but not by the service itself. The
+    client does not repeat the request.
     """
 
     code: ErrorCode = "outcome-unknown"
 
 
 class CustodyResponseError(CustodyError):
-    """Raised when a read's response is unusable, and on a redirect."""
+    """
+    Raised when a response cannot be used, and on a redirect.
+
+    An unusable response to a create or a signature raises :class:`CustodyOutcomeUnknownError` instead.
+    """
 
     code: ErrorCode = "response-unusable"
 

@@ -1,4 +1,4 @@
-"""Limits of the service: rows per page, and the delay of its listings."""
+"""Limits of the service: page size, and the delay of its listings."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 def _pattern(secret: str) -> re.Pattern[str]:
     data = secret.encode("utf-8", "surrogatepass")
     encoded = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
-    # A form without padding also matches the form with it.
+    # The base64 text without its padding is found with and without padding.
     forms = "|".join(re.escape(each.rstrip("=")) for each in encoded)
     return re.compile(f"{''.join(map(_any_form, secret))}|{forms}")
 
@@ -51,7 +51,8 @@ def _any_form(character: str) -> str:
     """
     Return a pattern for all forms of a character.
 
-    These are verbatim, URL-encoded and JSON-escaped. Writers escape different characters.
+    The forms are verbatim, URL-encoded and JSON-escaped. Each is possible, because encoders differ in which characters
+    they escape.
     """
     if character.isascii() and character.isalnum():
         return character
@@ -74,7 +75,7 @@ def without_secrets(url: Any) -> str | None:
     if not url:
         return None
     place = _PLACE.fullmatch(str(url))
-    # If the password has unencoded characters, the apparent host may be part of it.
+    # If the password has unencoded characters, the apparent host may be part of the password.
     if place is None or "@" in (place["rest"] or ""):
         return REDACTED
     user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")

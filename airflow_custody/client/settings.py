@@ -73,7 +73,7 @@ def _check_base_url(value: object) -> str:
     parsed = _parse_base_url(value)
     if not _HOST.fullmatch(parsed.host or ""):
         raise _refused_url("has no valid host: it is missing, or a part of its name is empty or too long")
-    # Check the text, because the parser has already resolved dots.
+    # Check the original text, because the parser has already resolved '.' and '..'.
     if re.search(r"[?#]|/\.{1,2}(/|$)", str(value)):
         raise _refused_url("must not contain a query, a fragment, or '.' or '..' in its path")
     path = (parsed.path or "").rstrip("/")
@@ -163,7 +163,7 @@ class Proxy:
 
     @property
     def secrets(self) -> list[str]:
-        """Its password in all forms, also combined with the user name."""
+        """The texts that contain its password; empty without a password."""
         parts = urlsplit(self.url)
         user, password = parts.username or "", parts.password or ""
         return [self.url, password, unquote(password), f"{unquote(user)}:{unquote(password)}"] if password else []
@@ -181,9 +181,9 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
     """
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
-        parts.port  # noqa: B018 - it raises what the parser leaves
+        parts.port  # noqa: B018 - it raises ValueError for a wrong port
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-        # The start of a password with a "/", "?" or "#" would be read as the proxy's port, and be reported.
+        # If a password has an unencoded "/", "?" or "#", its start would be read as the proxy's port, and be reported.
         is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
         if address.scheme in ("http", "https") and address.host and not is_split:
             return url
@@ -238,7 +238,7 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
 def _read_key(text: str) -> str:
     if is_key_text(text):
         return text
-    # The text may be a key without its first line, even a private key. Then it is not quoted.
+    # Quote the text only if it looks like a path, because it may be a key without its first line, even a private key.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
     try:
         found = pem_text(read_file(text).decode("utf-8-sig"))
@@ -370,7 +370,7 @@ class ClientSettings:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
-        # The value of an unknown name may be a secret.
+        # Do not quote the value of an unknown setting, because it may be a secret.
         shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
         raise wrong_setting(str(first["loc"][0]), f"{why}{shown}")
 
@@ -380,7 +380,7 @@ class ClientSettings:
         Return settings from a form's values.
 
         :param values: the settings by name; None or an empty text means not set.
-        :raises CustodyConfigurationError: as the class does.
+        :raises CustodyConfigurationError: like the class.
         """
         names = (each.name for each in fields(cls))
         return cls(**{name: values[name] for name in names if values.get(name) not in (None, "")})
@@ -433,7 +433,7 @@ class ClientSettings:
         """
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Use the environment's proxy only with TLS, because it then learns only the host's name.
+        # Use the environment's proxy only with TLS, because with TLS a proxy learns only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:
@@ -476,4 +476,4 @@ class ClientSettings:
             raise wrong_setting(
                 "superadmin_minimum", "is missing: set the number of pinned keys that must have signed the rules"
             )
-        self.pins  # noqa: B018 - it raises if they cannot be used
+        self.pins  # noqa: B018 - it raises an error if the pins cannot be used

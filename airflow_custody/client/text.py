@@ -1,4 +1,4 @@
-"""Text from elsewhere: recognition, and preparation for messages and logs."""
+"""Recognizes text from outside, and prepares it for messages and logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INVISIBLE = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Maximum code points of a difference, which may extend to the end.
+# Maximum number of code points that are shown of a difference, because it may extend to the end of the text.
 _MAX_POINTS = 4
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -25,9 +25,9 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def is_pem(text: str) -> bool:
     """
-    Tell whether a text is a key or certificate in PEM.
+    Tell whether a text may be a key or certificate in PEM.
 
-    Such a text must not be quoted where a path belongs.
+    If a path is expected, such a text must not be quoted.
     """
     return "-----BEGIN" in text or "\n" in text
 
@@ -41,7 +41,7 @@ def pem_text(pem: str | bytes) -> str:
     :param pem: the text as it was given.
     :raises TypeError: if it is neither text nor bytes.
     """
-    # PEM is ASCII, except for comments.
+    # Invalid UTF-8 can be replaced, because PEM is ASCII, except for comments.
     text = pem if isinstance(pem, str) else str(pem, "utf-8", "replace")
     return text.replace("\\r", "").replace("\\n", "\n")
 
@@ -112,14 +112,14 @@ def sanitize(text: object, limit: int = 300) -> str:
     """
     Return a text on one line, sanitized and shortened.
 
-    Unprintable characters are removed.
+    Unprintable characters become blanks.
 
     :param text: any value; it is converted to a string first.
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
     :return: the text, white space folded.
     """
-    # More than can remain after folding. This limits the work on a response of many megabytes.
-    line = str(text)[: limit * 8]
+    # Cut the text before the slower steps, to limit the work on a response of many megabytes.
+    line = str(text).lstrip()[: limit * 8]
     if not (line.isascii() and line.isprintable()):
         line = line.translate(_SHOWN)
     line = " ".join(line.split())
@@ -128,9 +128,9 @@ def sanitize(text: object, limit: int = 300) -> str:
 
 class _Shown(dict[int, int]):
     """
-    A table for ``str.translate`` that removes invisible characters.
+    A table for ``str.translate`` that replaces invisible characters.
 
-    They and white space become a blank. Visible characters stay.
+    Each of them, and white space, becomes a blank. Visible characters stay.
     """
 
     def __missing__(self, code: int) -> int:
@@ -157,7 +157,7 @@ def escaped(character: str) -> str:
     """
     Return a character as ``\\uXXXX`` or ``\\UXXXXXXXX``.
 
-    Four digits and a letter would look like five digits.
+    The number of digits is fixed, so that the next character of the text does not seem to be one of them.
     """
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
@@ -216,9 +216,9 @@ def name_some(names: Iterable[str], limit: int | None = None) -> str:
 
 def sentences(*texts: str | None) -> str:
     """
-    Join texts to sentences.
+    Join texts as sentences.
 
-    All but the last end with one mark, whether they come with a full stop, a question mark or none.
+    Afterwards, each text but the last ends with exactly one full stop or with a question mark.
 
     :param texts: the texts; those that are None or empty are left out.
     """
@@ -241,7 +241,8 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also convert the Kelvin sign.
+    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` would also convert the
+    Kelvin sign to a ``k``.
     """
     return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
 

@@ -41,7 +41,7 @@ def parse_timestamp(text: str | None) -> datetime | None:
     date, clock, fraction, offset = parts.groups()
     micros = (fraction or "")[:6].ljust(6, "0")
     try:
-        # Python 3.10 reads neither the Z nor other numbers of digits.
+        # Python 3.10 does not read a Z, and reads only three or six fractional digits.
         moment = datetime.fromisoformat(f"{date}T{clock}.{micros}{'+00:00' if offset in 'Zz' else offset}")
         return moment.astimezone(timezone.utc)
     except (ValueError, OverflowError):

@@ -37,9 +37,9 @@ class WaitState:
 
 class PollHistory:
     """
-    The results of a wait's polls, for the log and a time-out.
+    The results of a wait's polls, for the log and time-outs.
 
-    They are reported in the same way in every mode.
+    Sensors and triggers report them in the same way.
 
     :param is_first: whether the next poll is the first of the wait. Default True.
     """

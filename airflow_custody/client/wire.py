@@ -1,7 +1,7 @@
 """
-The common base of the models of all subjects.
+Common parts of the models of all areas.
 
-It has lenient dictionaries, and objects without repeated keys.
+Settings for lenient dictionaries, and a JSON hook that refuses repeated keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # Only what reads into such a dictionary needs pydantic itself.
+    # Only code that reads data into such a dictionary needs pydantic itself.
     from pydantic import ConfigDict
 
 if sys.version_info >= (3, 12):

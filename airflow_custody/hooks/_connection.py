@@ -1,7 +1,7 @@
 """
 Reads an Airflow connection of type ``custody``.
 
-The result is a client, or an error that names the field as the form does.
+The result is a client, or an error that names the wrong field by its label in the form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _AUTH_METHODS = {
     "password": ("a user name (Login)", "the password"),
     "api_key": ("an API key ID", "the API key's secret"),
 }
-# Refuse a number, because it may have lost leading zeros.
+# The reason for refusing a number. A number may have lost leading zeros.
 _NOT_TEXT = "must be text: put it in quotation marks where it is defined"
 _MAX_PORT = 65_535
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
@@ -78,14 +78,14 @@ class ConnectionReader:
         self._extras = extras
         self._credentials = self._read_credentials()
         self._base_url = self._read_base_url()
-        #: All values of the connection, including secrets, for comparison.
+        #: All values of the connection, including secrets, to detect changes.
         self.values = (connection.host, connection.schema, connection.port, self._credentials, self._extras)
 
     def make_client(self, adapt: Callable[[ClientSettings], ClientSettings]) -> CustodyClient:
         """
         Return a client for the connection.
 
-        :param adapt: returns the client's settings, made from the connection's.
+        :param adapt: called with the connection's settings; returns the client's settings.
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
@@ -103,13 +103,14 @@ class ConnectionReader:
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
-        # Raised here, so that the caught exception is not chained. The setting has its name in the connection.
+        # Raise the new error here, so that the caught exception is not chained. The error names the setting as the form
+        # does.
         setting = str(wrong.setting)
         raise self._wrong(wrong.text.removeprefix(f"'{setting}' "), setting, wrong.code)
 
     def _client_settings(self) -> ClientSettings:
         if unknown := sorted(self._extras.keys() - _FORM.keys()):
-            # Their values are not quoted, because a mistyped name may have a secret.
+            # Do not quote the values, because the value of a mistyped key may be a secret.
             names = sanitize(", ".join(map(repr, unknown)), 200)
             raise CustodyConfigurationError(
                 f"unknown key {names}. Correct or remove it; valid keys: {', '.join(_FORM)}", setting="Extra"
@@ -163,7 +164,8 @@ class ConnectionReader:
             raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
         if schema not in ("", "http", "https"):
             raise self._wrong("must be http or https, or empty", "Schema")
-        # With a missing slash, the URL is refused later; do not connect to a host named "http".
+        # Do not add a scheme to a URL with a missing slash, such as "https:/example.com": it would then lead to a
+        # host named "https". Such a URL is refused later.
         if "://" not in host and not host.lower().startswith(("http:", "https:")):
             host = f"{schema or 'https'}://{host}"
         elif schema and not host.lower().startswith(f"{schema}://"):

@@ -1,4 +1,4 @@
-"""The test of a connection, as text."""
+"""Tests a connection, and describes the result as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIGNATURES = {
 
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
-    """Name a user's roles, and the missing ones."""
+    """Return sentences about a user, the user's roles, and missing roles."""
     name = user_name(user)
     who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not return,"
     status = user.get("status")

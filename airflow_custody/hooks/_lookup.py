@@ -34,8 +34,8 @@ def find_connection(
     :param advice: advice if the connection does not exist.
     :param setting: the setting that names the connection.
     :param get: returns the connection. Default: from Airflow.
-    :raises CustodyConfigurationError: if Airflow does not find it. Airflow may not find a connection that it cannot
-        read.
+    :raises CustodyConfigurationError: if Airflow does not find it. Airflow may also report a connection that it cannot
+        read as not found.
     """
     with suppress(AirflowNotFoundException):
         return get(conn_id)
@@ -58,8 +58,8 @@ def read_extras(connection: Connection) -> dict[str, Any] | None:
     A file or a secrets backend may add white space.
 
     :param connection: the connection.
-    :return: the extras; None if they are not a JSON object, or repeat a name, because a reviewer may have read the
-        other value.
+    :return: the extras; None if they are not a JSON object, or repeat a name. If a name has two values, a
+        reviewer may have read the one that is not used.
     """
     # Some secrets backends return an object instead of text.
     extras: Any = connection.extra
@@ -95,7 +95,7 @@ def read_password(connection: Connection) -> str | None:
     if not isinstance(password, str):
         return None
     if stripped := password.strip():
-        # Also mask the token in the form in which it is sent.
+        # Also mask the Password without surrounding white space, because a token is sent in this form.
         mask(stripped)
     return without_line_end(password)
 

@@ -48,7 +48,7 @@ class CustodyHook(BaseHook):
     default_conn_name = "custody_default"
     conn_type = "custody"
     hook_name = "Custody"
-    #: Whether calls are counted and timed in Airflow's metrics.
+    #: Whether calls and health are measured in Airflow's metrics.
     sends_metrics: ClassVar[bool] = True
 
     def __init__(self, custody_conn_id: str = default_conn_name, **kwargs: Any) -> None:

@@ -7,26 +7,27 @@ later try does depends on where the earlier try ended:
 
 - Before the plan was recorded: nothing was sent. The later try acts as a first try.
 - After the plan was recorded and before the first batch, or between two batches: the later try sends the remaining
-  rows. A row is sent only if no other request may be for its destination, except the requests that the row replaces.
-  If another user has requested the destination meanwhile, the row is ``found`` if the content is the same, and
-  ``refused`` otherwise.
-- Inside a batch: the rows of the batch were recorded as ``sent``. It searches the service for them, and sends a row
-  again only if it provably had no effect. If the outcome stays unknown, a user must decide.
+  rows. A row is not sent if there is a request that may have the same destination, except for the requests that the
+  row replaces. If another user has requested the destination meanwhile, the row is ``found`` if the content is the
+  same, and ``refused`` otherwise.
+- Inside a batch: the rows of the batch are recorded as ``sent``. The later try searches the service for them, and sends
+  a row again only if it provably had no effect. If the outcome stays unknown, a user must decide.
 - Between two deletions: only a plan that creates nothing deletes here (for other plans see
-  :mod:`~airflow_custody.idempotency.complete_plan`). It continues with the remaining deletions. It refuses to delete a
-  request if that request, or a request kept for the same row, has changed since the plan was recorded. A deletion that
-  was in progress may be sent again.
-- With a refused row: it tries that row again.
-- With all rows done (a retry, or cleared after success): it sends nothing, and waits until the service lists the
-  created requests.
+  :mod:`~airflow_custody.idempotency.complete_plan`). The later try continues with the remaining deletions. It refuses
+  to delete a request if that request, or a request kept for the same row, has changed since the plan was recorded. A
+  deletion that was in progress may be sent again.
+- With a refused row: the later try sends that row again.
+- With all rows done (a retry, or the task was cleared after success): the later try sends nothing, and waits until the
+  service lists the created requests.
 
 Other cases:
 
-- The file has changed since the first try: it sends nothing more. A different order of the rows is not a change.
-- The service, the tenant or the record has changed: it sends nothing more.
-- A new plan was approved for the same task instance: it first searches for each row that the old plan left as ``sent``
-  and that is still in the file. If the outcome of such a row stays unknown, nothing is sent. Rows that are no longer in
-  the file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new plan.
+- The file has changed since the first try: the later try sends nothing. A different order of the rows is not a change.
+- The service, the tenant or the record has changed: the later try sends nothing.
+- A new plan was approved for the same task instance: the try first searches for each row that the old plan left as
+  ``sent`` and that is still in the file. If the outcome of such a row stays unknown, nothing is sent. Rows that are no
+  longer in the file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new
+  plan.
 - There is no store (Airflow before 3.3), or the store deletes the record (``clear_on_success``): each try is a first
   try. The try waits until the service must list everything that an earlier try has sent, and then plans. If anything
   was sent, the hash differs, and the task stops.
@@ -89,7 +90,9 @@ _DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 class PlanChangedError(CustodyConflictError):
     """
-    Raised if the plan is not the approved one; this try sent nothing.
+    Raised if the plan is not the approved one.
+
+    This try sent nothing.
 
     :param outcome: the creates and deletions of earlier tries of the task.
     :param plan: the current plan; None if this try did not plan.
@@ -250,7 +253,9 @@ class ApplyPlan:
 
     def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
         """
-        Check that record and file together are the approved plan, because Airflow users can edit the record.
+        Check that record and file together are the approved plan.
+
+        This is necessary because Airflow users can edit the record.
 
         :raises PlanChangedError: if record and file are not the approved plan.
         """
@@ -293,7 +298,11 @@ class ApplyPlan:
     # --- what earlier tries did ----------------------------------------------------------------------------
 
     def _wait_for_earlier_sends(self, *, is_forgotten: bool) -> None:
-        """Wait if earlier tries may have sent requests that this plan's record does not contain."""
+        """
+        Wait for requests that this plan's record does not contain.
+
+        Earlier tries may have sent them without a record, or under another plan.
+        """
         others = [row for batch, row in self._store.rows.values() if batch.plan != self.plan_hash]
         if is_forgotten or any(row.state in ("sent", "created") for row in others):
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
@@ -337,7 +346,7 @@ class ApplyPlan:
         """Look in the snapshot for the rows that an earlier try has sent."""
         own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
         search.judge(creation.found_in(snapshot, own, thorough=False))
-        # Rows without a result are not unknown yet, because the creation searches thoroughly later.
+        # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
         search.unknown.clear()
         for key in own:
             if self._store.rows[key][1].state == "sent":
@@ -345,7 +354,9 @@ class ApplyPlan:
 
     def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
-        Check that the recorded ids belong to their rows, because Airflow users can edit the record.
+        Check that the recorded ids belong to their rows.
+
+        This is necessary because Airflow users can edit the record.
 
         Differences that the service may cause, such as a shortened label or a field that it fills in, are ignored here
         and found by the review before signing. Created requests that are not listed, or no longer verify, are handled
@@ -385,7 +396,11 @@ class ApplyPlan:
         )
 
     def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Add the requests created under an earlier plan. Requests that the file has must be signed, too."""
+        """
+        Add the pending requests that were created under an earlier plan.
+
+        If their rows are still in the file, they must be signed, too.
+        """
         for key, (batch, row) in self._store.rows.items():
             request = snapshot.requests.get(row.detail)
             is_earlier = row.state == "created" and batch.plan != self.plan_hash
@@ -426,7 +441,7 @@ class ApplyPlan:
                 del outcome.created[key]
 
     def _difference(self, asked: WhitelistRequest, request: Request) -> str:
-        """Return why a row cannot have created a request; empty if the row can have created it."""
+        """Return why a row cannot have created a request; empty: it can."""
         not_trusted = why_not_trusted(request)
         if not_trusted:
             return not_trusted
@@ -462,7 +477,11 @@ class ApplyPlan:
         return listed, failure
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
-        """Return the deletions that must wait until the created requests are in effect; None if there are none."""
+        """
+        Return the deletions that must wait; None if there are none.
+
+        They wait until the created requests are in effect.
+        """
         waiting = [*(each.id for each in record.deletions), *record.replaced]
         if not waiting:
             return None

@@ -216,7 +216,7 @@ class CompletePlan:
         """
         request = snapshot[request_id]
         if request.state != "effective":
-            # Read again, because the listing may be late and lack the last signature.
+            # Retry unless the state is final, because the listing may be late and lack the last signature.
             is_final = request.state in ("rejected", "unreadable")
             raise self._incomplete(_why_not_effective(request), retryable=not is_final)
         if request.deletion_pending:
@@ -244,9 +244,11 @@ def _why_not_effective(request: Request) -> str:
 @dataclass(frozen=True, eq=False)
 class _Completion(Deletions):
     """
-    Deletions that need a successor.
+    Deletions of a completed plan.
 
-    :param successors: the ids of the successors, by the row's key.
+    A replaced request is deleted only if its successor is in effect.
+
+    :param successors: the ids of the replaced requests' successors, by the row's key.
     :param check: raises an error if a successor is not in effect as requested.
     """
 
@@ -254,7 +256,7 @@ class _Completion(Deletions):
     check: Callable[[str, Snapshot], None]
 
     def why_not(self, key: str) -> str:
-        """Return why a request must not be deleted now; empty if its successor is in effect as requested."""
+        """Return why a request must not be deleted now; empty if it may be deleted."""
         successor = self.successors.get(key)
         if successor is None:
             return ""

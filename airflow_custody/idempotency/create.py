@@ -115,7 +115,7 @@ class CreateRows:
             # The earlier search proves nothing about rows that are sent from now on.
             searched_at = None
             sent, todo = todo, self._in_state(keys, "void")
-            # Send rows without effect again, as long as at least one row of a round has an effect.
+            # Send rows that had no effect again, unless the last round had no effect on any row.
             is_in_vain = bool(sent) and {*sent} <= {*todo}
             if not todo or is_in_vain or self._is_ended:
                 break
@@ -137,9 +137,11 @@ class CreateRows:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
     def _state(self, key: str) -> RecordState:
-        """Return a row's state.
+        """
+        Return a row's state.
 
-        The state is ``void`` if the row is not recorded, or only under another plan, with a known outcome."""
+        The state is ``void`` if the row is not recorded, or is recorded only under another plan with a known outcome.
+        """
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
             return "void"
@@ -242,9 +244,10 @@ class CreateOnce:
 
     def _can_reuse_unrecorded(self) -> bool:
         """
-        Tell whether an existing request can be reused although an unrecorded try may have created it.
+        Tell whether an existing request can be reused, whoever created it.
 
-        A request that is reused regardless of its creator is also reused if this task created it.
+        An unrecorded try of this task may have created it. Such a request may be reused if the requests of other
+        creators may be reused.
         """
         is_recorded = bool(self._store.rows[ONE][0].try_number)
         if is_recorded or self.existing is None:
@@ -359,7 +362,11 @@ class CreateOnce:
         return True
 
     def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
-        """Return the object with an id; or None, and why its absence is not proved (empty if it is proved)."""
+        """
+        Return the object with an id, or None.
+
+        With None, the text is the reason why the object's absence is not proved; empty if it is proved.
+        """
         # Try several times, because the service may take some time to list the object.
         for _ in tries_within(self.lookup_wait):
             if found := self.creation.get(ONE, identifier):
@@ -367,7 +374,11 @@ class CreateOnce:
         return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the row with the ids of the similar objects before the send; empty if an existing object is reused."""
+        """
+        Return the row before it is sent, with the ids of similar objects.
+
+        Empty if an existing object is reused.
+        """
         known: list[str] | None = None
         try:
             if self.look_before_create:

@@ -74,8 +74,8 @@ def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
 
     These are the request to delete, and the requests kept for its row.
 
-    The plan's hash covers only the operation. Therefore the kept requests must also be in effect, and the request to
-    delete must have the content that the operation names, regardless of what else was recorded.
+    The plan's hash covers only the operation, and Airflow users can edit the rest of the record. Therefore the kept
+    requests must also be in effect, and the request to delete must have the content that the operation names.
     """
     if observe(now, deletion.expected) != deletion.expected:
         return False
@@ -107,7 +107,9 @@ class Deletions:
 
     def earlier(self, done: Mapping[str, Row], snapshot: Snapshot) -> tuple[Outcome, list[str]]:
         """
-        Return the certain outcomes of earlier tries' deletions, and the keys of the deletions that are left.
+        Return the outcomes of earlier deletions, and the keys that are left.
+
+        A deletion whose outcome is unknown is left if the service still lists the request.
 
         :param done: the record of each row, by key.
         :param snapshot: everything that the service lists now.
@@ -133,7 +135,11 @@ class Deletions:
         return outcome, left
 
     def _resolve(self, key: str, deletion: PlannedDeletion, outcome: Outcome) -> None:
-        """Add the outcome of a deletion that was begun and whose request is no longer listed."""
+        """
+        Add the outcome of a deletion that an earlier try began.
+
+        Its request is no longer listed.
+        """
         try:
             if status_if_exists(self.client, deletion.id) is None:
                 outcome.deleted[key] = deletion.operation

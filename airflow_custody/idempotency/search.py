@@ -128,9 +128,10 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
 
 def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     """
-    Return how long, in seconds, a request may be in transit or not yet listed.
+    Return the seconds after which every sent request must be listed.
 
-    The row was recorded at most one fence before the record was last read, and is sent at most one fence later.
+    A request leaves at most two fences after its row was recorded: when the record is checked, it is at most one fence
+    old, and the request leaves at most one fence after this check.
     """
     return 2 * FENCE + timeout + lookup_wait
 
@@ -164,8 +165,9 @@ class Search:
         """
         Search the service until each open row is found, or would have been found.
 
-        The wait starts with the first successful search, by this process's own clock. The record may have been written
-        by another machine's clock, and a service that hangs may process requests only after it responds again.
+        The wait starts with the first successful search, by this process's own clock. It does not start at the recorded
+        time, because that may be by another machine's clock, and because a service that hangs may process requests only
+        after it responds again.
 
         :param keys: the rows' keys.
         :param searched_at: time of an earlier search for all of these rows; None (default): there was none.
@@ -199,8 +201,8 @@ class Search:
         :param keys: the keys of open rows.
         :param is_late: whether everything that was created must be listed by now.
         :param began: when searching began.
-        :return: whether the service could be searched. After a permanent failure, the outcomes of the rows are unknown,
-            or the search has failed.
+        :return: whether the service could be searched. If not, and the error is permanent, a user must decide about the
+            rows (``unknown``). If temporary errors last too long, the search has failed (``failure``).
         """
         try:
             found = self.creation.find(keys, thorough=is_late)
@@ -219,10 +221,10 @@ class Search:
         """
         Record the outcomes of rows.
 
-        If exactly one candidate is possible for a row, the row has created that candidate.
+        If only one possible candidate has a row's content, and it is certainly new, the row has created it.
 
-        :param found: the result of the search for each row, by key. A thorough result was read late enough to include
-            everything that was created.
+        :param found: the result of the search for each row, by key. A thorough result must have been read late enough
+            to include everything that was created.
         """
         outcomes: dict[str, Row] = {}
         taken = self.store.ids()

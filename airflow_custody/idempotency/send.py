@@ -28,7 +28,7 @@ from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
 from airflow_custody.idempotency.store import Store
 
-#: Number of rows that are recorded and looked up together.
+#: Maximum number of rows that are recorded and looked up together.
 MAX_BATCH = 100
 # After this many lost responses in a row, the outcomes are searched for before more rows are sent.
 MAX_LOST = 10
@@ -43,7 +43,11 @@ class Job(Protocol):
     """The operation for each row: a creation or a deletion."""
 
     def look_up(self, keys: Sequence[str]) -> Mapping[str, Row]:
-        """Return the rows of a batch before they are sent. Only rows in the state ``sent`` are sent."""
+        """
+        Return the records of a batch's rows before they are sent.
+
+        Only rows in the state ``sent`` (about to be sent) are sent.
+        """
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
         """Send a row and return its new record; call ``before_send`` right before the request leaves."""
@@ -104,7 +108,7 @@ class _Window:
         self.fence = fence
         #: The keys of the rows that no thread has begun to send.
         self.keys = iter([key for key, row in rows.items() if row.state == "sent"])
-        #: The outcome of each row. A row that no thread has begun to send has no effect.
+        #: The outcome of each row. As long as no thread has begun to send a row, the row has no effect (``void``).
         self.outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
         self.failures: list[BaseException] = []
 

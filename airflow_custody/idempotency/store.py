@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 _PLAN_KEY = f"{STATE_KEY}_plan"
-# A late write by an earlier try may overwrite one of this try.
+# Maximum number of times that a value is written, because a late write by an earlier try may overwrite it.
 _MAX_WRITES = 3
 
 
@@ -40,7 +40,7 @@ class Store:
     Without a store, everything is kept in memory, and later tries cannot read it.
 
     If this process is no longer the task's current try, Airflow raises an error in the methods that write. Do not
-    catch it. If the supervisor has died, it is a BrokenPipeError, which looks like a network error.
+    catch this error. If the supervisor has died, the error is a BrokenPipeError, which looks like a network error.
 
     :param context: the task's context.
     """
@@ -64,9 +64,9 @@ class Store:
         """
         Record that a try of this task has begun, unless there is a record already.
 
-        Otherwise a cleared task that finds no record could not distinguish two cases: no earlier try sent anything, or
-        the store deletes the state of successful tasks (``[state_store] clear_on_success``, a setting of the server
-        that a task cannot read).
+        Without this record, a cleared task could not distinguish two cases if it finds nothing: no earlier try sent
+        anything, or the store deletes the state of successful tasks (``[state_store] clear_on_success``, a setting of
+        the server that a task cannot read).
         """
         if self.is_kept and not self._may_have_forgotten and self._store.get(STATE_KEY) is None:
             self._write(STATE_KEY, {"format": FORMAT, "state": "begun"})
@@ -114,7 +114,7 @@ class Store:
 
     def add_forgotten(self, key: str) -> None:
         """Record a row that an earlier try may have sent without leaving a record."""
-        # Clearing may change the start date of the run, which then does not show what is older than the run.
+        # If the task may have been cleared, do not use the run's start date, because clearing may change it.
         cleared = self.is_kept or self._run is None or self._run.clear_number
         since = None if cleared else self._run.start_date
         rows, number = {key: Row(state="sent")}, len(self.batches)
@@ -142,7 +142,7 @@ class Store:
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows to send, without recording it."""
         for previous in self.batches[-1:]:
-            # If the last batch is open, close it first, because the new batch needs its key.
+            # If the last batch is open, first write it under a key of its own, because the new batch takes its place.
             if any(row.state == "sent" for row in previous.rows.values()):
                 self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}

@@ -84,7 +84,7 @@ class WhitelistCreation:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        # Do not use the service's filter if there are complete listings from before and now, because it adds no facts.
+        # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
         needs_filter = not thorough or self._index is None
         self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
@@ -100,7 +100,7 @@ class WhitelistCreation:
         except CustodyError as error:
             if not error.not_offered:
                 raise
-            # Ignore "not offered", because the service has just listed requests.
+            # Do not report "not offered", because the service has just listed requests.
             raise CustodyResponseError(
                 f"the service lists {name_some(ids)}, but the status cannot be read: {error.reason}",
                 code=error.code,
@@ -131,8 +131,8 @@ class WhitelistCreation:
 
         :param listed: the listed requests.
         :param keys: the rows' keys.
-        :param filtered: the ids that the service's own filter finds. None (default): all of them, because they are
-            compared with the earlier listing and not with an earlier result of the filter.
+        :param filtered: the ids that the service's own filter finds. None (default): all ids count as found by the
+            filter, because they are compared with the earlier listing and not with an earlier result of the filter.
         :param thorough: whether the requests are everything that the service lists.
         """
         requests = [*listed]
@@ -150,10 +150,10 @@ class WhitelistCreation:
 
     def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
         """
-        Return planned rows as they are before they are sent.
+        Return the records of a batch's rows before they are sent.
 
         A row is not sent if a request exists that may be for its destination, unless that request was rejected, is
-        replaced by the row, or is ignored.
+        replaced by the row, is ignored, or was created by this task.
         """
         return {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
 
@@ -186,7 +186,7 @@ class WhitelistCreation:
         snapshot = replace(self._filtered, requests={each.id: each for each in found})
         settings = PlanSettings(accept_fields=self.accepted)
         while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:
-            # Ignore a rejected request with other content, because it does not stand for another request.
+            # Plan again without a rejected request that has other content, because it says nothing about this content.
             snapshot = snapshot.without([row.request_id])
         if row.state == "create":
             return None
@@ -259,7 +259,7 @@ class WhitelistCreation:
         return user_ids(user.get("id"), user.get("externalUserId"))
 
     def _why_inconclusive(self, listed: Iterable[Request], group: str) -> str:
-        """Return why requests of this user may be missing in the listing; empty if they are listed."""
+        """Return why requests of this user may be missing from the listing; empty if they are listed."""
         if not self._user_ids:
             return "the service does not report the connection's user, so it may not list that user's requests"
         for each in listed:
@@ -278,7 +278,7 @@ class WhitelistCreation:
         return Candidate(
             request.id,
             tuple(differs),
-            # A request that is certainly for another address needs no proof.
+            # If the address certainly differs, it does not matter whether the request can be trusted.
             "" if "address" in differs else why_not_trusted(request),
             envelope.created_at,
             by_other=bool(by and self._user_ids and not by & self._user_ids),

@@ -47,8 +47,8 @@ class WhitelistEventTask(CustodyOperator):
         super().__init__(**kwargs)
         if WHITELIST_EVENTS:
             self.outlets = [*self.outlets, WHITELIST_EVENTS]
-        # Each value also has its own XCom key: plan.output["plan_hash"]. Set this here, because a mapped task ignores a
-        # changed default.
+        # Push each value also under its own XCom key, such as plan.output["plan_hash"]. Set this here, because a mapped
+        # task ignores a changed default of the parameter.
         self.multiple_outputs = True
 
     def _push(self, context: Context, result: dict[str, Any]) -> None:
@@ -68,10 +68,10 @@ class WhitelistEventTask(CustodyOperator):
 
 
 class CustodyCreateOperator(CustodyOperator):
-    """The base of operators that create at most one object per instance."""
+    """The base of operators that record what they send."""
 
     def execute(self, context: Context) -> Any:
-        """Record that this try has begun, then create the object."""
+        """Record that this try has begun, then do the operator's work."""
         from airflow_custody.idempotency.store import Store
 
         Store(context).begin()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class WhitelistFileTask(WhitelistEventTask):
     """
-    The base of planning and applying.
+    The base of the tasks that plan and apply a whitelist.
 
     Both tasks must have the same whitelist and settings.
     """
@@ -135,7 +135,7 @@ class WhitelistFileTask(WhitelistEventTask):
 
 def check_hash(value: object) -> str:
     """
-    Return a plan's hash.
+    Check and return a plan's hash.
 
     Any other text, such as a truncated hash, is an error.
     """

@@ -1,7 +1,7 @@
 """
 One run of the operator that reads webhook calls.
 
-This module imports the client, so the operator imports it only when the task runs.
+The operator imports this module only when the task runs, because this module imports the client.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-# Without a state store, the cursor is kept in an event. Emit a new event before Airflow's clean-up deletes the old one,
-# or the service no longer lists the newest call that the old cursor covers.
+# Without a state store, only an event holds the cursor. After this time, emit a new event, before Airflow's clean-up
+# deletes the old event, or the service no longer lists the newest call that the old cursor knows.
 _MAX_EVENT_AGE = timedelta(days=1)
-#: Maximum number of disabled or cooling webhooks in the log.
+#: Maximum number of webhooks in the log that are disabled or cooling down.
 _MAX_REPORTED = 20
 
 
@@ -44,7 +44,7 @@ class CallReading:
 
     :param custody_conn_id: id of the Airflow connection.
     :param asset: the asset whose events hold the calls.
-    :param start: start of the first run.
+    :param start: where the first run starts.
     :param filters: the values of the filters, as given, by name; None: no filter.
     :param with_payload: whether the event holds the calls' payloads.
     :param max_calls: maximum number of calls.
@@ -79,7 +79,8 @@ class CallReading:
         has_news = bool(selected or gap or is_first)
         if not has_news and not place.needs_event_after(new):
             raise AirflowSkipException("No new webhook calls.")
-        # If the event can no longer be found, its calls are read again, so no call is lost.
+        # Store the cursor from before these calls; the event has the cursor after them. If the event can no longer be
+        # found, its calls are read again, so no call is lost.
         first_cursor = new.cursor if is_first else BEGINNING
         place.keep(place.cursor or first_cursor)
         data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
@@ -103,7 +104,7 @@ class CallReading:
         """
         Return the webhooks.
 
-        If they cannot be listed and are not required, return none.
+        If they cannot be listed and are not required, return an empty list.
         """
         try:
             return list(client.list_webhooks())
@@ -115,7 +116,7 @@ class CallReading:
             return []
 
     def _report(self, webhooks: Sequence[WireWebhook]) -> None:
-        """Log disabled and cooling webhooks, and filters without a webhook."""
+        """Log webhooks that may receive nothing, and filter values without a webhook."""
         found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
         for each in found[:_MAX_REPORTED]:
             self._report_disabled(each)
@@ -126,7 +127,7 @@ class CallReading:
                     self.log.warning("%s: no webhook has the %s %s.", name, key, sanitize(value, 60))
 
     def _report_disabled(self, webhook: WireWebhook) -> None:
-        """Log a webhook that is not enabled or cools down."""
+        """Log a webhook that is not enabled, or is cooling down."""
         until = webhook.get("timeoutUntil")
         self.log.warning(
             "Webhook %s (%s) is %s%s: the service may no longer record its calls.",
@@ -151,7 +152,7 @@ class CallReading:
 
 class _CallPlace:
     """
-    The position in the journal up to which events hold the calls.
+    The position in the journal at which the task continues.
 
     :param context: the task's context.
     :param asset: the asset, an inlet and outlet of the task.
@@ -159,7 +160,7 @@ class _CallPlace:
     :param log: the task's log.
     :ivar cursor: the cursor; None: this is the first run.
     :ivar gap: why calls may be lost if reading continues at the cursor; empty: no calls are lost.
-    :raises CustodyError: if the cursor cannot be read: to continue from now on would lose calls.
+    :raises CustodyError: if the cursor cannot be read, because calls would be lost without it.
     """
 
     def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
@@ -175,7 +176,8 @@ class _CallPlace:
         cursor, stored_with = self._load(has_event=event is not None)
         if cursor is None and buried is not None:
             raise buried
-        # A stored cursor that does not name the last event is older than that event.
+        # Use the stored cursor only if it was stored after the last event, with the same filters. It then names the
+        # event. Otherwise, use the event's cursor.
         if event is not None and (stored_with.get("event"), stored_with.get("filters")) != (event.id, filters):
             cursor, stored_with = CallCursor.from_stored(event.extra)
         self._facts: dict[str, Any] = {
@@ -235,7 +237,7 @@ class _CallPlace:
         """
         Tell whether an event without calls is needed to keep the cursor.
 
-        If there is a state store, it keeps the cursor, and no event is needed.
+        If there is a state store, this stores the cursor there, and no event is needed.
         """
         if new.cursor == self.cursor:
             return False
@@ -245,7 +247,8 @@ class _CallPlace:
         """
         Keep a cursor in the asset's state store (Airflow 3.3).
 
-        Pass only a cursor whose calls are all in stored events: a later cursor would lose the others.
+        Pass only a cursor whose known calls are all in stored events. Calls between these events and a later cursor
+        would be lost.
 
         :return: whether the cursor was kept; if not, the next run begins at the last event's cursor.
         """

@@ -31,8 +31,9 @@ def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
     """
     Return the full path of a local file to read.
 
-    A relative path starts at the folder of the DAG file. A path into the DAG bundle (on Airflow 2, the DAGs folder)
-    must not leave it through a link, because only the content of the bundle was reviewed.
+    A relative path starts at the folder of the DAG file, and must stay within the DAG bundle (on Airflow 2, the DAGs
+    folder). An absolute path into the bundle must not leave the bundle through a link. Only the content of the bundle
+    was reviewed.
 
     :raises CustodyRequestError: if the path leads out of the bundle, or is relative to an archive.
     """
@@ -96,7 +97,7 @@ def _folder_and_root(task: CustodyOperator, context: Context) -> tuple[Path, Pat
 
 
 def _passes(root: Path, path: Path) -> bool:
-    """Tell whether a path or any parent lies in a folder."""
+    """Tell whether a path, or any of its parents, lies in a folder."""
     return any(_is_in(root, each) for each in (path, *path.parents))
 
 

@@ -37,19 +37,19 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     If there are no new calls, the task is skipped, and so are its downstream tasks; no event is emitted. An event
     without calls (``count`` 0) is emitted in three cases: by the first run with ``start="now"``, to store the cursor;
     after a gap; and, without an asset state store (Airflow before 3.3), if the filters leave out all new calls, and
-    there are more than ``max_calls`` or the last event is a day old.
+    there are more than ``max_calls`` new calls or the last event is a day old.
 
     **One asset has one cursor.** Two tasks with the same asset share the cursor, even in two DAGs: each reads only the
-    calls that the other has not read, and the log warns about it. If their filters differ, this is a gap. Give each
-    task its own asset, and use a new asset to start over. Only one instance of the task runs at a time, and the task
-    cannot be mapped. While the DAG is paused for a long time, Airflow's clean-up (``airflow db clean``) may delete the
-    last event. Then the task continues from the asset's state store, and emits the calls of the last event again.
-    Airflow before 3.3 has no such store: the task starts as in its first run.
+    calls that the other has not read, and the log warns about it. If their filters differ, this counts as a gap, as
+    described at ``on_gap``. Give each task its own asset, and use a new asset to start over. Only one instance of the
+    task runs at a time, and the task cannot be mapped. While the DAG is paused for a long time, Airflow's clean-up
+    (``airflow db clean``) may delete the last event. Then the task continues from the asset's state store, and emits
+    the calls of the last event again. Airflow before 3.3 has no such store: the task starts as in its first run.
 
     :param asset: the asset whose events hold the calls: an inlet and outlet of the task. None (default):
         ``webhook_calls_asset(custody_conn_id)``. Required if ``custody_conn_id`` is a template.
-    :param start: start of the first run: ``now`` (default), or ``beginning`` for the oldest call that the service still
-        lists. Ignored if the asset already has a cursor, even another task's. (templated)
+    :param start: where the first run starts: ``now`` (default), or ``beginning``: at the oldest call that the service
+        still lists. Ignored if the asset already has a cursor, even another task's. (templated)
     :param webhook_ids: ids of the webhooks whose calls are read. Default: all webhooks. (templated)
     :param webhook_types: types of the webhooks whose calls are read, such as ``requestStatus.updated``. The types come
         from the listing of webhooks, because calls have no type. Default: all types. (templated)
@@ -59,8 +59,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param with_payload: whether the event includes the calls' payloads. Default True.
     :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
     :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
-        clock was set back, or the asset's cursor is another task's with other filters. ``fail`` (default): the task
-        fails. ``continue``: it logs a warning, and the event describes the gap. (templated)
+        clock was set back, or the asset's cursor comes from another task with other filters. ``fail`` (default): the
+        task fails. ``continue``: it logs a warning, and the event describes the gap. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ...}``: the number of calls in the event.
     :raises AirflowSkipException: if there are no new calls.

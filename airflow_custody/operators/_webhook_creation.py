@@ -1,7 +1,7 @@
 """
 The creation of a webhook.
 
-This module imports the client and the search for existing webhooks, so the operator imports it only in the run.
+The operator imports this module only when the task runs, because this module imports the search for existing webhooks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WebhookCreation:
 
     def __post_init__(self) -> None:
         if self.secret is not None:
-            # Hide the secret before searching for the webhook, so that errors of the search do not quote it either.
+            # Hide the secret before searching for the webhook, so that no error of the search quotes the secret.
             self.client.auth.hide(self.secret)
         self.timeout = self.client.settings.timeout
         service = self.client.settings.base_url
@@ -67,8 +67,8 @@ class WebhookCreation:
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:
-            # Raise the error outside the except block and without the original text, because both may contain the
-            # secret.
+            # Raise the error outside the except block, so that it is not chained, and without the original text. Both
+            # the original error and its text may contain the secret.
             raise CustodyError(
                 f"store_secret failed ({failure}), so the secret of the new webhook {webhook_id} is lost",
                 advice="The next try reports how to continue.",

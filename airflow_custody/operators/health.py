@@ -38,8 +38,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
     :param healthy_statuses: status words that count as healthy, compared without regard to case. Default ``success``,
         the only healthy word observed so far. (templated)
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
-    :param fail_when_unhealthy: whether the task fails if the service is unhealthy. False: it returns the verdict in
-        both cases. Default True.
+    :param fail_when_unhealthy: whether the task fails if the service is unhealthy. False: it succeeds, and returns the
+        verdict. Default True.
     :return: a short verdict as plain JSON: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks), ``groups``
         (both numbers for each group), ``problems`` (the first 20, with their reasons), ``oldest_result_age_seconds``,
         ``fetched_at``.

@@ -33,8 +33,8 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     Enable or disable a webhook configuration.
 
     Needs the role ``Admin``. Setting the current status again is safe, so the call is repeated if its response is lost.
-    If the response does not confirm the change, the listing of webhooks must report the new status. If the service does
-    not offer the listing, the log reports it. Can be used as setup and teardown.
+    If the response does not confirm the change, the task succeeds only if the listing of webhooks has the new status.
+    Can be used as setup and teardown.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)
@@ -73,7 +73,7 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
 
     Needs the role ``Admin``. If the webhook does not exist, the task succeeds, because a retry after a lost response
     must succeed; the log and the returned value report it. If the response does not confirm the deletion, as with a
-    gateway's 404, the webhook must be absent from the listing of webhooks.
+    gateway's 404, the task succeeds only if the webhook is absent from the listing of webhooks.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -111,8 +111,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     enabled, so set its status in a second task: ``CustodySetWebhookStatusOperator(webhook_id=create.output, ...)``.
 
     Exactly one of ``secret_conn_id`` and ``store_secret`` is required. The secret signs the deliveries, and is never
-    written to XCom or the log. The service returns a secret that it has generated only once. If the task dies before
-    ``store_secret`` has stored it, the secret is lost, and the next try names the webhook to delete.
+    written to XCom or the log. If the service generates the secret, it returns the secret only once. If the task dies
+    before ``store_secret`` has stored the secret, the secret is lost, and the next try names the webhook to delete.
 
     Needs the role ``Admin``. The operation is undocumented.
 
@@ -162,7 +162,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
                 "the webhook's URL must begin with https://; nothing was sent", setting="url", code="parameter-wrong"
             )
         if self.secret_conn_id is None and self.store_secret is None:
-            # Stop if the connection is missing in this run, because a generated secret would be lost.
+            # With omit_if_none, the connection's id may be None in this run. Stop, because the service would generate a
+            # secret, and nothing would store it.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)

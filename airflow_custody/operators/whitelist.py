@@ -83,12 +83,12 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param accept_fields: keys of a payload, as for signing, that an existing request may have although this task does
         not set them, such as ``network``. Default: none. (templated)
     :param on_clear: behaviour if a user clears the task after it has created its request. ``reuse`` (default): the same
-        request is used again if it still exists. ``create``: another request is created; this
-        requires ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first
-        in both cases.
+        request is used again if it still exists. ``create``: another request is created; this requires
+        ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first in both
+        cases.
     :param look_before_create: whether to look up, before the first send, which requests for the same address exist.
-        This takes one more call. Without it, a request that is found later is used only if its date proves that it is
-        new. False requires ``if_exists="create"``. Default True.
+        This takes one more call. Without this lookup, a request that is found after a lost response is used only if its
+        date proves that it is new. False requires ``if_exists="create"``. Default True.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param check_address: whether to check the address against the rules of its chain, as far as they are known, before
         anything is sent. An address that is invalid for the chain fails the task; an address that cannot be checked
@@ -191,7 +191,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
-        # Require a status word, because otherwise no request would count as in effect.
+        # Unlike StatusWords.read, accept an empty list of words: then no request counts as in effect.
         effective = check_names("effective_statuses", self.effective_statuses, may_be_empty=True) or ()
         rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
         words = StatusWords(tuple(effective), tuple(rejected))
@@ -218,9 +218,9 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``. If the request does not exist, the task succeeds, because a retry
-    after a lost response must succeed; the log and the returned value report it. A response that does not confirm the
-    deletion, such as a gateway's 404, is a success only if the service itself reports that the request does not exist.
-    The operation is undocumented.
+    after a lost response must succeed; the log and the returned value report it. After a response that does not confirm
+    the deletion, such as a gateway's 404, the task succeeds only if the service itself reports that the request does
+    not exist. The operation is undocumented.
 
     :param request_id: the request's id. (templated)
     :param comment: why the request is deleted; not empty. (templated)
@@ -262,10 +262,10 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     Verify the whitelist's signatures, and write the evidence to a file.
 
     Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. Every request that is
-    not pending or rejected must be signed according to the rules, each signature of a pending request must be valid,
-    and each id must be listed. All other requests are unverified. The log names them, and the task fails after the
-    evidence is written. If there are no requests, the task succeeds, and all counts are 0. Without pinned keys, the
-    task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
+    neither pending nor rejected must be signed according to the rules, each signature of a pending request must be
+    valid, and each of the ``ids`` must be listed. The log names the requests for which this is not so, and the task
+    fails after the evidence is written. If there are no requests, the task succeeds, and all counts are 0. Without
+    pinned keys, the task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
     completely, no file is written. A file appears only when it is complete, and never replaces an existing file.
@@ -275,17 +275,19 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow connection. Default: no
         file. (templated)
     :param ids: ids of the requests to verify. Default: all. (templated)
-    :param fail_on_unverified: whether the task fails if a request is unverified. Default True.
+    :param fail_on_unverified: whether the task fails if the verification of a request fails. Default True.
     :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
     :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
         ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"counts": {state: number}, "path": ..., "sha256": ..., "duplicates": [[id, ...], ...]}``. Without a
         file, ``path`` and ``sha256`` are None. The states are ``verified``, ``unverified``, ``pending``, ``rejected``
-        and ``absent``. The XCom is pushed even if the task fails because of unverified requests, and each of the four
-        values also has its own key (``verify.output["path"]``).
-    :raises AirflowFailException: if a request is unverified, no keys are pinned, or the file exists already.
-    :raises AirflowSkipException: with ``skip_if_empty``.
+        and ``absent``. A pending request with an invalid signature counts as ``pending``, and an id that is not listed
+        as ``absent``; both also make the task fail. The XCom is pushed even if the task fails because a verification
+        failed, and each of the four values also has its own key (``verify.output["path"]``).
+    :raises AirflowFailException: if the verification of a request fails, no keys are pinned, or the file exists
+        already.
+    :raises AirflowSkipException: if ``ids`` is an empty list, and ``skip_if_empty`` is True.
     :raises CustodyError: if the service cannot be read, or the file cannot be written, and trying again may help;
         Airflow's retries apply.
     """
@@ -332,7 +334,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and URL. Either the path or the URL is empty."""
+        """Return the new file's local path and URL, one of them empty."""
         try:
             local, url = split_location(check_path(self.path))
         except StorageError as error:
@@ -345,7 +347,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         self.log.info("%s", lines(*found.duplicates_text, found.summary))
 
     def _write(self, path: str, url: str, found: VerifiedWhitelist) -> dict[str, str | None]:
-        """Write the evidence, and return the file's place and SHA-256."""
+        """Write the evidence, and return the file's path or URL and SHA-256."""
         data = found.to_file()
         try:
             write_location(path, url, data)
@@ -372,7 +374,7 @@ def _not_written(error: StorageError) -> CustodyError:
 
 
 def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
-    """Return the error that names the unverified requests."""
+    """Return the error that names the requests whose verification failed."""
     rows = found.unproved
     named = "; ".join(found.unproved_text[:_MAX_NAMED])
     more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""

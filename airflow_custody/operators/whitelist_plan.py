@@ -38,15 +38,16 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     Changes nothing. Reads the file and all requests at the service, and checks each payload against its hash. Each row
     of the file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
-    ``replace`` (it differs, and a new request is created), ``pending`` (requested and pending approval; never requested
-    again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect, for the same destination as an
-    ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected``, ``unreadable`` (its
-    payload does not match its hash), ``unverified``. The log contains the whole plan. If the file has a fault, or a
+    ``replace`` (the request differs, and a new one is created), ``pending`` (requested and pending approval; never
+    requested again), ``unchanged`` (in effect), ``differs`` (the request differs, and is not replaced), ``duplicate``
+    (in effect, for the same destination as an ``unchanged`` request), ``undeclared`` (at the service but not in the
+    file), ``rejected`` (requested and rejected; not requested again), ``unreadable`` (the payload does not match its
+    hash, or cannot be read), ``unverified`` (see below). The log contains the whole plan. If the file has a fault, or a
     page of the listing cannot be read, nothing is planned.
 
     If the connection pins super-administrators' keys, each request is verified: a request in effect must be signed
-    according to the rules, and each signature of a pending request must be valid. Otherwise the request is
-    ``unverified``. It is reported, but neither created again nor deleted.
+    according to the rules, and each signature of a pending request must be valid. A request that fails this
+    verification is ``unverified``: it is reported, but neither created again nor deleted.
 
     The plan's hash covers the service, and the effects of applying the plan: the creations with the requests that they
     replace; the deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other
@@ -57,9 +58,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         within the DAG bundle. (templated)
     :param rows: the whitelist itself, instead of ``path``: a list of dictionaries with the same keys as the rows of a
         file, from an upstream task (``rows=upstream.output``) or a template; or the list as JSON text. (templated)
-    :param prune: whether to delete duplicates, and requests that are not in the file. Of several requests in effect for
-        a row's destination, the request that equals the row is kept, or else the request with the lowest id. Default
-        False.
+    :param prune: whether to delete duplicates, and requests that are not in the file. If several requests are in effect
+        for a row's destination, the request that equals the row is kept; if several equal it, the one with the lowest
+        id. If none equals the row, ``prune`` deletes none of them. Default False.
     :param replace: whether a row gets a new request if the request in effect differs in label, links, kinds or exchange
         account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
         deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
@@ -92,9 +93,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param accept_fields: keys of a payload, by their names in a plan, that may have a value although the file does not
         mention them, such as a value that the service fills in; and ``envelope.action``, which accepts an unknown word
         for the request's action. A request with a value for any other such key ``differs``. Default: none. (templated)
-    :param ignore: ids of inspected requests that must not block a row: requests that cannot be read, or that may be for
-        another destination because of the name of their chain or network. The plan's hash covers them. Default: none.
-        (templated)
+    :param ignore: ids of requests that you have inspected, and that must not block a row: requests that cannot be read,
+        or that may be for another destination because of the name of their chain or network. The plan's hash covers
+        them. Default: none. (templated)
     :param omit_if_none: names of fields of ``rows`` that are left out of a row if their value is None, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -102,7 +103,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         and contains every operation in full. The XCom is pushed even if the task is skipped, or fails because of
         changes or a limit, and each of the three values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
-    :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
+    :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
     """
 
     template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
@@ -173,7 +174,11 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     def _stop(
         self, plan: WhitelistPlan, faults: Sequence[str], not_shown: str, *, name: str, replace: bool
     ) -> Exception | None:
-        """Log warnings about a plan, and return why the task ends without success; None: it succeeds."""
+        """
+        Log warnings about a plan, and return the exception that ends the task.
+
+        None: the task succeeds.
+        """
         if faults or (not_shown and self.max_creates is not None):
             return _over_limits(faults, not_shown)
         if not_shown:
@@ -187,7 +192,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return None
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """Log warnings about an applicable plan, and return the advice."""
+        """Log warnings about a plan within its limits, and return the advice."""
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
         differs = advice_on_differences(plan, replace=replace)
@@ -217,7 +222,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
-        """Return the error for a plan with changes that `fail_on_changes` or `fail_on_pending` forbids."""
+        """Return the error of `fail_on_changes` or `fail_on_pending` for a plan."""
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
@@ -233,16 +238,16 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     """
     Apply an approved plan: create each missing request at most once.
 
-    The first try plans, and stops if the hash is not the approved hash, because the file or the service has changed.
-    It records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or a clear, executes
-    the rest of that record, and checks each operation against the current listing of the service. If the file has
-    changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and stops if an earlier try has sent
-    anything.
+    The first try makes the plan again, and stops if its hash is not the approved hash, because the file or the service
+    has then changed. It records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or
+    a clear, executes the rest of the recorded plan, and checks each operation against the current listing of the
+    service. If the file has changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and stops if
+    an earlier try has sent anything.
 
     Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the other rows; the
     task fails at the end, with a table. After a lost response, the service is searched before the row is sent again. If
-    the outcome of a row stays unknown, the log explains how to decide. Two tasks can apply at the same time: to prevent
-    this, use ``max_active_runs=1``, or a pool with one slot.
+    the outcome of a row stays unknown, the log explains how to decide. Nothing prevents two tasks from applying at the
+    same time, so use ``max_active_runs=1``, or a pool with one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not withdraw requests. Listing and deleting are undocumented.
@@ -286,7 +291,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
         **kwargs: Any,
     ) -> None:
-        # The next run must find the requests that this run creates.
+        # Run one instance at a time, because the next run must find the requests that this run creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
         super().__init__(**kwargs)
@@ -346,9 +351,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def on_kill(self) -> None:
         """
-        Stop sending rows that have not left yet.
+        Send no more rows.
 
-        The record of sent rows is kept.
+        The record of the rows that were sent is kept.
         """
         if self._apply is not None:
             self._apply.stop()

@@ -38,8 +38,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
 
     This operator does not call the service, and needs no role there. It needs Airflow 3.1 or later with
     ``apache-airflow-providers-standard``. Otherwise, importing it raises ``AirflowOptionalProviderFeatureException``.
-    It also takes the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout`` and
-    ``notifiers``.
+    It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
+    and ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
     :param body: the displayed text in Markdown: the plan's report, ``plan.output["report"]``. The report has

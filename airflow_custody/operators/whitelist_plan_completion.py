@@ -22,7 +22,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     Complete an applied plan: delete the replaced and pruned requests.
 
     A plan that creates requests is applied without its deletions, so that no address is removed while its successor
-    is pending. Run this task after the sensor that waits until the created requests are in effect. It deletes the
+    is pending. Run this task after the sensor that waits until the created requests are in effect. The task deletes the
     requests that the approved creations replaced, and the requests that ``prune`` deletes. The plan's hash covers all
     of these deletions, so no other request is ever deleted. A plan that creates nothing is complete once it is applied,
     and this task has nothing to do.
@@ -114,6 +114,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         return {"plan_hash": plan_hash, "counts": counts, "request_ids": [*map(deletions.deleted_id, outcome.deleted)]}
 
     def on_kill(self) -> None:
-        """Stop sending deletions that have not left yet."""
+        """Send no more deletions."""
         if self._complete is not None:
             self._complete.stop()

@@ -78,7 +78,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :return: the number of requests, including those that needed no signature.
     :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
         was accepted; the error reports whether anything was signed.
-    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
@@ -147,14 +147,14 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
 
     :param request_ids: one id or several, without repetition. (templated)
     :param comment: why the requests are rejected; not empty. (templated)
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
-        ``declined``, ``expired``, ``canceled`` and ``cancelled``: the words are not published. (templated)
+    :param rejected_statuses: status words of rejected requests, compared without regard to case. The service does not
+        publish the words. Default ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.
     :raises AirflowFailException: if an id or the comment is missing, or the service refuses and one of the requests is
         not rejected.
-    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
     template_fields: Sequence[str] = ("request_ids", "comment", "rejected_statuses", "custody_conn_id")

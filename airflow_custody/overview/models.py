@@ -135,7 +135,7 @@ class Requests:
     requests come first, and among them the unverified requests.
 
     :param pending: requests that are pending approval, the oldest first; at most 200.
-    :param recent: requests that took effect, the newest first; at most 20.
+    :param recent: requests in effect, the newest first; at most 20.
     :param unknown: other requests, which are not pending and have an unknown state, the newest first; at most 50.
     :param in_effect_twice: groups of ids; the requests of a group are all in effect for the same destination.
     """
@@ -154,7 +154,7 @@ class RequestView:
     :param row: its row in a listing.
     :param verification: description of the proof, or the reason why there is none.
     :param payload: keys and values of the signed text, in its order; empty if the text cannot be used.
-    :param around: names and values of data beside the signed text; a value is empty if the service does not report it.
+    :param around: names and values of data outside the signed text; a value is empty if the service does not report it.
     :param signatures: its signatures, each with ``user`` and ``comment`` as the service reports them; ``valid`` (None
         if it was not checked, because no keys are pinned or the rules cannot be used); and ``problem``, the reason why
         it is invalid.

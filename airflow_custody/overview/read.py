@@ -124,7 +124,7 @@ def _requests(snapshot: Snapshot) -> Requests:
     for each in snapshot:
         found[each.reported].append(each)
         if each.deletion_pending and each.for_approval is not None:
-            # A deletion listed for approval is also pending.
+            # A request whose deletion is listed for approval is in effect, and is also listed as pending.
             pending = judge_request(each.for_approval, "pending", snapshot.verifier)
             found["pending"].append(replace(pending, deletion_pending=True))
     effective = sorted(found["effective"], key=lambda each: read_number(each.id, MAX_ID) or 0)

@@ -57,8 +57,8 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
     """
     Return a request as a row.
 
-    Address, label and chain are read from the signed text. The network may come from elsewhere; it is then marked if
-    keys are pinned.
+    Address, label and chain are read from the signed text. If the signed text has no network, the network is the one
+    that the service reports. If keys are pinned, such a network is marked.
 
     :param request: a listed request.
     :param verifier: the verifier that verified the request; None if no keys are pinned.
@@ -89,7 +89,7 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
 
 
 def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
-    """Return the problem of a request, without its name; empty if none."""
+    """Return a request's problem, without the request's name; empty if none."""
     error = request.trust.error
     if error is not None:
         return f"{sanitize(sentences(error.why, error.advice), MAX_TEXT)} {label(error.code)}"

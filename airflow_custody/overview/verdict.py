@@ -79,7 +79,7 @@ def judge_overview(overview: Overview) -> Verdict:
 
 def _findings(overview: Overview) -> Iterator[Finding]:
     requests = overview.requests.value
-    # This finding comes first, because an address in effect without signatures is the worst problem.
+    # Begin with requests in effect, because an unverified address in effect is the worst problem.
     if requests is not None:
         yield from _of_requests(requests.recent, "recent", "in effect")
     if (health := overview.health.value) is not None:

@@ -39,7 +39,7 @@ def find_connection(user: BaseUser, conn_id: str) -> ConnectionKey:
     Return the connection of type ``custody`` with an id.
 
     The id must be spelled exactly as listed. A source of connections may accept other spellings, but Airflow decides
-    by the listed one who may read the connection.
+    by the listed spelling whether the user may read the connection.
 
     :param user: the user.
     :param conn_id: the id.
@@ -62,7 +62,7 @@ def _all_connections() -> list[ConnectionKey]:
     for conn_id in conf.get("custody", "page_connections", fallback="").split(","):
         if conn_id.strip():
             teams[conn_id.strip()] = None
-    # Only the database knows teams, so its rows replace the entries from elsewhere.
+    # Only the database knows teams, so its rows replace the entries from other sources.
     with create_session() as session:
         rows = select(Connection.conn_id, Connection.team_name).where(Connection.conn_type == CustodyHook.conn_type)
         for row in session.execute(rows):
@@ -74,8 +74,8 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
     """
     Return whether environment variables allow a connection to be of type ``custody``.
 
-    Environment variables precede the database. Airflow finds them by an id in any case. Only the id in lower case is
-    accepted here, because otherwise one connection would have several ids.
+    Environment variables precede the database. Airflow converts an id to upper case to find its variable. Only the id
+    in lower case is accepted here, because otherwise one connection would have several ids.
 
     :param conn_id: the id of the connection.
     :param variables: the names of all variables with a connection, without their prefix.
@@ -87,7 +87,7 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
 
 
 def _variable_is_custody(conn_id: str) -> bool:
-    """Return whether the connection in an environment variable is of type ``custody``, and readable."""
+    """Return whether an environment variable's connection is readable and of type ``custody``."""
     with suppress(Exception):
         connection = EnvironmentVariablesBackend().get_connection(conn_id)
         return connection is not None and connection.conn_type == CustodyHook.conn_type

@@ -33,7 +33,7 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "x-frame-options": "SAMEORIGIN",
 }
-#: Style and icons are the same for all users, and contain no data of a service.
+#: Style and icons may be cached, because they are the same for all users, and contain no data of a service.
 _STATIC_CACHE = "public, max-age=300"
 
 #: Title and text of each error page, by status.
@@ -51,7 +51,8 @@ def create_app() -> App:
     # Do not redirect, because a redirect would lead to the host in the request, which may be forged.
     app = FastAPI(title="Custody", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.readings = Readings()
-    # This router comes first, because the path of a connection's page may contain slashes.
+    # This router comes first. The path of a connection's page may contain slashes, so it also matches the paths of
+    # request pages.
     app.include_router(request_page.router)
     app.include_router(overview_page.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
@@ -106,7 +107,11 @@ def _error_page(request: Request, status: int) -> Response:
 
 
 def _own_url(request: Request) -> str:
-    """Return the URL of a request below ``[api] base_url``, because its host header may be forged."""
+    """
+    Return a request's URL, built from ``[api] base_url``.
+
+    The request's host header is not used, because it may be forged.
+    """
     root, path = request.scope[ROOT], request.scope["path"]
     airflow = (conf.get("api", "base_url", fallback="") or "").rstrip("/") or root.removesuffix(PATH)
     query = f"?{request.url.query}" if request.url.query else ""

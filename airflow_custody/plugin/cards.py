@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: The levels, worst first, and the words that stand next to their colours.
 WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
 _WORST_FIRST = list(WORDS)
-#: A service that has not responded for this many seconds counts as not responding.
+#: After waiting this many seconds for a new reading, a service counts as not responding.
 SLOW_AFTER = 10.0
 #: The sections that are the same for all users who may see them.
 _SHARED_SECTIONS = ("health", "requests", "webhooks", "journal")
@@ -29,9 +29,9 @@ class ConnectionRow:
     A connection to a service.
 
     :param conn_id: its id.
-    :param reading: the latest reading of the service with it.
-    :param level: ``good`` if the service can be read with it.
-    :param problem: why the service cannot be read with it; empty if it can.
+    :param reading: the latest reading of the service through this connection.
+    :param level: ``good`` if the service can be read through this connection.
+    :param problem: why the service cannot be read; empty if it can.
     """
 
     conn_id: str
@@ -49,7 +49,8 @@ class ConnectionRow:
         """
         The sort key of connections to one service.
 
-        Working connections come first, then those with pinned keys, then those that read more sections.
+        Working connections come first. Among equals, connections with pinned keys come first, and then connections that
+        can read more sections.
         """
         overview = self.overview
         if overview is None:
@@ -147,7 +148,8 @@ class _ServiceKey(NamedTuple):
     The service of a connection. Connections with equal keys share a card.
 
     :param url: the base URL; empty if it is unknown.
-    :param owner: the tenant. Where it is unknown, the id of the connection, because any tenant is possible.
+    :param owner: the tenant. If the tenant is unknown, the id of the connection, because any tenant is possible. Empty
+        for a connection without an overview, unless its URL is unknown, or exactly one service has the same URL.
     """
 
     url: str
@@ -162,7 +164,8 @@ def make_cards(readings: Iterable[tuple[str, Reading[Overview]]], now: datetime)
     :param now: the time.
     """
     groups: dict[_ServiceKey, list[ConnectionRow]] = {}
-    # Connections without an overview come last: they join the card of another connection with the same base URL.
+    # Connections without an overview come last, so that they can join the card of another connection with the same base
+    # URL.
     for conn_id, reading in sorted(readings, key=lambda pair: pair[1].value is None):
         service = _service_of(conn_id, reading, groups)
         level, problem = _state_of(reading, now)
@@ -220,7 +223,7 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
     """
     Yield the findings of all connections.
 
-    Each text is reported once. A problem is reported no matter which user sees it.
+    Each text is reported once. A problem is reported even if only one of the connections finds it.
     """
     some_work = any(not connection.problem for connection in connections)
     reported: set[str] = set()

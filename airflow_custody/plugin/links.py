@@ -14,12 +14,12 @@ from airflow_custody.plugin import PATH
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
-#: Maximum number of requests in a link, and on a page. One call to the service finds all of them.
+#: Maximum number of requests in a link, and on a page. The service returns at most this many in one response.
 MAX_REQUESTS = 100
 _VERSION = tuple(int(part) for part in version.split(".")[:2])
 # Since this version, plugins can have pages, and Airflow reads links from XCom.
 _HAS_PAGES = _VERSION >= (3, 1)
-# Since this version, the path of a page can follow the path of Airflow's frame.
+# Since this version, a link can open a page inside Airflow's frame: the page's path follows the path of the frame.
 _FRAME = "/plugin/custody" if _VERSION >= (3, 3) else ""
 
 
@@ -27,7 +27,8 @@ class CustodyRequestLink(BaseOperatorLink):
     """
     The link "Custody request" from a task to the page of its whitelisting requests.
 
-    Airflow calls it in the worker when the task ends, fails or is deferred, and stores the link as an XCom.
+    Airflow calls :meth:`get_link` in the worker when the task ends, fails or is deferred, and stores the link as an
+    XCom.
     """
 
     name = "Custody request"
@@ -60,7 +61,7 @@ class CustodyRequestLink(BaseOperatorLink):
             return ""
         path = requests_path(conn_id, request_ids)
         base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
-        # The frame ends a path at a number sign.
+        # Do not use the frame for an id with a number sign, because the frame ends a path there.
         frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
         return f"{base_url}{frame}{path}" if path else ""
 

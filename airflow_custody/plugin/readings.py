@@ -1,5 +1,5 @@
 """
-Readings of services. Few reads run at a time, and no route waits long for them.
+Readings of services. Few reads run at a time, and no page waits long for them.
 
 While a service is read or does not respond, its latest reading is shown.
 """
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 #: How long, in seconds, a reading is shown before it must be refreshed.
 LIFETIME = 30.0
-#: How long, in seconds, a route waits for new readings.
+#: How long, in seconds, a page waits for new readings.
 WAIT = 1.0
-#: Maximum number of reads that run at a time. Of these, at most one is for the same connection.
+#: Maximum number of reads that run at a time, not counting hung ones. For each connection, at most one of them runs.
 MAX_READS = 4
-#: After this many seconds a read counts as hung, and its slot is given to another read. An overview makes six calls,
-#: and their time-outs end earlier than this.
+#: After this many seconds a read counts as hung, and its slot is given to another read. An overview has six sections.
+#: If the service does not respond, all of them time out earlier than this.
 HUNG_AFTER = 90.0
 #: Maximum number of threads that read one connection, hung ones included.
 MAX_THREADS_OF_ONE = 2
@@ -90,7 +90,7 @@ class Reading(Generic[T]):
         return self.problem
 
     def describe_wait(self, now: datetime) -> str:
-        """Return that the service has not responded yet, and the age of the value."""
+        """Return a text about the missing response, with the value's age."""
         if self.value is None:
             return "The service has not responded yet. Refresh this page in a moment."
         return f"The service has not responded yet. {self._describe_age(now)}"
@@ -100,7 +100,7 @@ class Reading(Generic[T]):
 
 
 class _Latest(NamedTuple):
-    """The latest reading, and when it was completed by the clock of :class:`Readings`."""
+    """The latest reading, and its completion time on the clock of :class:`Readings`."""
 
     reading: Reading[Any]
     completed_at: float

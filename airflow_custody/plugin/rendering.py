@@ -24,7 +24,7 @@ from airflow_custody.client.text import has_unprintable
 from airflow_custody.plugin import PATH
 from airflow_custody.plugin.texts import duration
 
-#: The key of a request's scope with the path of the pages: Airflow's own path and ``/custody``.
+#: The key in a request's scope under which the path of the pages is stored: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
 #: Maximum number of characters that are shown of a text.
 MAX_TEXT = 300
@@ -51,8 +51,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     values = {
         "root": root,
         "airflow": root.removesuffix(PATH),
-        # Without this header, it is unknown whether the page is in Airflow's frame. Show the link, because a
-        # superfluous link is better than a missing link.
+        # Without this header, it is unknown whether the page is in Airflow's frame. Show the link to Airflow then,
+        # because a superfluous link is better than a missing link.
         "standalone": request.headers.get("sec-fetch-dest") != "iframe",
         "now": datetime.now(timezone.utc),
         "refresh": quote(request.scope["path"]),
@@ -65,8 +65,9 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     """
     Return a text from outside as markup in which all of its characters are visible.
 
-    These characters are shown by number, up to ten of them: invisible ones, those that change the direction of the
-    text, piled-up marks, and blanks at either end. The markup isolates the text from its surroundings.
+    Invisible characters, characters that change the direction of the text, piled-up marks, and blanks at either end are
+    shown by number; after the first ten, by a replacement character. The markup isolates the text from its
+    surroundings.
 
     :param text: the text.
     :param limit: the maximum number of characters to show. Default 300.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 
-#: Level and words of each state.
+#: CSS class and words of each state.
 _STATES = {
     "effective": ("good", "In effect"),
     "pending": ("warning", "Pending approval"),
@@ -91,7 +91,7 @@ def _read(request: Request, query: Query[Any], missing: str = "") -> dict[str, A
 
 
 def _verdict(row: RequestRow) -> tuple[str, str]:
-    """Return the state of a request: its level in the style sheet, and its words."""
+    """Return a request's state as shown: the CSS class, and the words."""
     level, words = _STATES.get(row.state, ("unknown", "Unknown state"))
     if row.trust == "unverified":
         return "bad", f"{words}, not verified"

@@ -1,15 +1,15 @@
 """
 A stand-in for the custody service.
 
-It has real HTTP, real state, and faults on demand.
+It speaks real HTTP, keeps its own state, and injects faults on demand.
 
 ``Sandbox`` runs it inside this process, for tests. ``python -m airflow_custody.sandbox`` runs it as a separate process.
 ``SandboxControl`` controls a sandbox of either kind.
 
 Four operations follow the API description of the service: listing health checks, creating a whitelisting
 request, setting the status of a webhook, and deleting a webhook. The other operations follow public information about
-the service. Everything beyond these two sources is an assumption, and is marked by a comment. The sandbox was never
-compared with a live installation.
+the service. Everything beyond these two sources is an assumption, and is marked as one in the code. The sandbox has
+never been compared with a live installation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from airflow_custody.sandbox.settings import ListingSettings as ListingSettings
     from airflow_custody.sandbox.settings import Settings as Settings
 
-# Imported on first use. Importing this package is therefore cheap, and does not need the extra `sandbox`.
+# The module of each name. It is imported when the name is first used, so importing this package is cheap, and does not
+# need the extra `sandbox`.
 _MODULES = {
     "Sandbox": "server",
     "SandboxControl": "control",

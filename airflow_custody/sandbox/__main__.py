@@ -169,7 +169,7 @@ def _exports(variables: Mapping[str, str]) -> list[str]:
     """
     Return shell lines that export variables.
 
-    :raises SandboxError: if a name is not valid in a shell, because names may come from the state.
+    :raises SandboxError: if a name is not valid in a shell. This is checked because names may come from the state.
     """
     for name in variables:
         if not (name.isascii() and name.isidentifier()):

@@ -61,12 +61,13 @@ class SandboxControl:
     """
     Controls a sandbox, in this process or another.
 
-    A failed call raises :class:`SandboxError`. Each method is also a route, ``POST /sandbox/<name>``. It requires the
-    arguments as a JSON object, and the header ``Content-Type: application/json``.
+    A failed call raises :class:`SandboxError`. Each method except ``send`` and ``close`` is also a route,
+    ``POST /sandbox/<name>``. The route requires the arguments as a JSON object, and the header
+    ``Content-Type: application/json``.
 
     :param url: URL of the sandbox, such as ``http://127.0.0.1:43121``.
-    :param verify: for an HTTPS sandbox, the parameter ``verify`` of requests.
-    :param cert: for a sandbox that requires a client certificate, the parameter ``cert`` of requests.
+    :param verify: for an HTTPS sandbox, the parameter ``verify`` of the requests library.
+    :param cert: for a sandbox that requires a client certificate, the parameter ``cert`` of the requests library.
     """
 
     def __init__(self, url: str, verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
@@ -153,7 +154,7 @@ async def call(request: Request, service: ServiceDep, name: str) -> Response:
     """Call a method of a store. For tests only, so without authentication."""
     if name not in _METHODS:
         raise not_found(f"control {name}")
-    # Web pages can send other content types to any server without a preflight request.
+    # Require JSON, because a web page cannot send it to another server without a preflight request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ServiceError(415, "the control requires JSON: send the header 'Content-Type: application/json'")
     try:
@@ -165,5 +166,5 @@ async def call(request: Request, service: ServiceDep, name: str) -> Response:
     parts = (service, *vars(service).values())
     part = next(each for each in parts if getattr(type(each), name, None) is _METHODS[name])
     result = _validated(_METHODS[name])(part, **arguments)
-    # ASCII, because a test may have sent half a surrogate pair.
+    # Escape all non-ASCII characters: a test may have sent half of a surrogate pair, which UTF-8 cannot encode.
     return Response(json.dumps({"result": result}), media_type="application/json")

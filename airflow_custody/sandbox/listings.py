@@ -53,14 +53,14 @@ class Listing:
         return bool(self._settings.orders)
 
     def arrange(self, rows: list[Row], identify: Callable[[Row], str]) -> list[Row]:
-        """Return the rows in the next configured order. The last is repeated."""
+        """Return the rows in the next configured order; repeat the last order."""
         if not self.is_arranged:
             return rows
         by_id = {identify(row): row for row in rows}
         return [by_id[each] for each in _take(self._settings.orders) if each in by_id]
 
     def total(self, number: int) -> str | int | None:
-        """Return the next configured total. The last is repeated."""
+        """Return the next configured total, repeating the last; otherwise the actual total."""
         if self._settings.totals:
             return _take(self._settings.totals)
         return str(number) if number else None

@@ -23,7 +23,8 @@ class RequestLog:
     """
     The log of the last requests, in the order of arrival.
 
-    It contains no credentials: they are redacted in the header ``Authorization`` and under secret keys of JSON bodies.
+    It contains no credentials. In the header ``Authorization``, a fingerprint replaces them. In JSON bodies, the fields
+    ``password``, ``totp`` and ``secret`` are redacted.
     """
 
     def __init__(self) -> None:

@@ -206,7 +206,7 @@ class _Server(uvicorn.Server):
         self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Stop accepting connections. Let asyncio register those just accepted before the listener closes.
+        # Stop accepting connections. Before the listeners close, let asyncio register the connections just accepted.
         loop = asyncio.get_running_loop()
         for server in self.servers:
             for listener in server.sockets:
@@ -232,11 +232,11 @@ def _run(servers: list[_Server], sockets: list[socket.socket], opened: ExitStack
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Naming TCP makes asyncio disable Nagle's algorithm, which would delay each response.
+    # Pass IPPROTO_TCP, because asyncio then disables Nagle's algorithm, which would delay each response.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Allows a port that was just released. A port in use is still refused.
+        # Allow a port that was just released. Binding to a port in use still fails.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(2048)
@@ -247,6 +247,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _url_host(host: str) -> str:
-    """Return the host for a URL; loopback if it means all addresses."""
+    """Return the host as in a URL; a wildcard address becomes loopback."""
     loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
     return loopback.get(host, f"[{host}]" if ":" in host else host)

@@ -14,7 +14,7 @@ class ListingSettings(BaseModel):
     The behaviour of a listing.
 
     :param page_size: maximum number of rows on a page, even if more are requested.
-    :param totals: the ``totalItems`` of each of the next calls; the last value is repeated. None leaves it out.
+    :param totals: the ``totalItems`` of each of the next calls; the last value is repeated. None omits the field.
     :param ignored: names of query parameters to ignore; ``cursor`` stands for all ``cursor.*`` parameters.
     :param orders: for each of the next calls, the ids of the rows to list, in order; the last list is repeated. No
         other rows are listed.

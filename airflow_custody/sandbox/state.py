@@ -16,7 +16,8 @@ from airflow_custody.sandbox.settings import Settings
 # Marks a file as the sandbox's ("CuSb"). The sandbox never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
 
-# The rows to delete from these tables. The main token and the keys are kept, because connections use them.
+# Which rows `clear` deletes from these tables. It keeps the main token and the super-administrators' keys, because
+# connections use them.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
 # The size of an SQLite file's header, and the position of the application id in it.
@@ -30,7 +31,7 @@ def _make_private(name: str) -> None:
     """
     Create a private state file, or make an existing file private.
 
-    This comes before opening the database, because SQLite copies the file's permissions to its journal. A file of
+    Call this before opening the database, because SQLite copies the file's permissions to its journal. A file of
     another program is left unchanged, and is refused later.
     """
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
@@ -80,7 +81,7 @@ class State:
     def _prepare(self, name: str) -> None:
         # Commits must survive a kill of the process, but not a crash of the machine, so do not wait for the disk.
         self._database.execute("PRAGMA synchronous = OFF")
-        # The lock keeps a second sandbox from starting, because neither would notice the other's changes.
+        # The lock keeps a second sandbox from using this file, because neither would notice the other's changes.
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("BEGIN EXCLUSIVE")
         (owner,) = self._database.execute("PRAGMA application_id").fetchone()

@@ -37,7 +37,7 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
     """
 
     async def check(request: Request, service: ServiceDep) -> Caller:
-        # API keys do not sign a default port.
+        # An API key's signature covers the host without a default port.
         host = request.headers.get("host", "").removesuffix(":80").removesuffix(":443")
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
         query = request.scope["query_string"].decode("latin-1")
@@ -53,7 +53,7 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
     return check
 
 
-#: A caller with any roles. For the operations on users and rules, which name no roles, this is an assumption.
+#: A caller with any roles. It is an assumption that the operations on users and rules require no role.
 AnyCaller = Annotated[Caller, Depends(require_roles())]
 
 
@@ -75,8 +75,8 @@ def read_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
     Return a dependency that reads and validates the query.
 
-    A list field receives all values of a repeated parameter. FastAPI's own query models ignore aliases before release
-    0.128.
+    A list field receives all values of a repeated parameter. This replaces FastAPI's own query models, which ignore
+    aliases before release 0.128.
     """
     names = {field.alias or name: get_origin(field.annotation) is list for name, field in model.model_fields.items()}
 
@@ -90,7 +90,7 @@ def read_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a JSON body."""
-    # Half of a surrogate pair, which a test may send, is written as an escape.
+    # A test may send half of a surrogate pair. Write it as an escape, because UTF-8 cannot encode it.
     body = dumps(value).encode(errors="backslashreplace")
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 

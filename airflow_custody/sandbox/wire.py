@@ -18,7 +18,7 @@ def dumps(value: Any) -> str:
 
 
 def omit_empty(**fields: Any) -> dict[str, Any]:
-    """Return the fields without empty, zero or false values; objects are kept."""
+    """Return the fields without empty, zero or false values; keep all dictionaries."""
     return {name: value for name, value in fields.items() if value or isinstance(value, dict)}
 
 

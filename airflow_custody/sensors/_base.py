@@ -47,7 +47,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     #: The target state: used in messages, and as the status of the trigger's successful event.
     target_state = ""
-    #: Seconds until a poke polls again while the service may still list something late. A subclass may change it.
+    #: Seconds until a poke polls again if something is missing, because the service may list it late. A subclass may
+    #: set another number.
     recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
@@ -56,7 +57,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if (value := kwargs.get(name)) is not None:
                 self._check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
                 if self._refused:
-                    # Airflow's own check would raise an error.
+                    # Drop the wrong value, because Airflow's own check would raise an error.
                     del kwargs[name]
         super().__init__(**kwargs)
         if self.never_fail or self.silent_fail:
@@ -68,7 +69,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Poll once, and return the state of the wait."""
 
     def _result(self, result: dict[str, Any]) -> Any:
-        """Return the task's result from the trigger's result."""
+        """Return the task's result, given the trigger's result."""
         return result
 
     @abstractmethod
@@ -84,7 +85,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     @cached_property
     def hook(self) -> CustodyHook:
-        """The hook, open until the sensor stops poking."""
+        """The hook; it is closed when the task ends or is deferred."""
         return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
@@ -96,8 +97,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         self._leave_out()
         polls = self._polls
         if context.get("task_reschedule_count"):
-            # In reschedule mode, each poke runs in its own process, so only the first poke is a first poll. Airflow 2
-            # does not count pokes: there, each poke is treated as the first.
+            # In reschedule mode, each poke runs in its own process. The number of reschedules tells whether an earlier
+            # poke has polled. Airflow 2 has no such number: there, each poke is treated as the first.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
         try:
@@ -172,7 +173,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         Airflow's own timeout of a deferral counts as the sensor's timeout.
         """
         with self._ending_task(context):
-            # This is not the first poll, because another process made it.
+            # Another process has made the first poll.
             self._polls.is_first = False
             # With start_from_trigger, no worker has checked the values yet.
             self._check_given()
@@ -191,8 +192,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """
         End the task the same way in every mode.
 
-        Airflow's own handling of ``soft_fail`` depends on the mode: it skips on failures in poke mode, and on every
-        error after a deferral. Therefore the setting is hidden from Airflow.
+        Airflow's own handling of ``soft_fail`` depends on the mode: in poke mode, Airflow also skips the task after a
+        failure without retries, and after a deferral, it skips the task after every error. Therefore the setting is
+        hidden from Airflow.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
@@ -210,7 +212,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             ended = f"{map_place(context)}{ended}"
             message = lines(ended, f"Last result: {last}", advice, label("wait-timed-out"))
             if soft_fail:
-                # Airflow 3 logs the exception on a single line, so it gets only the first line.
+                # Airflow 3 logs the exception on a single line, so the exception has only the message's first line.
                 self.log.warning("%s", message)
                 raise AirflowSkipException(ended) from None
             raise type(timeout)(message) from None

@@ -79,7 +79,8 @@ class CustodyHealthSensor(CustodySensor):
     #: Seconds until the second listing if a name is missing, because a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
-    # None for the class, because Airflow reads a mapped sensor's arguments from the class. It starts in a worker.
+    # None in the class: for a mapped sensor, Airflow reads this attribute from the class, and a mapped sensor starts in
+    # a worker.
     start_trigger_args: StartTriggerArgs | None = None
     start_from_trigger = False
 
@@ -109,7 +110,7 @@ class CustodyHealthSensor(CustodySensor):
         self._check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
         begins_in_trigger = deferrable and start_from_trigger
         if begins_in_trigger:
-            # The trigger is created from these fields now.
+            # Set omitted fields to None now, because the trigger is created from the fields below.
             self._leave_out()
         for name in self.template_fields if begins_in_trigger else ():
             if not _is_plain(getattr(self, name)):

@@ -44,9 +44,9 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     If the connection pins super-administrators' keys, each request in effect is also verified: enough users must have
     signed it, under rules that the pinned keys have signed. If the signatures do not prove the request, it is looked up
-    again after 5 seconds, because a listing may lag. Then the sensor fails without retries, and reports the reason.
-    Without pinned keys, nothing is verified. Signatures do not cover a request's id, so a dishonest service could
-    return another signed request under this id. Use ``expected`` to detect this.
+    again after 5 seconds, because a listing may lag. If they still do not prove it, the sensor fails without retries,
+    and reports the reason. Without pinned keys, nothing is verified. Signatures do not cover a request's id, so a
+    dishonest service could return another signed request under this id. Use ``expected`` to detect this.
 
     Killing the task only ends the wait. The lookup is undocumented, and needs the role ``TPUser``.
 
@@ -82,7 +82,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     :raises AirflowSensorTimeout: if a request is not in effect in time.
     :raises AirflowFailException: if a request was rejected, is gone, cannot be verified, or does not match
         ``expected``.
-    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
     template_fields: Sequence[str] = (
@@ -121,7 +121,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _wait(self) -> RequestWait:
-        """The wait of this process, with checked parameters."""
+        """The wait in this process, with checked parameters."""
         from airflow_custody.client.whitelist.wait import RequestWait
 
         ids: object = self.request_id

@@ -35,9 +35,9 @@ MAX_BACKOFF = 300.0
 MAX_POLL_DELAY = 3600.0
 #: Maximum number of concurrent polls of one connection, not counting stuck polls.
 MAX_CONCURRENT_POLLS = 8
-# Seconds until a poll counts as stuck and no longer occupies a thread of the pool: twice the client's default timeout.
+# Seconds until a poll counts as stuck, and its connection gets a new thread pool: twice the client's default timeout.
 _STUCK_AFTER = 60.0
-# Seconds, in addition to an interval, that a wait continues after its deadline until a running poll ends.
+# After its deadline, a wait continues for one interval and this many seconds, so that a running poll can end.
 _PATIENCE = 10.0
 # Seconds before the first poll, so that triggers that start together share the poll.
 _GATHERING_DELAY = 0.1
@@ -50,8 +50,8 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     """
     Return an awaitable's result, or cancel it after a time limit.
 
-    Before Python 3.12, ``asyncio.wait_for`` swallows a cancellation that arrives together with the result. Airflow
-    cancels a trigger only once, so the trigger would run forever.
+    This replaces ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that arrives together with the
+    result. Airflow cancels a trigger only once, so the trigger would run forever.
 
     Do not pass an awaitable that swallows its cancellation, because this function waits until the awaitable ends. A
     thread (``asyncio.to_thread``) cannot be cancelled: it continues, and its result is dropped.
@@ -80,7 +80,7 @@ async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments
     Return the result of a function, run in a connection's thread pool.
 
     This is like ``asyncio.to_thread``, but a function that hangs blocks neither the event loop's threads nor those of
-    another connection. When it counts as stuck, the connection gets a new pool.
+    another connection. When the function counts as stuck, the connection gets a new pool.
     """
     if custody_conn_id not in _pools:
         _pools[custody_conn_id] = ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
@@ -110,9 +110,9 @@ class _Connection:
     @contextmanager
     def shared(cls, custody_conn_id: str) -> Iterator[_Connection]:
         """
-        Share the connection while the block runs.
+        Share the connection while the ``with`` block runs.
 
-        The last block to end closes it.
+        The last block to end closes the connection.
         """
         connection = cls._open.setdefault(custody_conn_id, cls(custody_conn_id))
         connection._users += 1
@@ -154,7 +154,7 @@ def serialized(trigger: BaseTrigger) -> tuple[str, dict[str, Any]]:
     """
     Return a trigger's class path and arguments.
 
-    The trigger's fields have the parameters' names.
+    The trigger must have a field with the name of each parameter.
     """
     made = type(trigger)
     arguments = {name: getattr(trigger, name) for name in inspect.signature(made).parameters}
@@ -172,7 +172,11 @@ def error_event(error: CustodyError) -> TriggerEvent:
 
 
 def as_custody_error(exception: Exception, operation: str) -> CustodyError:
-    """Return a :class:`CustodyError` unchanged, and any other exception as a retryable :class:`CustodyError`."""
+    """
+    Return an exception as a :class:`CustodyError`.
+
+    A :class:`CustodyError` is returned unchanged. Any other exception becomes a retryable one.
+    """
     if isinstance(exception, CustodyError):
         return exception
     text = f"{type(exception).__name__}: {sanitize(exception, 500)}"
@@ -198,8 +202,8 @@ class SharedPoll(Generic[T]):
     """
     A poll that triggers of this process share.
 
-    The poll runs while it has subscribers, with the same client as in every other mode, in a bounded pool of threads.
-    If the poll dies, all subscribers get an error, and the next subscriber starts a new poll.
+    The poll runs while it has subscribers. It runs in a bounded pool of threads, and uses the same client as a sensor
+    in a worker. If the poll dies, all subscribers get an error, and the next subscriber starts a new poll.
 
     :param key: identifies the poll: triggers with the same key share it.
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
@@ -298,7 +302,7 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     """
     error = max(errors, key=_retry_after, default=None)
     seconds = interval
-    # Without an interval, each failure is followed by a delay.
+    # With an interval, the first failure causes no further delay. Without an interval, each failure causes a delay.
     if failures > (1 if interval else 0):
         # Repeated sign-ins with refused credentials may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
@@ -315,7 +319,7 @@ def _retry_after(error: CustodyError) -> float:
 
 def check_timing(custody_conn_id: object, poke_interval: object, deadline: object) -> None:
     """
-    Check the arguments of all triggers.
+    Check the arguments that all waiting triggers have.
 
     Call this when the wait begins, so that errors become events.
     """

@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from airflow_custody.client.webhooks.models import WebhookCall
 
 MAX_CALLS_PER_EVENT = 100
-#: Maximum number of events that a watcher fires per poll: Airflow stores events one by one, within 300 seconds.
+#: Maximum number of events that a watcher fires per poll. Airflow stores events one by one, and must store all of them
+#: within 300 seconds.
 MAX_EVENTS_PER_POLL = 50
 #: Maximum number of calls of a backlog that are read at once.
 MAX_CALLS_PER_READING = MAX_CALLS_PER_EVENT * MAX_EVENTS_PER_POLL
 #: Time limit in seconds for reading or writing a cursor.
 STORE_TIMEOUT = 30.0
-#: Seconds between Airflow's acknowledgement of the events and the saving of their cursor; at most a poll's interval. If
-#: a watcher was just removed, because its DAG was paused, Airflow drops the events but acknowledges them, and then ends
-#: the watcher. An ended watcher saves nothing.
+#: How many seconds after Airflow's acknowledgement of events their cursor is saved; at most a poll's interval. If a
+#: watcher was just removed, because its DAG was paused, Airflow drops its events but acknowledges them, and then ends
+#: the watcher. An ended watcher saves no cursor, so the dropped events are fired again when the watcher restarts.
 SAVE_DELAY = 2.0
 # Size of an event without its calls.
 _ENVELOPE_BYTES = 1024
@@ -85,9 +86,9 @@ class CursorStore:
         """
         Store a cursor, and return whether this reader wrote the replaced cursor.
 
-        Called in a triggerer.
-        The stored value is read first, because a triggerer that is about to end can still write, but no longer read.
-        Its last events are not stored, so its cursor must not be stored either.
+        Called in a triggerer. The last events of a triggerer that is about to end are not stored, so their cursor must
+        not be stored either. Such a triggerer can still write, but no longer read. Therefore the stored value is read
+        first: if this fails, nothing is written.
         """
         is_own: bool = await self._ask("get") == self._value
         value = cursor.to_stored()
@@ -105,7 +106,8 @@ class PollResult(NamedTuple):
 
     :param cursor: the cursor before the poll; None: there was none.
     :param gap: description of the calls that may be lost; empty: no calls are lost.
-    :param portions: for each poll, the payloads of the events to fire, and the cursor after these events.
+    :param portions: the payloads of the events to fire, in portions, and the cursor after each portion. The watcher
+        fires one portion per poll.
     """
 
     cursor: CallCursor | None
@@ -120,8 +122,9 @@ class SharedReading:
 
     :param number: number of the poll, from 1 on.
     :param journal: the shared poll.
-    :param found: the results for the watchers that waited for calls when the poll began, without failed reads.
-    :param savers: for each watcher that has fired all its events, the function that saves its cursor.
+    :param found: the results for the watchers that waited for calls when the poll began. A watcher whose read failed
+        is not included.
+    :param savers: for each watcher that has fired its events for this reading, the function that saves its cursor.
     """
 
     number: int
@@ -134,9 +137,10 @@ class JournalProducer(SharedStreamProducer):
     """
     The journal of calls as a shared stream in Airflow's acknowledgement mode.
 
-    Watchers with the same cursor share one read. A reading is acknowledged when all its watchers have moved on, and
-    their events are in Airflow's database. Only then are the watchers' cursors saved. If a watcher's events were not
-    stored, no cursor of the reading is saved, because the cursors of the next reading cover it.
+    Watchers with the same cursor share one read. Airflow acknowledges a reading when all its watchers have moved on,
+    and their events are in Airflow's database. Only then are the watchers' cursors saved. If the events of one watcher
+    were not stored, no cursor of the reading is saved, because Airflow does not report which watcher it was. A later
+    reading saves later cursors.
 
     :param custody_conn_id: id of the Airflow connection.
     :param poke_interval: seconds between two polls.
@@ -157,9 +161,8 @@ class JournalProducer(SharedStreamProducer):
         """
         Yield the reading of each poll, as event and as payload.
 
-        The payload comes back in :meth:`advance`.
-        A failure is logged, and polling continues, even after a permanent failure: otherwise Airflow would restart the
-        trigger every second.
+        Airflow passes the payload to :meth:`advance` later. A failure is logged, and polling continues, even after a
+        permanent failure: otherwise Airflow would restart the trigger every second.
         """
         failures = 0
         try:
@@ -196,11 +199,11 @@ class JournalProducer(SharedStreamProducer):
         for item in batch:
             reading: SharedReading = item.broker_payload
             if not item.outcome.is_clean:
-                # The events of one watcher may be lost, but Airflow does not report which watcher. Readings that are
-                # already out may have a later cursor of that watcher, so none of them may save its cursors.
+                # The events of one watcher may be lost, but Airflow does not report which watcher. Readings that were
+                # already yielded may have a later cursor of that watcher, so none of these readings may save cursors.
                 self._last_distrusted = self._number
             elif reading.number > self._last_distrusted:
-                # Keep only the later cursor of a watcher, because it covers the earlier cursor.
+                # Save only the latest cursor of a watcher, because it replaces the earlier ones.
                 savers.update(reading.savers)
         if savers:
             with suppress(asyncio.TimeoutError):
@@ -208,7 +211,7 @@ class JournalProducer(SharedStreamProducer):
         if savers and not self._closed.is_set():
             saving: asyncio.Future[Any] = asyncio.gather(*(save() for save in savers.values()), return_exceptions=True)
             closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
-            # Do not wait for the saving when the triggerer ends, because no process would report the saved cursor.
+            # Do not wait for the saving when the triggerer ends, because no process would confirm it.
             await asyncio.wait({saving, closed}, return_when=asyncio.FIRST_COMPLETED)
             closed.cancel()
             saving.cancel()
@@ -279,7 +282,7 @@ class CallWatcher:
     :param custody_conn_id: id of the Airflow connection.
     :param call_filter: the filter for its calls.
     :param store: the store of its cursor.
-    :param start: start without a cursor.
+    :param start: where to start if there is no cursor.
     :param with_payload: whether the events hold the calls' payloads.
     :param log: the trigger's log.
     """
@@ -295,7 +298,7 @@ class CallWatcher:
     log: Any
     _wanted: dict[CallWatcher, CallCursor | None] | None = None
     _cursor: CallCursor | None = None
-    # The portions of the last reading that are left, and the cursor after the portion that is being fired.
+    # The portions that are still to be fired, and the cursor after the portion that is being fired.
     _portions: deque[tuple[list[dict[str, Any]], CallCursor]] = field(default_factory=deque)
     _next: CallCursor | None = None
     _saved: CallCursor | None = None
@@ -363,7 +366,7 @@ class CallWatcher:
             del self._running[repr(self.store)]
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
-        """Return events to fire and the cursor after them, for each poll."""
+        """Return the events to fire, in portions, each with the cursor after it."""
         parts = self._split(self.call_filter.select(new.calls, types))
         if new.gap and not parts:
             # Fire an event for a gap even without calls.
@@ -391,7 +394,7 @@ class CallWatcher:
         parts: list[list[WebhookCall]] = []
         size = _ENVELOPE_BYTES
         for call in calls:
-            # The id may be listed in `late_ids`, too.
+            # Count the id twice, because `late_ids` may have it, too.
             needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
             is_full = bool(parts) and (len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES)
             if is_full or not parts:

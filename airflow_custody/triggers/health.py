@@ -121,9 +121,9 @@ class CustodyHealthTrigger(BaseEventTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self.fire_on = fire_on
-        # A deferred task has a queue. Airflow's default, no queue, is for asset watchers.
+        # The trigger of a deferred task may use the task's queue. BaseEventTrigger's default is for asset watchers.
         self.supports_triggerer_queue = fire_on is None
-        # With start_from_trigger, the triggerer renders templates. A template that renders to None is refused.
+        # With start_from_trigger, the triggerer renders templates. A given parameter must not be rendered to None.
         self._given = tuple(name for name in TEMPLATED if getattr(self, name) is not None)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -223,9 +223,10 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
 def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:
     """
-    Fetch a tenant's health listing, and return a function that evaluates it and caches the verdicts.
+    Fetch a tenant's health listing, and return a function that evaluates it.
 
-    The evaluation runs in a thread, because hundreds of criteria times ten thousand checks would block the event loop.
+    The function caches its verdicts. It runs in a thread, because evaluating ten thousand checks by hundreds of
+    criteria would block the event loop.
     """
 
     # All waits of a poll have the same tenant.

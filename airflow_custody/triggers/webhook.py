@@ -61,8 +61,8 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     :param event_ids: ids of the events whose calls are fired. None (default): all events.
     :param statuses: delivery statuses, at the time of reading, of the calls that are fired. A later change of status
         does not fire. None (default): all statuses.
-    :param start: start without a cursor: ``"now"`` (default), the time at which the journal is first read; or
-        ``"beginning"``, the oldest call that the service still lists.
+    :param start: where to start if there is no cursor: ``"now"`` (default), at the time at which the journal is first
+        read; or ``"beginning"``, at the oldest call that the service still lists.
     :param with_payload: whether events include the calls' payloads. These are then stored in Airflow's database and in
         the triggerer's log, because Airflow logs every event. Default True.
     :param poke_interval: seconds between two polls, or a timedelta. Default 30.
@@ -131,7 +131,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         """
         Refuse to run without a shared stream.
 
-        Airflow would not acknowledge the stored events.
+        Without it, Airflow does not acknowledge that it has stored events.
         """
         is_task = getattr(self, "task_instance", None) is not None
         why = "a task cannot use this trigger" if is_task else "this version of Airflow does not acknowledge events"

@@ -73,7 +73,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         from airflow_custody.client.whitelist.wait import RequestWait, look_up
 
         try:
-            # Check the ids first: an invalid id must not be part of a shared lookup.
+            # Check the ids before joining the poll, because an invalid id must not be part of a shared lookup.
             words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
             wait = RequestWait(self.request_id, words=words)
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)

@@ -28,6 +28,10 @@ def test_sanitize_returns_one_printable_line_of_that_length(text: str, limit: in
     assert not has_unprintable(line)
 
 
+def test_sanitize_keeps_what_follows_many_blanks() -> None:
+    assert sanitize("\n " * 5000 + "the reason") == "the reason"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "difference"),
     [

@@ -1,4 +1,4 @@
-"""Run commands of the command line in this process, and keep what they print."""
+"""Results of commands that tests run, and the parsers of commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ Create = Callable[..., str]
 
 
 def all_commands() -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of all commands, also of those in groups, by what comes after ``custody``."""
+    """
+    Return the parsers of all commands, including commands in groups.
+
+    The keys are the names without ``custody``, such as ``whitelist plan``.
+    """
 
     def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
         groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
@@ -42,5 +46,5 @@ def all_commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:
-    """Return the options of a command as they are written, and the names under which they are kept."""
+    """Return a command's options, and the names of the parsed values."""
     return {name for each in parser._actions for name in (*each.option_strings, each.dest)}

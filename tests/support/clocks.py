@@ -17,9 +17,9 @@ import pytest
 
 class Clock:
     """
-    A clock that stands still until a test turns it.
+    A clock that stands still until a test sets it.
 
-    :ivar now: what it shows, in seconds.
+    :ivar now: the clock's time, in seconds.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -31,14 +31,16 @@ class Clock:
 
 class SkippingTime:
     """
-    The module ``time`` for code that waits: whoever sleeps goes on at once, and only sleeping moves the clocks on.
+    A ``time`` module whose ``sleep`` returns at once.
 
-    :ivar skipped: the seconds that were slept.
+    Sleeping advances the module's clocks; nothing else does.
+
+    :ivar skipped: number of seconds slept so far.
     """
 
     def __init__(self) -> None:
         self.skipped = 0.0
-        # Whole seconds: sums of these and of what is slept are exact, so that a deadline is met to the point.
+        # The monotonic clock starts at a whole second, so that adding slept seconds causes no rounding errors.
         self._started = float(int(time.monotonic())), time.time()
         self._lock = threading.Lock()
         self._due: list[tuple[float, Callable[[], object]]] = []
@@ -64,13 +66,15 @@ class SkippingTime:
         time.sleep(0)
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something once so much time was skipped from now on."""
+        """Call a function once this number of further seconds was skipped."""
         self._due.append((self.skipped + seconds, action))
 
 
 class LateTime:
     """
-    The module ``time``, an hour later as soon as a condition holds: a deadline passes when a test wants it to.
+    A ``time`` module that jumps an hour ahead when a condition holds.
+
+    So a test decides when a deadline passes.
 
     :param is_late: the condition.
     """
@@ -87,14 +91,18 @@ class LateTime:
 
 @contextlib.contextmanager
 def skipping_waits() -> Iterator[SkippingTime]:
-    """Let nothing wait that searches the service, or tries again: what it finds does not depend on real time."""
+    """
+    Skip the waits before retries and between searches of the service.
+
+    The results of both do not depend on real time.
+    """
     from airflow_custody.client.http import transport
 
     skipping = SkippingTime()
     with pytest.MonkeyPatch.context() as patch:
         for module in _modules_that_wait():
             patch.setattr(module, "time", skipping)
-        # Its deadlines are those of real connections.
+        # Skip only the transport's sleeps: its deadlines are for real connections.
         real = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=skipping.sleep)
         patch.setattr(transport, "time", real)
         yield skipping
@@ -102,7 +110,7 @@ def skipping_waits() -> Iterator[SkippingTime]:
 
 @cache
 def _modules_that_wait() -> list[ModuleType]:
-    # Imported only now: Airflow reads its settings with it.
+    # Imported only now, because it imports Airflow, which then reads its settings.
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
     names += [

@@ -10,8 +10,8 @@ from typing import Any
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
-# TypedDicts, not models: pydantic validates bytes into TypedDicts as fast as json.loads parses them, and models take
-# half as long again. HealthCheck adds attributes, which are converted on access.
+# The listing is read into TypedDicts, because pydantic's models would take half as long again. HealthCheck adds
+# attributes, which are converted on access.
 
 
 class WireHealthReport(TypedDict, total=False):
@@ -55,9 +55,9 @@ class HealthCheck:
 
     Missing values are None.
 
-    :param wire: the entry as it was sent, by the names on the wire.
+    :param wire: the entry as it was sent, with the service's names.
     :param listed_under: the group in which it is listed.
-    :param is_readable: whether it is readable. If not, it stands for its whole group. Default True.
+    :param is_readable: whether its group is readable. If not, this entry stands for the whole group. Default True.
     """
 
     wire: WireHealthCheck

@@ -29,9 +29,9 @@ class HealthOperations(ServiceOperations):
 
         The listing requires version 3.14 of the service or later.
 
-        :param tenant_id: only the checks of this tenant; None (default): of all.
+        :param tenant_id: only the checks of this tenant; None (default): the checks of all tenants.
         :return: the entries in the order of the response; an empty list is a valid response. An unreadable group
-            has one entry, whose :attr:`HealthCheck.is_readable` is false. ``is_blank`` of the list is whether the
+            has one entry, whose :attr:`HealthCheck.is_readable` is false. The list's ``is_blank`` is true if the
             response was ``{}``.
         :raises CustodyNotFoundError: from a service before version 3.14.
         """

@@ -33,10 +33,11 @@ class HealthCriteria:
     Make one with :meth:`of` or :meth:`from_fields`, which check the values.
 
     :param tenant_id: the tenant whose checks are requested; None: all tenants.
-    :param groups: only checks of these groups, by exact name; None: of all.
-    :param components: only checks of these components, by exact name; None: of all.
-    :param checks: only checks of these names; None: all.
-    :param require_results: keys that at least one check must report, and that must be healthy in each report.
+    :param groups: only checks of these groups, by exact name; None: of all groups.
+    :param components: only checks of these components, by exact name; None: of all components.
+    :param checks: only checks with these names; None: all checks.
+    :param require_results: keys that at least one check must report, and that must be healthy in each report that has
+        them.
     :param healthy_statuses: the status words that count as healthy, in lower case.
     :param require_fresh: whether a check must not be past its ``validUntilDate``.
     """
@@ -99,7 +100,7 @@ class Problem:
 
     :param reason: the reason, as text.
     :param check: the check that it is about; None: the listing as a whole.
-    :param missing: the criterion and its name that is not listed, if that is the reason.
+    :param missing: a criterion, and the name in it that the listing lacks; None: there is another reason.
     """
 
     reason: str
@@ -148,8 +149,8 @@ class HealthVerdict:
     :param unhealthy: the number of evaluated checks that are not healthy.
     :param groups: both numbers for each group.
     :param problems: all problems.
-    :param oldest_update: time of the oldest last run among the checks; None: unknown, because a time is missing or
-        unreadable, or there are no checks.
+    :param oldest_update: time of the last run of the check that ran longest ago; None: unknown, because a time is
+        missing or unreadable, or there are no checks.
     :param checks: the checks that were evaluated.
     :param is_selection: whether the criteria select some of the service's checks. Default False.
     """
@@ -177,9 +178,9 @@ class HealthVerdict:
         """
         Return the error for criteria with names that are not listed.
 
-        The parameter is wrong; the service is not unhealthy.
+        The error is about the parameter, and not about the service's health.
 
-        :param named: returns the user's name of a criterion. Default: in quotation marks.
+        :param named: returns the name of a criterion for the user. Default: the name in quotation marks.
         """
         settings = sorted({setting for setting, _ in self.missing})
         reasons = self._some([problem for problem in self.problems if problem.missing is not None])
@@ -236,7 +237,7 @@ class HealthVerdict:
             return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
-        # If the listing as a whole is the reason, omit the number of unhealthy checks, which may be 0.
+        # If no check is unhealthy, the listing as a whole is the reason, so omit the number.
         counts = f" ({self.unhealthy} of {count(self.total, f'{selected}check')} unhealthy)" if self.unhealthy else ""
         return f"the service is not healthy{counts}"
 
@@ -423,7 +424,7 @@ def _validity_faults(text: str | None, now: datetime) -> list[str]:
 
 
 def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
-    """Return a wrong tenant, and a group that contradicts the listing."""
+    """Return the faults in the tenant and the group of a check."""
     faults = []
     wire = check.wire
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
@@ -450,7 +451,7 @@ def _select(
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
             names = frozenset(wanted)
-            # A check that could not be read stands for its group. Its other names are unknown.
+            # An unreadable check stands for its group. Its other names are unknown, so it passes their filters.
             any_name = setting != "groups"
             checks = [each for each in checks if name_of(each) in names or (any_name and not each.is_readable)]
     return checks

@@ -1,7 +1,7 @@
 """
 The errors for requests without a response.
 
-The network, TLS or the settings are wrong.
+The cause is the network, TLS or the settings.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Facts:
     """
     The facts about a request without a response.
 
-    :param chain: the exceptions; empty: the server sent data before the request.
+    :param chain: the exceptions; empty: the server sent data before the request's body was sent.
     :param sent: whether the request was sent.
     :param proxy: the proxy, if the failure is about it; None: the failure is about the service.
     """
@@ -224,13 +224,14 @@ class Failures:
 
     def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
         """
-        Return the error for exceptions of requests.
+        Return the error for a request that failed.
 
-        It does not reference the request.
+        The error holds no reference to the request object.
 
         :param operation: the operation that was called.
-        :param chain: the exceptions; empty: the server sent data before the request.
-        :param sent: whether the body was read; None: there is no body, and the exceptions decide.
+        :param chain: the exceptions; empty: the server sent data before the request's body was sent.
+        :param sent: whether sending the body had begun; None: there is no body, and the exceptions show whether the
+            request was sent.
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
         if sent is None:

@@ -15,8 +15,9 @@ Moment = tuple[float, float]
 
 def is_too_old(then: Moment, now: Moment) -> bool:
     """
-    Tell whether more time than the fence allows has passed, by either clock.
+    Tell whether more time has passed than the fence allows.
 
-    A clock that was set back by the length of the fence, or more, also makes the record or signature too old.
+    One of the clocks is enough. A clock that was set back by the length of the fence, or more, also makes the record or
+    signature too old.
     """
     return any(abs(after - before) >= FENCE for before, after in zip(then, now, strict=True))

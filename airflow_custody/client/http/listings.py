@@ -56,7 +56,7 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
     Read a listing by offset.
 
     A page is fetched when it is needed. Each page begins with the last row of the previous page. As long as that row is
-    in its place and rows keep their order, every row that is listed throughout is found, even if other rows come or go.
+    in its place and rows keep their order, every row that stays in the listing is found, even if other rows come or go.
     The total and the ids reveal most of the remaining changes.
 
     :param operation: the listing, for errors.

@@ -46,8 +46,8 @@ class Operation:
     :param path: path below :data:`API_ROOT`.
     :param roles: roles that the user needs, all of them. Alternatives are written as one role:
         ``Admin or AdminReadOnly``.
-    :param repeatable: whether sending it twice does no harm. Otherwise, it is sent again only if the connection was
-        never made. None (default): True except for a POST.
+    :param repeatable: whether sending it twice does no harm. Otherwise, a failed try is repeated only if it certainly
+        sent nothing. None (default): True except for a POST.
     :param confidential: whether the request or the response holds a secret. If so, no part of the response is quoted,
         whatever its status. Default False.
     :param quotes_refusals: whether error messages quote the service's refusal of a confidential operation, with URLs

@@ -53,7 +53,7 @@ class _StatusMeaning:
     The meaning of an error status.
 
     :param error_type: type of the error.
-    :param code: code of the error, if the service itself reports it about a documented operation.
+    :param code: code of the error, if the service itself responds with this status to a documented operation.
     :param is_refusal: whether this status, from the service itself, means that nothing was done. Otherwise, the
         operation may have been carried out.
     """
@@ -80,7 +80,7 @@ _MEANINGS = {
 }
 _NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
-# "<" is not allowed in the tag, because a body with many unclosed tags would take long.
+# The pattern allows no "<" in the tag, because searching a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _NO_JSON = object()
 
@@ -88,7 +88,7 @@ _NO_JSON = object()
 @dataclass(frozen=True)
 class Observation:
     """
-    An observation of an exchange from outside.
+    An observation of one exchange with the service.
 
     It covers the response, its connection and the peer's clock.
 
@@ -174,7 +174,7 @@ class Response:
         """
         The body as JSON data.
 
-        If it is not JSON, or nested too deeply, a distinct value.
+        If the body is not JSON, or nested too deeply, the value is ``_NO_JSON``.
         """
         try:
             return from_json(self.body, allow_inf_nan=False)
@@ -186,10 +186,8 @@ class Response:
         """
         Whether the body is an error body of the service.
 
-        It is flat, or has the RPC form.
-
-        Both forms have a numeric ``code`` beside the ``message``; a gateway's body does not. A redirect is never the
-        service's.
+        The service has two forms of error bodies, flat and RPC. Both have a numeric ``code`` beside the ``message``; a
+        gateway's body does not. A redirect is never from the service.
         """
         data = self.data
         if self.status < 400 or not isinstance(data, dict):
@@ -280,7 +278,7 @@ class Reply(Generic[T]):
         """
         Return the error for an unusable 2xx response.
 
-        It comes from another program, or is truncated.
+        The response comes from another program, or is truncated.
         """
         return self.operation.after_sending(
             CustodyResponseError,
@@ -385,7 +383,7 @@ class Reply(Generic[T]):
 
     @property
     def _is_foreign_refusal(self) -> bool:
-        """Whether another program, such as a gateway, does not offer the operation."""
+        """Whether a program other than the service may have refused the operation."""
         return self.response.status in (403, 404, 405) and not self.response.is_service_error
 
     @property
@@ -396,16 +394,20 @@ class Reply(Generic[T]):
     @property
     def _is_maybe_not_offered(self) -> bool:
         """
-        Whether the service may not offer the operation.
+        Whether it is possible that the service does not offer the operation.
 
-        If a role is missing, the service offers the operation.
+        If the operation needs a role, a 403 means that this role is missing.
         """
         is_possible = self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
         return is_possible and not self._required_roles
 
     @property
     def _is_unknown_path(self) -> bool:
-        """Whether a documented path does not exist: then the base URL is probably wrong."""
+        """
+        Whether a documented path does not exist.
+
+        If so, the base URL is probably wrong.
+        """
         is_documented = self.operation.documented and not self.operation.names_objects
         return self.response.status == 404 and is_documented and 404 not in self.operation.hints
 

@@ -1,4 +1,4 @@
-"""The base of the subjects' operations."""
+"""The base class of the operations of each area."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 class ServiceOperations:
     """
-    The base of the operations on each subject.
+    The base of the operations of one area, such as webhooks.
 
-    :class:`~airflow_custody.client.CustodyClient` combines the operations.
+    :class:`~airflow_custody.client.CustodyClient` combines the operations of all areas.
 
     :param transport: sends the requests to the service.
     """
@@ -48,7 +48,8 @@ class ServiceOperations:
 
         A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
-        the service does not know the operation. Its other refusals may mean that an earlier try succeeded.
+        the service does not know the operation. Its other refusals may mean that an earlier try succeeded. After such
+        a response, the object is read back.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
@@ -96,7 +97,7 @@ def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
         return 300 <= (error.status or 0) < 500
     if isinstance(error, CustodyAuthenticationError):
         return False
-    # A user without permission to delete an object may also lack permission to read it.
+    # After a forbidden deletion (403), reading back proves nothing: the user may be unable to read the object, too.
     return not is_deletion or error.status in (400, 404, 409)
 
 
@@ -108,13 +109,13 @@ def _confirm(
 
     :param is_absent: whether the service itself reports that the object to delete does not exist.
     """
-    # Do not retry for an absent object, because it will not appear later.
+    # Do not retry after the service's own 404, because the service would respond in the same way again.
     retryable = not is_absent
     try:
         state = read_back()
         why = f"when it was read back, {state}"
     except CustodyError as error:
-        # If the service offers no reading, only its own 404 to a documented deletion is enough.
+        # If the service does not offer this read, only its own 404 to a documented deletion proves the absence.
         is_enough = is_absent and operation.documented and error.not_offered_by_service
         state = None if is_enough else "unread"
         why, retryable = f"reading it back failed too: {error.reason}", error.retryable

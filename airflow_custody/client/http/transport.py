@@ -39,13 +39,13 @@ from airflow_custody.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 
-#: Maximum ``Retry-After`` in seconds for a retry. If it is longer, the error is raised with this value.
+#: Maximum ``Retry-After`` in seconds for a retry. If the service requests a longer wait, the error is raised at once.
 MAX_RETRY_AFTER = 60.0
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-# In bytes. Decompression may make it a thousand times as long.
+# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
 _PIECE = 16 * 1024
 # Maximum number of pooled connections: one for each thread of a caller.
 _MAX_CONNECTIONS = 32
@@ -62,7 +62,7 @@ class _Failure:
     An exchange without a response.
 
     :param error: the error to raise.
-    :param may_retry: whether sending it again is safe and may help.
+    :param may_retry: whether sending the request again is safe and may help.
     """
 
     error: CustodyError
@@ -71,12 +71,12 @@ class _Failure:
 
 class _NotSentError(Exception):
     """
-    Ends a request whose body was not read.
+    Ends a request before its body is sent.
 
     It is not an OSError, because urllib3 ignores some OSErrors and wraps all others.
 
-    :param raised: the exception of ``before_send``; None: the request was too late.
-    :param why: the step that took too long.
+    :param raised: the exception of ``before_send``; None: a step before sending took too long.
+    :param why: the step that took too long. Default empty: none did.
     """
 
     def __init__(self, raised: BaseException | None, why: str = "") -> None:
@@ -131,20 +131,19 @@ def _clocks() -> Moment:
 
 class _Adapter(HTTPAdapter):
     """
-    The adapter of requests, with one TLS context.
+    The adapter of requests, with one TLS context for all connections.
 
-    The context holds the settings for all connections.
-
-    Loading the CA bundle is most of what a new connection would cost.
+    The context has the TLS settings. Without it, each new connection would load the CA bundle, which takes longer than
+    the rest of connecting.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
         options = [*HTTPConnection.default_socket_options]
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # Data of a request that this process has given up, or of a dead process, must not be delivered later.
+            # The kernel must not deliver a request's data later, after this process has given up on it or has died.
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
         proxy = settings.proxy_in_use
-        # Only the service is sent the client certificate, not the proxy.
+        # Send the client certificate only to the service, not to the proxy.
         over_tls = proxy is not None and proxy.url.lower().startswith("https:")
         self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
         is_https = settings.base_url.startswith("https:")
@@ -281,9 +280,9 @@ class Transport:
             times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
-        :raises CustodyError: with ``nothing_sent`` if the body was never read, whatever the failure. Otherwise, if the
-            operation may not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and the
-            service's own refusal (``from_service``).
+        :raises CustodyError: with ``nothing_sent`` if sending the body had not begun, whatever the failure. Otherwise,
+            if the operation may not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and
+            the service's own refusal (``from_service``).
         """
         request = requests.Request(
             operation.method,
@@ -343,9 +342,9 @@ class Transport:
         authenticate: bool,
     ) -> requests.PreparedRequest:
         """
-        Return the request for one sending.
+        Return the request, prepared to be sent once.
 
-        A nonce of an API key is never accepted twice.
+        Each try is signed anew, because the service never accepts a nonce of an API key twice.
         """
         prepared = self._session().prepare_request(request)
         signed_at = None
@@ -404,13 +403,13 @@ class Transport:
             with self._session().send(
                 prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
             ) as received:
-                # Observe the connection before the body is read, because afterwards it is returned to the pool or
-                # closed.
+                # Observe the connection before the body is read, because reading returns the connection to the pool or
+                # closes it.
                 seen = Observation.of(received) if self._observers else None
                 response = self._read(operation, received)
         except CustodyError:
             raise
-        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header.
+        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header, with its secret.
         except Exception as exception:
             chain = list(exception_chain(exception, earlier))
         finally:
@@ -466,7 +465,7 @@ class Transport:
         """
         status, limit = received.status_code, self.settings.max_response_bytes
         if status < 200:
-            # After an interim response, the stream continues.
+            # An interim response has no body, and the stream does not end after it.
             return b"", None
         deadline = time.monotonic() + self.settings.timeout
         body = bytearray()
@@ -492,7 +491,7 @@ class Transport:
 
 def _may_lack_body(received: requests.Response) -> bool:
     """
-    Tell whether the body of a response without a body may have been lost.
+    Tell whether a response that looks empty may have lost its body.
 
     http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
     """
@@ -509,7 +508,7 @@ def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
 
 
 def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
-    """Return the error for a request that took too long before sending, in every attempt."""
+    """Return the error if preparing took too long in every attempt."""
     return operation.failed(
         CustodyError,
         f"{last}, {_MAX_LATE} times in a row; nothing was sent",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-# Errors of reading a key that are permanent.
+# Permanent errors of reading a key.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, UnsuitableFileError)
 
 
@@ -31,7 +31,8 @@ class Signer(Protocol):
     :class:`CustodyConfigurationError` if its key cannot be used.
 
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
-    before it is sent. Afterwards, the signature is found by this key, whatever user name the service reports for it.
+    before it is sent. Afterwards, the key identifies this signature at the service, whatever user name the service
+    reports for it.
 
     Only the type of a signer's exception is reported, because its text may hold a secret. The failure is retryable,
     unless the type means a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised
@@ -123,7 +124,8 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            # The exception's own text may come from the caller's function, and its number may not be the system's.
+            # The caller's function may have raised the exception. Then its text may hold a secret, and its number may
+            # not be the system's.
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
             reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
             if isinstance(error, UnsuitableFileError):

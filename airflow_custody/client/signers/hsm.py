@@ -52,12 +52,16 @@ class TokenSession:
         return list(self._session.get_objects(wanted))
 
     def may_be_p256(self, key: Any) -> bool:
-        """Tell whether a key is on P-256, or the HSM does not reveal its curve."""
+        """
+        Tell whether a key is on P-256.
+
+        A key whose curve the HSM does not reveal is accepted.
+        """
         try:
             return bytes(key[Attribute.EC_PARAMS]) == _P256
         except (AttributeSensitive, AttributeTypeInvalid):
-            # Accept the key, because not every HSM reveals the curve of a private key. A signature by a key on another
-            # curve is found when the signature is checked, before it is sent.
+            # Not every HSM reveals the curve of a private key. A signature by a key on another curve is found when the
+            # signature is checked, before it is sent.
             return True
 
     def read_public_key(self, key: Any) -> EllipticCurvePublicKey:

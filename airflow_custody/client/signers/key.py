@@ -1,7 +1,8 @@
 """
 The key behind a signer.
 
-Everything that the signer returns is checked before use. Nothing that it raises is quoted.
+Everything that the signer returns is checked before use. The texts of its exceptions are not quoted, except for a
+:class:`CustodyError`.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class SigningKey:
 
     def _run(self, part: Callable[[], _T]) -> _T:
         """
-        Return the result of a part of the signer.
+        Run a part of the signer's code, and return its result.
 
-        Nothing else may call a signer, or read one of its attributes.
+        All calls of the signer, and all reads of its attributes, go through this method.
 
         :raises CustodyError: if it fails. The text of another exception is not included.
         """
@@ -86,8 +87,8 @@ class SigningKey:
             raise
         except Exception as exception:
             failure = exception
-        # Raised outside of "except", so that the exception is not chained. An OSError may also be a ValueError, such as
-        # for an unreadable certificate or response.
+        # Raised outside of "except", so that the exception is not chained. An OSError is never a mistake, even if it is
+        # also a ValueError, such as for an unreadable certificate or response.
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
             f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",

@@ -15,7 +15,11 @@ from airflow_custody.client.text import pem_text, sanitize
 
 
 class PemKeyError(ValueError):
-    """Raised when a text is not a private key on P-256; explains why, and quotes nothing of it."""
+    """
+    Raised when a text is not a private key on P-256.
+
+    The message gives the reason, and quotes nothing of the text.
+    """
 
 
 def load_private_key(pem: str | bytes, password: str | None) -> EllipticCurvePrivateKey:
@@ -29,7 +33,7 @@ def load_private_key(pem: str | bytes, password: str | None) -> EllipticCurvePri
     try:
         key = load_pem_private_key(pem_text(pem).encode(), password.encode() if password else None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        # "from None": nothing of the key may be chained.
+        # Do not chain the exception, because it may quote the key.
         raise PemKeyError(
             "it is not a private key in PEM of a known type, or its password is wrong or missing"
         ) from None

@@ -31,14 +31,15 @@ _REASONS = {
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
     "KeyTypeInconsistent": "the key cannot sign with CKM_ECDSA",
 }
-# Logins belong to the process: two threads would log each other out. A forked process could inherit the lock held.
+# A login applies to the whole process, so two threads would log each other out. Each process has its own lock, because
+# a forked process could inherit a lock that is held.
 _locks: dict[int, threading.Lock] = {}
 
 
 @dataclass(frozen=True)
 class Pkcs11Key:
     """
-    The place of a key.
+    The place of a key, and the PIN to use it.
 
     :param module: the path of the HSM's PKCS#11 library on the worker, or a name that the system's loader finds.
     :param token: the label of the token.
@@ -143,7 +144,7 @@ class Pkcs11Signer:
         """
         Open a session that is logged in.
 
-        Yields it, or explains the failure.
+        Yields the session, or raises an error that explains the failure.
         """
         try:
             from airflow_custody.client.signers.hsm import PKCS11Error, TokenSession, initialised
@@ -173,7 +174,7 @@ class Pkcs11Signer:
         if kind == "PKCS11Error":
             detail = sanitize(failure, 160)
             if is_loaded:
-                # An HSM's own code may mean a rejected PIN, so there is no retry.
+                # A vendor's own error code may mean a rejected PIN, so there is no retry.
                 return self._unusable(f"the HSM failed with an error unknown to PKCS#11: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:

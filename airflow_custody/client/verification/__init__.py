@@ -18,7 +18,7 @@ _MODULES |= {"VerifiedAddress": "verification.results"}
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use, as in the package above.
+    # Import on first use, like the parent package does.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _MODULES.get(name, "verification.verifier")

@@ -1,7 +1,7 @@
 """
-Evidence to verify requests without the service, as a JSON file.
+Evidence, as a JSON file, for verifying requests without the service.
 
-There is no network access.
+This module does not use the network.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import decode_strictly
 
-#: Maximum size of a file with evidence: more than fifty thousand requests.
+#: Maximum size in bytes of a file with evidence. More than fifty thousand requests fit in.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
 TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
-#: The listing of a request: among requests that are not pending, among pending ones, as rejected, or nowhere.
+#: How the service lists a request. ``settled``: as neither pending nor rejected. ``absent``: it is not listed.
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
 _RULES = ("rulesContainer", "rulesSignatures")
@@ -32,9 +32,9 @@ class Evidence(BaseModel):
     One whitelisting request, to be verified.
 
     :param id: its id.
-    :param listed: the listing in which the service had the request.
+    :param listed: how the service lists the request.
     :param envelope: its envelope, as received; in a file, without its rules. Empty if it is not listed.
-    :param rules: in a file, the position of the request's rules; None: the request has no rules.
+    :param rules: in a file, the index of the request's rules in the file's ``rules``; None: the request has no rules.
     """
 
     model_config = ConfigDict(strict=True)
@@ -47,9 +47,9 @@ class Evidence(BaseModel):
 
 class EvidenceFile(BaseModel):
     """
-    The evidence of a file.
+    The content of a file with evidence.
 
-    :param rules: the rules of the requests, each container with its signatures once.
+    :param rules: the rules of the requests: containers with their signatures, each only once.
     :param rules_in_force: the rules in force, if pending requests were verified with them.
     :param rows: the requests.
     """
@@ -61,7 +61,9 @@ class EvidenceFile(BaseModel):
 
 def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | None) -> dict[str, Any]:
     """
-    Return evidence as plain JSON data, which :func:`read_evidence` reads.
+    Return evidence as plain JSON data.
+
+    :func:`read_evidence` reads it from the key ``evidence`` of a file.
 
     :param rows: the requests.
     :param in_force: the rules in force, if pending requests were verified with them.
@@ -102,7 +104,7 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.
     :param name: the file's name, for messages.
-    :return: its evidence, with its rules in each row; and the file's SHA-256, in hex.
+    :return: its evidence, with the rules added to the envelope of each row; and the file's SHA-256, in hex.
     :raises CustodyRequestError: if the data is not such a file.
     """
     if len(data) > MAX_EVIDENCE_BYTES:

@@ -27,7 +27,7 @@ SIGNATURE_BYTES = 2 * INTEGER_BYTES
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
-# Matches a key in DER, written in base64: it begins with the byte 0x30. Hashes and names are shorter.
+# Matches a DER key in base64. Its first byte is 0x30, so the text begins with M. Hashes and names are shorter.
 _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 
@@ -127,7 +127,8 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
     """
     Read the keys of a text in PEM.
 
-    Its line ends may be of any kind, or lost, as in a form's field. Lines that begin with ``#`` are comments.
+    Line ends may be of any kind. They may also be missing, because fields of forms remove them. Lines that begin with
+    ``#`` are comments.
 
     :param text: PEM.
     :raises KeyTextError: if there is no key, a key cannot be used, or there is other content.

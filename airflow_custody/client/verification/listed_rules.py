@@ -1,7 +1,7 @@
 """
 The rules in a listing of whitelisting requests.
 
-Each row gets the rules that it refers to. Rows share equal rules.
+Each row gets the rules that it refers to. Equal rules are kept in memory only once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
 
     Equal rules become one object, also across pages.
 
-    A page may have the rules once, beside its rows, under a label that rows refer to. The label is only compared,
-    because no signature covers it and its meaning is not known. A row gets no rules if its label is missing or
-    repeated. A row with its own rules keeps them.
+    Instead of repeating rules in each row, a page may have a separate list of rules, each with a label that rows refer
+    to. Labels are only compared with each other, because no signature covers them and their meaning is not known. A row
+    gets no rules if none, or more than one, of the page's entries has its label. A row with its own rules keeps them.
 
     :param rows: the rows. They are changed.
     :param containers: the page's ``rulesContainers``.

@@ -29,7 +29,7 @@ class VerificationPins:
     :param networks: names of the accepted networks, for all chains. Default None: any network. In this case, if the
         signed text of an address does not name its network, the address must satisfy every rule for its chain.
     :param allow_legacy_signatures: whether to accept an address that was signed before its text had the keys
-        ``contractType`` or a linked address's ``label``. These keys are then not reported. Default False.
+        ``contractType`` or a linked address's ``label``. The verified fields then lack these keys. Default False.
     :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules, and rules without a date, are
         refused, because rules stay validly signed forever. Default None: rules of any age are accepted.
     :raises CustodyConfigurationError: if a parameter is missing or wrong; ``setting`` names it.
@@ -125,7 +125,7 @@ def _read_names(given: Any) -> tuple[str, ...]:
             "networks",
             f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
-    # The order of the networks does not matter.
+    # Sort the names, because their order does not matter.
     return tuple(sorted(set(names)))
 
 
@@ -134,5 +134,5 @@ def _is_name(text: object) -> bool:
 
 
 def wrong_setting(setting: str, why: str) -> CustodyConfigurationError:
-    """Return the error for a setting, named first in the message."""
+    """Return the error for a setting; the message begins with its name."""
     return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

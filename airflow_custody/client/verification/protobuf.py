@@ -20,7 +20,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_BYTES = 10
 _LAST_FIELD_NUMBER = (1 << 29) - 1
-# The bits above the low 31 of a negative value, which is written with 64 bits.
+# A negative enum value is written with 64 bits. All of its bits above the low 31 are then set.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _LAST_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
 
@@ -51,7 +51,7 @@ Message = Mapping[int, Field]
 
 
 def messages(name: str, message: Message) -> Field:
-    """Return a repeated field of messages."""
+    """Return a repeated field whose values are messages."""
     return Field(name, "message", repeated=True, message=message)
 
 
@@ -95,7 +95,7 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
         raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
     if maximum is not None and value > maximum:
         raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
-    # Other readers keep only the low 32 bits of a larger number, which may be another value.
+    # Refuse a larger number, because other readers keep only its low 32 bits, and may get another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
         raise RefusalError(f"its field {field.name} is not a valid enum value")
     if field.message is not None:

@@ -77,8 +77,9 @@ class AppliedRule:
 
     :param currency: its chain; empty: all chains without their own rule.
     :param network: its network; empty: all networks.
-    :param wallet_path: the path of the linked wallet whose line of the rule was used; None: the rule's own thresholds.
-    :param path: the groups of the complete path.
+    :param wallet_path: the path of the linked wallet, if the rule has a line for this wallet; None: the rule's own
+        thresholds were used.
+    :param path: the groups of a complete path, in which enough users of each group have signed.
     """
 
     currency: str
@@ -90,15 +91,15 @@ class AppliedRule:
 @dataclass(frozen=True)
 class VerifiedAddress:
     """
-    A text that is proved to be signed.
+    An address whose text is proved to be signed.
 
-    Enough users have signed it, at any time, under rules that super-administrators signed.
+    At some time, enough users have signed the text under rules that super-administrators have signed.
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.
     :param hash: the hash that was signed, in hex.
     :param rules: the rules.
-    :param applied: the applied parts of the rules; several if the text does not name its network.
+    :param applied: the rules that were applied; there may be several if the text does not name its network.
     :param omitted: the keys of the received text that no signature covers, and that ``fields`` lacks. Only for a legacy
         form: ``contractType``, ``linkedInternalAddresses.label``.
     """
@@ -118,7 +119,7 @@ class VerifiedAddress:
     def to_json(self) -> dict[str, Any]:
         """Return all attributes as plain JSON data."""
         found = asdict(self)
-        # In JSON, tuples are lists.
+        # Convert tuples to lists.
         plain: dict[str, Any] = json.loads(json.dumps({**found, "user_ids": self.user_ids}))
         return plain
 
@@ -126,13 +127,13 @@ class VerifiedAddress:
 @dataclass(frozen=True)
 class RequestSignatures:
     """
-    The signatures of a request that may need more.
+    The signatures of a request, which may not be complete yet.
 
     :param hash: the hash of its text, in hex.
     :param rules: the rules that name the valid signers; None: there are no signatures, and no rules.
-    :param user_ids: the users with valid signatures, each once. If users have the same key, the first of them.
-    :param paths: the valid signers in each group of each path. One complete path is enough.
-    :param faults: the reason why a signature is not valid, in the order of the signatures; empty text: it is valid.
+    :param user_ids: the users with valid signatures, each once. Only the first of several users with the same key.
+    :param paths: for each path of the rules, its groups with their valid signers. One complete path is enough.
+    :param faults: for each signature, in order, the reason why it is not valid; empty text: it is valid.
     """
 
     hash: str

@@ -1,7 +1,7 @@
 """
-The choice of the rules that apply to an address.
+Choose the rules that apply to an address.
 
-It depends on the signed text. Pure functions.
+The choice depends on the signed text and the network. All functions are pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | 
     """
     Return the network of an address; empty if it is unknown.
 
-    The signed network comes first; otherwise it is the network that the service reports.
+    This is the network in the signed text, or else the network that the service reports.
 
     :param text: the signed text.
     :param shown: the network that the service reports outside of the text; None or empty: none.
@@ -59,7 +59,7 @@ def choose_rules(
     :param text: the signed text.
     :param network: its network, as :func:`network_of` returned it.
     :param accepted: the networks that are pinned; None: any.
-    :raises RefusalError: if there is no rule, or several rules could apply.
+    :raises RefusalError: if no rule covers the address, or several rules cover the same network.
     """
     currency = text.fields["currency"]
     own, default = container.by_network.get(currency, {}), container.by_network.get("", {})

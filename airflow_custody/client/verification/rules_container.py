@@ -19,9 +19,9 @@ from airflow_custody.client.verification.results import RefusalError
 
 #: Maximum size of a container in bytes; a larger one is refused unread.
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024
-#: Maximum size of the signatures of a container in bytes; a larger one is refused unread.
+#: Maximum size in bytes of the signatures of a container; larger ones are refused unread.
 MAX_SIGNATURES_BYTES = 64 * 1024
-#: Maximum number of signatures of a container, because each unverified signature is tried with each pinned key.
+#: Maximum number of signatures of a container. It limits the work, because each one is tried with each pinned key.
 MAX_RULES_SIGNATURES = 32
 # A P-256 key in PEM has 178 characters.
 _MAX_PEM_LENGTH = 1000
@@ -85,14 +85,14 @@ class Threshold:
     minimum: int
 
 
-#: Every one of these groups must sign, each with at least its threshold of users.
+#: A path is complete if all of its groups have signed, each with at least its threshold of users.
 Path = tuple[Threshold, ...]
 
 
 @dataclass(frozen=True)
 class Line:
     """
-    Other paths of a rule for an address with one linked wallet.
+    Paths that replace a rule's own paths for a linked wallet.
 
     :param wallet_path: the wallet's path; empty: the line is not for a wallet.
     :param paths: the paths; one complete path is enough.
@@ -164,7 +164,7 @@ def _read_key(pem: str) -> PublicKey | None:
         return None
     try:
         (key,) = read_public_keys(pem)
-    except ValueError:  # or several keys
+    except ValueError:  # no readable key, or several keys
         return None
     return key
 

@@ -49,7 +49,7 @@ class PendingVerifier(Verifier):
         """
         Fetch the rules in force, if a request needs them.
 
-        After a permanent failure, the verification of that request fails.
+        After a permanent failure, the verification of each request that needs these rules fails.
 
         :param envelopes: the requests, as received.
         :raises CustodyError: if the rules cannot be fetched now.
@@ -71,7 +71,7 @@ class PendingVerifier(Verifier):
         """
         Tell whether a pending request needs the rules in force.
 
-        A request that is to be signed always needs rules.
+        A request that is about to be signed needs them whenever it carries no rules, even without signatures.
         """
         if self._even_unsigned:
             return not any(map(envelope.get, ("rulesContainer", "rulesSignatures")))

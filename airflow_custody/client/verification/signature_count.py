@@ -106,7 +106,7 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
     A valid signature is made by a user in the rules, over one of the hashes.
 
     :param entry: the signature.
-    :param hashes: the hashes of the forms of the text.
+    :param hashes: the hashes of the text and of its accepted legacy forms.
     :param container: the rules.
     :param verifies: verifies signatures.
     """
@@ -145,12 +145,12 @@ class SignatureCount:
         """
         Return the valid signers of each group of a path.
 
-        At most as many users as the group needs are returned.
+        For each group, at most as many users as it needs are returned.
         """
         found = []
         for threshold in path:
             members = self._container.groups.get(threshold.group_id, frozenset())
-            # Users with the same key cannot be distinguished, because the names of users are not signed.
+            # Users with the same key count once: they cannot be distinguished, because users' names are not signed.
             by_key: dict[PublicKey | None, str] = {}
             for user in self._signers:
                 if user in members:
@@ -163,8 +163,8 @@ class SignatureCount:
         """
         Return the groups of the first complete path, or None.
 
-        A path without groups is never complete. A path with an unknown group, or a group without users, is never
-        complete either. Another path may still be complete; the signed rules accept it.
+        A path is never complete if it has no groups, or if one of its groups is unknown or has no users. Another path
+        may still be complete, which is enough.
 
         :param paths: the paths; one complete path is enough.
         """

@@ -42,11 +42,7 @@ _IN_FUTURE = "Check this machine's clock. Rules with a future date would always 
 
 
 class SignedRules(NamedTuple):
-    """
-    Rules that are signed by the pinned keys.
-
-    They include the result of verifying them.
-    """
+    """Rules that the pinned keys have signed, with the verification's result."""
 
     container: RulesContainer
     rules: VerifiedRules
@@ -82,7 +78,7 @@ def listed_rules(rules: object) -> UnverifiedRules:
     A signature that is not base64 does not count.
 
     :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
-    :raises RefusalError: if they are missing.
+    :raises RefusalError: if the rules or their signatures are missing, or there are too many signatures.
     """
     shown = rules if isinstance(rules, Mapping) else {}
     text, found = shown.get("rulesContainer"), shown.get("rulesSignatures")
@@ -101,17 +97,17 @@ def listed_rules(rules: object) -> UnverifiedRules:
 
 def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatures: Iterable[bytes]) -> SignedRules:
     """
-    Return rules that are signed as pinned.
+    Verify rules against the pins, and return them.
 
     :param pins: the trusted keys and settings.
     :param verifies: verifies signatures.
     :param text: the container, in base64.
     :param signatures: the bytes of its signatures.
-    :raises RefusalError: if the rules are not signed as pinned, cannot be read, or have a refused date.
+    :raises RefusalError: if too few pinned keys have signed the rules, or their content or date is refused.
     """
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
-    # Count keys, not signatures, because a valid signature can be changed into another valid signature.
+    # Count keys, not signatures, because anyone can change a valid signature into another valid signature.
     signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in signatures)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:
@@ -132,10 +128,9 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
 
 def _check_date(timestamp: int, floor: int) -> None:
     """
-    Refuse rules with a missing or impossible date.
+    Refuse rules whose date is missing, too old, or in the future.
 
-    Rules before the oldest accepted date are refused. Rules with a future date are refused, too, because they would
-    pass this check forever.
+    Rules with a future date are refused because they might never become too old.
     """
     made = f"of {_date(timestamp)}" if timestamp else "without a date"
     if timestamp < floor:

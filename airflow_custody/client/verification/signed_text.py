@@ -22,7 +22,8 @@ from airflow_custody.client.wire import TypedDict
 
 #: Maximum size of a text in bytes; a larger one is refused unread.
 MAX_PAYLOAD_BYTES = 1024 * 1024
-# A text has three levels and twelve keys, and its links have five keys. The limits keep messages and work small.
+# Usual texts are far below these limits: three levels, twelve keys, and five keys in links. The limits keep messages
+# and work small.
 _MAX_DEPTH = 16
 _MAX_KEYS = 200
 _STRICT = ConfigDict(strict=True, extra="allow")
@@ -50,7 +51,7 @@ class SignedFields(TypedDict, total=False):
     """
     The fields in the text of an address.
 
-    The required fields are always present, empty or not.
+    The required fields are always present, but most of them may be empty.
 
     Old texts lack ``contractType``; a network, wallets and a participant are left out when empty.
     """
@@ -73,7 +74,7 @@ class SignedFields(TypedDict, total=False):
 _SHAPE = TypeAdapter(SignedFields)
 #: The keys of a text, in the published order.
 TEXT_KEYS = tuple(SignedFields.__annotations__)
-#: The keys of a link. The request has only its id; the service adds the other keys.
+#: The keys of a link. Creating a request sends only the link's id; the service adds the other keys.
 LINK_KEYS = tuple({**SignedAddressLink.__annotations__, **SignedWalletLink.__annotations__})
 #: All known keys of a text, at any level.
 KNOWN_KEYS = frozenset({*TEXT_KEYS, *LINK_KEYS})
@@ -101,7 +102,7 @@ class SignedText:
         """
         The path of the only linked wallet.
 
-        Empty if there is another link, or none.
+        Empty if no wallet is linked, or something else is linked, too.
         """
         wallets = self.fields.get("linkedWallets") or []
         if self.fields.get("linkedInternalAddresses") or len(wallets) != 1:
@@ -117,9 +118,9 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
     :raises RefusalError: if the hash differs, or the text is larger than 1 MiB or not a JSON object. Also if two keys
-        are equal or differ only in case, or a known key has another case, because the service's own reader ignores the
-        case of keys, and uses the last value. Also if the text has a number that is not whole, half of a surrogate
-        pair, too many keys, or is nested too deeply. The message continues "its payload ...".
+        are equal or differ only in case, or a known key is written in another case, because the service's own reader
+        ignores the case of keys, and uses the last value. Also if the text has a number that is not whole, half of a
+        surrogate pair, too many keys, or is nested too deeply. The error's text continues "its payload ...".
     """
     if _hash(text) != hash_:
         raise RefusalError("does not have the hash that the service gives for it")
@@ -133,7 +134,7 @@ def decode_strictly(text: str) -> Any:
     Keys that differ only in case also count as repeated; see :func:`read_json_object`.
 
     :param text: the text.
-    :raises RefusalError: if it cannot be read in one way only.
+    :raises RefusalError: if it is not JSON, has a number that is not whole, or could be read in two ways.
     """
     try:
         return _DECODER.decode(text)
@@ -145,8 +146,8 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
     """
     Read the text of a whitelisted address.
 
-    In addition to the checks of :func:`read_json_object`, it must have all required keys, with the known types. Users
-    also sign hashes of other kinds of texts.
+    In addition to the checks of :func:`read_json_object`, the text must have all required keys, with the known types.
+    This matters because users also sign hashes of other kinds of texts.
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
@@ -161,8 +162,8 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
 
     These are without ``contractType``, without the labels of linked addresses, and without both.
 
-    The text that users signed is restored by changing the received text, with the same method as the service's makers.
-    A change counts only if, read as JSON, it removes these keys and nothing else, because the regular expression could
+    The text that users signed is restored by changing the received text, with the method of the service's vendor. A
+    change counts only if, read as JSON, it removes these keys and nothing else, because the regular expression could
     also match a part of a value and remove signed text.
 
     :param text: the received text.
@@ -200,7 +201,7 @@ _LEGACY_CHANGES: tuple[tuple[Callable[[str], str], bool, bool], ...] = (
 
 
 def _without(fields: Mapping[str, Any], contract: bool, labels: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields without these keys, and the removed keys."""
+    """Return the fields without the chosen keys, and the removed keys."""
     omitted = []
     kept = dict(fields)
     if contract and "contractType" in kept:

@@ -1,9 +1,10 @@
 """
-The only rule of trust for requests.
+The rule for trusting requests; there is no other one.
 
-A request in effect needs signatures. A pending request needs a clean text. A rejected request needs nothing.
+A request in effect needs enough valid signatures. A pending request needs a text that matches its hash, and must have
+no invalid signature. A rejected request needs nothing.
 
-:func:`decide_trust` applies it to a request in the state that the service reports. No I/O.
+:func:`decide_trust` applies the rule to a request, according to the state that the service reports. No I/O.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _MAX_ID = 40
 
 #: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown.
 ReportedState = Literal["effective", "pending", "rejected", "unknown"]
-#: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: its text is
-#: clean, and it has and needs no signatures. ``unverified``: less is proved than its state needs. ``not checked``: it
-#: needs no proof, or no keys are pinned.
+#: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: it is pending,
+#: its text matches its hash, and it has no signatures yet. ``unverified``: something that its state needs is not
+#: proved. ``not checked``: it needs no proof, or no keys are pinned.
 TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
 
 

@@ -44,7 +44,7 @@ __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "Verified
 #: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
-# Maximum number of combined paths, where several rules apply to a request, each with several paths.
+# Maximum number of combined paths. If several rules apply to a request, a combination has one path of each rule.
 _MAX_PATHS = 20
 
 
@@ -67,7 +67,7 @@ class Verifier:
         #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
-        # Errors are not cached, because any number of envelopes may fail.
+        # Errors are not cached, so failing envelopes do not push valid rules out of the cache.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
@@ -112,11 +112,11 @@ class Verifier:
         """
         Return the signatures of a request, valid or not.
 
-        The result also has the number of signatures in each group.
+        The result also lists the valid signers of each group.
 
         :param envelope: the envelope as received, a dict.
-        :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
-            rule applies.
+        :raises CustodyVerificationError: if the text does not match its hash, too few pinned keys have signed the
+            rules, or no rule applies.
         """
         with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
@@ -130,7 +130,7 @@ class Verifier:
             hashes = [form.hash for form in forms]
             checked = [(each, why_invalid(each, hashes, signed.container, self._verifies)) for each in entries]
             valid = [entry for entry, fault in checked if not fault]
-            # Users with the same key cannot be distinguished, because their names are not signed.
+            # Users with the same key count once: they cannot be distinguished, because their names are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
@@ -144,10 +144,10 @@ class Verifier:
         """
         Return the users in a request's rules, with their keys.
 
-        The request may be pending. A key of None cannot be used.
+        The request may be pending. None stands for a key that cannot be used.
 
         :param envelope: the envelope as received, a dict.
-        :raises CustodyVerificationError: if the rules are not signed as pinned.
+        :raises CustodyVerificationError: if too few pinned keys have signed the rules.
         """
         with _name_subject(_name_of(envelope)):
             container = self._rules_of(envelope).container
@@ -158,7 +158,7 @@ class Verifier:
         Verify rules from ``GET /rules``.
 
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
-        :raises CustodyVerificationError: if the rules are not signed as pinned, or cannot be decoded.
+        :raises CustodyVerificationError: if too few pinned keys have signed the rules, or the rules cannot be decoded.
         """
         with _name_subject("the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules

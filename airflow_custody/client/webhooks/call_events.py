@@ -10,7 +10,7 @@ from typing import Any
 from airflow_custody.client.text import ascii_lower
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: Maximum size of the calls in an event, in bytes of JSON. A larger event only has their ids.
+#: Maximum size of the calls in an event, in bytes of JSON. If the calls are larger, the event has only their ids.
 MAX_EVENT_BYTES = 65_536
 
 

@@ -16,7 +16,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: How long after a newer call an older call may appear, and still be found.
+#: An older call that appears in the journal after a newer call is found if it appears at most this much later.
 OVERLAP = timedelta(minutes=5)
 # An operator and watchers may read the calls of one asset. Each has its own cursor in the asset's state store.
 #: The key of the operator's cursor in an asset's state store.
@@ -33,10 +33,10 @@ class CallCursor:
     """
     A cursor in the journal of webhook calls.
 
-    It has a time, and the known calls from five minutes before that time on. All older calls are known.
+    It has a time, and the known calls from five minutes before that time on. All older calls count as known.
 
     :param at: creation time of the newest known call, but not later than the time of reading by the service's clock.
-        If no call was known, the time of reading.
+        If no call was ever known, the beginning of Unix time.
     :param seen: ids and creation times of the known calls.
     """
 
@@ -115,7 +115,7 @@ class NewCalls:
     The new calls in the journal.
 
     :param before: the cursor before these calls. After a gap, without the calls that are no longer listed.
-    :param read_at: the time by the service's clock.
+    :param read_at: the time of reading by the service's clock.
     :param calls: the calls, in the order of creation.
     :param more: whether there are more new calls than requested.
     :param gap: description of the calls that may be lost; empty: none.
@@ -188,7 +188,7 @@ class _JournalReader:
         self._cursor = cursor
         self._limit = limit
         self._now = now
-        # Calls from before this time are not read; None: no page was read yet.
+        # Calls from before this time are ignored; None: no page was added yet.
         self._oldest_time: datetime | None = None
         # Creation times of the first and of the last call on the last page.
         self._first_time: datetime | None = None
@@ -206,7 +206,7 @@ class _JournalReader:
 
     def add(self, page: CursorPage[WebhookCall]) -> bool:
         """
-        Add a page, and tell whether it lists new calls.
+        Add a page; tell whether it has calls that earlier pages lack.
 
         :raises CustodyResponseError: if its calls are not in the order of their time stamps.
         """
@@ -220,7 +220,8 @@ class _JournalReader:
         self._first_time = times[0] if times else self._first_time
         listed_before = len(self._listed)
         for key, call in zip(keys, calls, strict=True):
-            # New calls during the reading move older calls to the next page.
+            # Skip calls that were listed before: calls that are created during the reading move older calls to the next
+            # page.
             if key not in self._listed and key[1] >= self._oldest_time:
                 self._listed.add(key)
                 self._add_if_new(key, call)
@@ -251,8 +252,8 @@ class _JournalReader:
         """Return the new calls of all pages."""
         cursor, listed = self._cursor, self._listed
         if cursor is None:
-            # If the journal is empty, start at its beginning, because another clock of the service may date the first
-            # call before now.
+            # If the journal is empty, do not start at the current time: the service may have several clocks, and may
+            # date the first call earlier.
             newest = max((created for _, created in listed), default=EPOCH)
             return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
         gap = _find_gap(cursor, listed, self._now)

@@ -30,14 +30,14 @@ def verify_delivery(
     :param secret: the webhook's secret.
     :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock, zero or more. Default
         300.
-    :param first_time: called with the id of an otherwise valid delivery. Returns whether the id is new; must remember
-        ids for twice ``tolerance``. The service repeats a delivery under the same id. It must not be an asynchronous
-        function. None (default): repeats are not detected.
+    :param first_time: called with the id of an otherwise valid delivery, because the service repeats a delivery under
+        the same id. Returns whether the id is new. The function must remember ids for twice ``tolerance``, and must not
+        be asynchronous. None (default): repeats are not detected.
     :param now: Unix time in seconds; None (default): now.
     :return: the delivery's id.
-    :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or it
-        was seen before.
-    :raises CustodyConfigurationError: if the secret is missing, or another argument is not what it must be.
+    :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or the
+        delivery was seen before.
+    :raises CustodyConfigurationError: if the secret is missing, or another argument is wrong.
     """
     # Check the arguments first, because a wrong argument must never cause a delivery to be accepted.
     if not isinstance(secret, str) or not secret.strip():

@@ -90,7 +90,7 @@ class WebhookCall:
         """
         Return the call in a row of the listing.
 
-        Unreadable values are missing.
+        Unreadable values count as missing.
 
         :param call_id: its id, as text.
         :param row: the row.
@@ -172,7 +172,7 @@ def _payload_text(value: Any) -> str | None:
     """
     Return the text of a payload.
 
-    Text is published; any other value is converted to JSON.
+    According to the vendor, a payload is text. Any other value is converted to JSON.
     """
     return value if isinstance(value, str) or value is None else json.dumps(value)
 

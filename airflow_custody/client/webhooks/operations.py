@@ -156,8 +156,8 @@ class WebhookOperations(ServiceOperations):
             generates one.
         :param before_send: as for :meth:`create_whitelist_request`.
         :return: the webhook's id, and its secret, which the service never returns again.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
-            5xx.
+        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, a 5xx or
+            a refusal that is not the service's own.
         :raises CustodyError: of another type if it was not created.
         """
         if secret is not None and not 0 < len(secret) <= MAX_SECRET_LENGTH:
@@ -240,10 +240,10 @@ class WebhookOperations(ServiceOperations):
         gap is reported once.
 
         :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: there was none.
-        :param start: start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all existing
-            calls; ``beginning`` returns the oldest calls.
-        :param limit: maximum number of calls to return; the oldest new calls come first. All new calls are read to find
-            them, so a higher limit needs fewer requests if there are many. Default 10,000.
+        :param start: where to start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all
+            existing calls; ``beginning`` returns the oldest calls.
+        :param limit: maximum number of calls to return; the oldest new calls come first. Each reading reads all new
+            calls to find the oldest, so a higher limit needs fewer requests if there are many. Default 10,000.
         :return: the new calls, in the order of creation, and the cursor for the next reading.
         :raises CustodyRequestError: if an argument is wrong; nothing was sent.
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or a
@@ -284,7 +284,7 @@ class WebhookOperations(ServiceOperations):
         :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
             no call, although there are more.
         """
-        # The second call reveals the order.
+        # Request two calls, because the second one reveals the order.
         query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
         reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
         calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
@@ -381,7 +381,7 @@ def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name
 
 @contextmanager
 def _naming_webhook(webhook_id: str) -> Iterator[None]:
-    """Put the id first in the error about a missing webhook."""
+    """Name the webhook in the error that it does not exist."""
     try:
         yield
     except CustodyNotFoundError as error:

@@ -36,8 +36,8 @@ class Destination(NamedTuple):
     :param chain: the canonical name of the chain.
     :param network: the canonical name of the network; empty: any network.
     :param address: the address in its canonical form.
-    :param is_case_known: whether it is known that an address that differs only in case is a different address. False:
-        unknown.
+    :param is_case_known: whether another canonical address that differs only in case is certainly a different address.
+        False: this is unknown.
     :param memo: the memo; empty if there is none.
     """
 
@@ -111,8 +111,8 @@ class Destinations(Generic[Place]):
         Return the entries that are possibly, but not certainly, for a destination.
 
         :param destination: the destination.
-        :param address: the destination's address as it was given. Another spelling of the same entry may have the same
-            text except for its case.
+        :param address: the destination's address as it was given. It is searched for, too, because an entry whose
+            chain is unknown keeps its address as it was given.
         :return: the entries whose address differs only in case, if this may be the same address; the entries with this
             address and memo, but an unknown name of the chain or network; and the unreadable entries.
         """
@@ -160,7 +160,8 @@ def is_network_certain(asked: Destination, shown: Destination) -> bool:
     """
     Tell whether a request is certainly on the requested network.
 
-    Both must have the same key. If no network was requested, the request must be on the main network.
+    The two destinations must match. If no network was requested, the request must be on the main network, or also have
+    no network.
     """
     return shown.network in (asked.network, "mainnet")
 

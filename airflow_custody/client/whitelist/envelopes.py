@@ -60,7 +60,7 @@ class WireEnvelope(TypedDict, total=False):
     network: str | None
     metadata: WireMetadata | None
     signedAddress: WireSignedAddress | None
-    # The approvers, as the service sent them. Of any type, because no decision depends on it.
+    # The approvers, as the service sent them. Any type is accepted, because no decision depends on them.
     approvers: Any
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
@@ -211,13 +211,13 @@ class WhitelistEnvelope:
 
     @property
     def created_at(self) -> datetime | None:
-        """The date of the trail's first entry; None if unknown."""
+        """The earliest date in its history; None if unknown."""
         dates = [_trail_date(trail) for trail in self.trails]
         return None if None in dates else min(filter(None, dates), default=None)
 
     @property
     def created_by(self) -> UserIds:
-        """The ids of the trail's first user; empty if unknown."""
+        """The user ids in its earliest history entry; empty if unknown."""
         first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
         if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
             return frozenset()
@@ -227,7 +227,7 @@ class WhitelistEnvelope:
         """
         Return the requested content, in the same way as :meth:`payload`.
 
-        :raises RefusalError: for the reasons of :meth:`payload`. The error does not name the request.
+        :raises RefusalError: for the same reasons as :meth:`payload`. The error does not name the request.
         """
         try:
             if not self.text or not self.hash:
@@ -243,8 +243,8 @@ class WhitelistEnvelope:
         :return: the JSON object of ``payloadAsString``.
         :raises CustodyResponseError: if payload or hash is missing, or they do not match; if the payload is larger than
             1 MiB, nested too deeply, or not a JSON object; if two of its keys are equal or differ only in case, or a
-            known key has another case. Case matters because the service's own reader ignores it, and uses the last of
-            several equal keys.
+            known key is written in another case. Such keys are refused because the service's own reader ignores case,
+            and uses the last of several equal keys.
         """
         try:
             return self.read_payload()

@@ -48,7 +48,7 @@ def check_request_ids(
     :param limit: maximum number of ids; None: no limit. Default 100, the size of a batch.
     :param merge: whether repeated ids count once. Default False: they are refused.
     :param may_be_empty: whether an empty list is allowed. Default False.
-    :return: the ids in ascending numeric order, as a signature covers them.
+    :return: the ids in ascending numeric order, which is their order in a signature.
     :raises CustodyRequestError: if there are no ids or too many, or an id is not a number or is repeated.
     """
     given = _check_each_id(values, name)

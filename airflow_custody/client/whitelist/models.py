@@ -52,7 +52,7 @@ def _free_text(value: str) -> str:
 
 
 def _label(value: str) -> str:
-    # A variation selector, as keyboards insert it. Addresses and memos contain no emoji.
+    # Allow the invisible variation selector that keyboards insert after emoji. Only labels may contain emoji.
     _free_text(without_emoji_style(value))
     return value
 
@@ -222,7 +222,7 @@ def _chain_faults(blockchain: object, currency: object) -> list[FieldFault]:
 
 
 def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
-    """Describe the fault of a field, by the name the caller gave it."""
+    """Describe a field's fault by the field's name, not its alias."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]
     # pydantic adds the members of a union to the location, which mean nothing to users.

@@ -104,9 +104,9 @@ class WhitelistOperations(ServiceOperations):
 
         :param request: the request.
         :param before_send: called before each attempt, when the connection is open and the request's body is about to
-            be sent. Nothing is created before that. Its exceptions are passed on unchanged, and nothing is created. If
-            it takes longer than five seconds, the request is prepared again and it is called again, at most three times
-            in all. Default None.
+            be sent. Nothing is created before that. If it raises, its exception is passed on unchanged, and nothing is
+            created. If it takes longer than five seconds, the request is prepared again and it is called again, at most
+            three times in all. Default None.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
             unreadable, a 5xx or a refusal that is not the service's own: it may have been created.
@@ -135,9 +135,9 @@ class WhitelistOperations(ServiceOperations):
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
         The listing is complete even if requests are added or removed meanwhile, as long as the service keeps their
-        order: each page must begin with the last request of the previous page. The service applies all filters except
-        ``ids``. It may ignore a filter, or return more than exact matches, so check the result. With pinned keys, each
-        page contains the rules once, and its rows share them.
+        order: each page must begin with the last request of the previous page. The service applies the filters. It may
+        ignore a filter, or return more than exact matches, so check the result; only ``ids`` is checked here. With
+        pinned keys, each page contains the rules once, and its rows share them.
 
         :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
             filters: no filter.
@@ -149,8 +149,8 @@ class WhitelistOperations(ServiceOperations):
         :param page_size: number of requests per page, from 2 to 100. Default 100.
         :return: the requests, in the service's order, each once. Pages are fetched when they are needed.
         :raises CustodyResponseError: if the listing changed while it was read, or its pages are inconsistent or do
-            not add up to the announced total (then it is retryable, and may be raised after the last request); or if a
-            response cannot be understood.
+            not add up to the announced total (then the error is retryable, and may be raised after the last request);
+            or if a response cannot be understood.
         """
         filters = _given_filters(
             FIND_WHITELIST_REQUESTS,
@@ -159,7 +159,7 @@ class WhitelistOperations(ServiceOperations):
         if include_pending:
             filters["includeForApproval"] = "true"
         if self._transport.settings.superadmin_keys is not None:
-            # Each page contains the rules once, and not in each row.
+            # Request the rules once per page, and not in each row.
             filters["rulesContainerNormalized"] = "true"
         yield from self._pages(FIND_WHITELIST_REQUESTS, filters, page_size)
 
@@ -194,7 +194,7 @@ class WhitelistOperations(ServiceOperations):
         :param include_already_signed: whether to include pending requests that the user has already signed. Default
             False.
         :return: the requests, each once. Pages are fetched when they are needed.
-        :raises CustodyError: as :meth:`find_whitelist_requests` does.
+        :raises CustodyError: like :meth:`find_whitelist_requests`.
         """
         filters = _given_filters(
             FIND_FOR_APPROVAL, {"ids": ids, "blockchain": blockchain, "network": network, "query": query}
@@ -282,9 +282,9 @@ class WhitelistOperations(ServiceOperations):
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
         A response that is empty or names only this request confirms the deletion. After any other response, or a
-        refusal with 400 or 409, the service itself must confirm that the request does not exist: the service returns
-        404 for its id, does not list it, and returns another, listed request. Deleting a request that an earlier try
-        has deleted therefore succeeds, with a warning in the log.
+        refusal with 400 or 409, the service itself must confirm that the request does not exist: it returns 404 for the
+        request's id, does not list the request, and can still return a request that it lists. Deleting a request that
+        an earlier try has deleted therefore succeeds, with a warning in the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.

@@ -1,9 +1,9 @@
 """
-A whitelisting request: its state, its content, and the result of verifying its signatures.
+A whitelisting request: its state, its content, and its verification.
 
 The reported state of a request depends on two facts: its ``status``, and the listings that contain it, because the
-service lists pending requests only on demand. The service's makers publish no list of status words, so an unknown word
-proves nothing. With pinned keys there is a third fact: only signatures prove that a request is in effect.
+service lists pending requests only on demand. The service's vendor publishes no list of status words, so an unknown
+word proves nothing. With pinned keys there is a third fact: only signatures prove that a request is in effect.
 :func:`make_request` evaluates all of this once. All other code uses the result.
 """
 
@@ -45,12 +45,12 @@ class ListedRequest:
     A request, as found in the service's listings.
 
     :param id: its id.
-    :param envelope: the request's last listing; None: it is not listed. Default None.
+    :param envelope: the request, as last listed; None: it is not listed. Default None.
     :param is_settled: whether it is among the requests that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
         requests: it was deleted in between, or one of the listings is late. Default False.
-    :param for_approval: the request's listing among the requests that the client's user may still sign. Default None:
-        not among them.
+    :param for_approval: the request, as listed among the requests that the client's user may still sign. Default None:
+        it is not among them.
     """
 
     id: str
@@ -61,11 +61,19 @@ class ListedRequest:
 
     @property
     def is_deletion_pending(self) -> bool:
-        """Whether the user may sign the deletion of a settled request, which is in effect until then."""
+        """
+        Whether the client's user may sign the deletion of a settled request.
+
+        Until the deletion is approved, the request stays in effect.
+        """
         return self.is_settled and self.for_approval is not None and is_deletion(self.for_approval.action or "")
 
     def reported_state(self, words: StatusWords) -> ReportedState:
-        """Return the state that the service reports. A request that can still be signed is pending."""
+        """
+        Return the state that the service reports.
+
+        A request that can still be signed is pending, unless the signature is for the deletion of a settled request.
+        """
         if self.for_approval is not None and not self.is_deletion_pending:
             return "pending"
         meaning = words.meaning(None if self.envelope is None else self.envelope.status)
@@ -90,8 +98,8 @@ class Request:
     :param state: its state.
     :param reported: the state that the service reports, regardless of signatures; ``unknown`` if the request is
         missing.
-    :param envelope: the request's listing; None if it is missing.
-    :param for_approval: the request's listing among the requests that the client's user may sign; None if it is not
+    :param envelope: the request, as the service lists it; None if it is missing.
+    :param for_approval: the request, as listed among the requests that the client's user may sign; None if it is not
         among them.
     :param destination: its destination; None if it cannot be read.
     :param fields: the signed fields, if signatures prove them; otherwise its payload, which only the service claims.

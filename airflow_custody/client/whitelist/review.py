@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-#: The name that accepts an unknown word in the envelope's ``action``.
+#: The name in ``accept_fields`` that accepts an unknown word in the envelope's ``action``.
 ENVELOPE_ACTION = "envelope.action"
 # Maximum length of a value in a message: enough for a whole address.
 _MAX_VALUE = 120
@@ -42,8 +42,7 @@ class KeyComparison:
     :param unasked: whether the key has a value that was not requested and that may be accepted by name.
     :param filled_in: whether the service filled in the key's value, and the value is harmless.
     :param outside: whether the field was compared with the envelope, because the payload lacks it.
-    :param by_service: whether the service may have filled in the key's value. Only for requests that are not signed
-        here.
+    :param by_service: whether the service may have filled in the key's value. Reviews before signing ignore this.
     """
 
     key: str
@@ -187,7 +186,7 @@ def check_asked(
     return comparison
 
 
-# The words of `action` are not published. Other kinds of action must not be accepted even by name.
+# The words of `action` are not published. Words for changes and deletions must not be accepted, not even by name.
 _CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
 _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
@@ -217,7 +216,7 @@ def _same_chain(asked: str, shown: object) -> bool:
 
 
 def _same_links(asked: Sequence[str], shown: Any) -> bool:
-    # The same link twice may have two descriptions.
+    # Refuse a repeated link, because its two entries may have different descriptions.
     return _are_links(shown) and sorted(set(asked)) == sorted(str(link["id"]) for link in shown)
 
 

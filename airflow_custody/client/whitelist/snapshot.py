@@ -69,10 +69,11 @@ def read_snapshot(
     """
     Read whitelisting requests, and verify them if the client has pinned keys.
 
-    The settled requests are read first, then all requests, then those that the client's user may still sign. A request
-    in the second listing but not in the first is pending. In this order, a request that takes effect in between is
-    reported as pending, and not as missing. A request in the first listing but not in the second is unknown.
-    This takes two calls for each hundred requests, and one for each hundred that the user may sign.
+    The settled requests (those that are not pending) are read first, then all requests, then the requests that the
+    client's user may still sign. A request in the second listing but not in the first is pending. In this order, a
+    request that takes effect in between is reported as pending, and not as missing. The state of a request in the first
+    listing but not in the second is unknown. This takes two calls for each hundred requests, and one for each hundred
+    that the user may sign.
 
     :param client: the client.
     :param words: the status words. Default: the usual words.
@@ -94,7 +95,7 @@ def read_snapshot(
 
 
 def _read_everything(client: CustodyClient) -> list[ListedRequest]:
-    # On a busy service, requests appear and disappear between two pages.
+    # On a busy service, requests appear and disappear between two pages, so an inconsistent listing is read again.
     for delay in islice(growing_delays(first=0.5, maximum=4.0), 4):
         try:
             return _read(client, None)
@@ -149,7 +150,7 @@ def service_name(client: CustodyClient) -> str:
 
     :param client: the client.
     :return: the base URL, and the id of the user's tenant if the service reports it.
-    :raises CustodyError: if it cannot be read now.
+    :raises CustodyError: if the tenant cannot be read now.
     """
     tenant_id = tenant_of(client)
     return f"{client.settings.base_url} (tenant {sanitize(tenant_id, 40)})" if tenant_id else client.settings.base_url

@@ -59,6 +59,6 @@ def is_one_of(status: str | None, words: Iterable[str]) -> bool:
     Tell whether a status is one of these words.
 
     :param status: the status, as sent.
-    :param words: the words; compared without case.
+    :param words: the words, compared without regard to case.
     """
     return bool(status) and ascii_lower(status or "") in map(ascii_lower, words)

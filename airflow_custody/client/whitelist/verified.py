@@ -40,8 +40,8 @@ VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent
 VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-# A settled request that was not rejected is verified like a request in effect, whatever its status word. What is missing
-# from the later listing of all requests is absent, although it was listed as settled.
+# A settled request that was not rejected is verified like a request in effect, whatever its status word. A settled
+# request that is missing from the later listing of all requests is absent.
 _LISTED: dict[ReportedState, ListingState] = {
     "effective": "settled",
     "pending": "pending",

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-    #: The requests by id, or why one could not be looked up.
+    #: Each request, or the error of its look-up, by the request's id.
     Found = Mapping[str, "Request | CustodyError"]
 
-# Maximum number of look-ups per poll to isolate the requests that make a look-up of many fail.
+# If a look-up of several requests fails, the maximum number of further look-ups per poll that isolate the cause.
 _MAX_ISOLATING_LOOKUPS = 48
 # HTTP statuses with which a service may reject a whole look-up because of a single request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
@@ -67,14 +67,14 @@ class RequestWait:
     :param request_id: the request's id, or a list of ids; repeated ids count once.
     :param words: the status words. Default: the usual ones.
     :param expected: the content that the requests must have; see :func:`expected_by_id`. Default None: any content.
-    :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them.
+    :param accept_fields: keys of a payload that may have a value although ``expected`` has none. Default: none.
     :raises CustodyRequestError: if an argument is malformed.
     """
 
-    #: How long, in seconds, a request must not be listed before it counts as missing.
+    #: A request counts as missing after this many seconds without being listed.
     gone_after: ClassVar[float] = LOOKUP_WAIT
-    #: How long, in seconds, a request in effect may stay unverified, because the service may list its last
-    #: signature late.
+    #: Delay in seconds before a request in effect that does not verify is looked up again, because the service may
+    #: list its last signature late.
     unverified_after: ClassVar[float] = 5.0
 
     def __init__(
@@ -115,8 +115,8 @@ class RequestWait:
         Return the state after a poll.
 
         :param found: the result of :func:`look_up`.
-        :raises CustodyError: if a request could not be looked up. Of several errors, the one that ends the wait is
-            raised, or else the one with the longest delay.
+        :raises CustodyError: if a request could not be looked up. If there are several errors, the one that ends
+            the wait is raised, or else the one with the longest retry delay.
         """
         requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
         errors = self._errors(requests.values())
@@ -182,11 +182,13 @@ class RequestWait:
 
     def _missing_error(self, request: Request, missing_since: Mapping[str, float]) -> CustodyError | None:
         """
-        Return the error for a request that was missing for too long; None for any other request.
+        Return the error for a request that was missing for too long.
+
+        None for any other request.
 
         :param request: the request.
-        :param missing_since: the start of the absence of each request that was missing at the previous poll. A request
-            that could not be looked up at that poll is not included.
+        :param missing_since: for each request that was missing at the previous poll, since when it has been missing. A
+            request that could not be looked up at that poll is not included.
         """
         now = time.monotonic()
         since = self._missing_since[request.id] = missing_since.get(request.id, now)
@@ -246,7 +248,11 @@ class RequestWait:
 
 
 def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
-    """Raise the error that ends a wait, or else the one with the longest delay, if there is any."""
+    """
+    Raise the gravest error, if there is any.
+
+    This is the error that ends a wait, or else the one with the longest retry delay.
+    """
     errors = [each for each in failures if isinstance(each, CustodyError)]
     if errors:
         raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))

@@ -118,7 +118,7 @@ class FaultMiddleware:
         await send({"type": "http.response.body", "body": response.body})
 
     async def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
-        """Write to the connection, because the HTTP library sends complete responses only."""
+        """Write to the TCP connection, because uvicorn sends only complete responses."""
         transport = self._connections.find(scope)
         if transport is None:
             return

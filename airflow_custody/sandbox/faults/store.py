@@ -12,7 +12,7 @@ from airflow_custody.sandbox.errors import error_body
 from airflow_custody.sandbox.wire import is_below
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
-# The HTTP library rejects any other header, and the client would then get no response at all.
+# The HTTP library rejects headers of any other form, and the client would then get no response at all.
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^([!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?)?$")]
 
@@ -121,7 +121,7 @@ class FaultStore:
         ``work``, whether the service does the work of the call (default: yes, except with status, html, redirect,
         rate_limit and drop).
 
-        The faults, with their own options:
+        The kinds of faults, with their own options:
 
         - ``normal`` (default): the service's own response
         - ``status``: a response; optionally ``status`` (default 200), ``body`` (JSON or text), ``content_type``,
@@ -135,11 +135,12 @@ class FaultStore:
         - ``truncate_headers``: the connection is closed in the middle of the headers
         - ``trickle``, ``trickle_headers``: the body or the headers are sent byte by byte, one every ``pieces_every``
           seconds (default 0.1)
-        - ``large``: a body of ``size`` bytes (default 1024); with ``chunked=True``, it is sent without its size
+        - ``large``: a body of ``size`` bytes (default 1024); with ``chunked=True``, it is sent in chunks,
+          without its length
 
         The kinds status, html, redirect, rate_limit and empty also accept ``headers``, a mapping of names to values.
 
-        :param kind: the fault.
+        :param kind: the kind of fault.
         :param options: the options above.
         """
         self._faults.append(Fault.model_validate({"kind": kind, **options}))

@@ -25,14 +25,14 @@ class HealthStore:
         self.reload()
 
     def reload(self) -> None:
-        """Load the entries from the state. Default: those of a fresh sandbox."""
+        """Load the entries from the state, or else the default entries."""
         entries = self._state.load("health", None)
         self._entries: list[Entry] = default_entries() if entries is None else entries
         self._response: Any = self._state.load("health_response", None)
         self._texts: dict[str | None, str] = {}
 
     def listing(self, tenant_id: str | None) -> bytes:
-        """Return the listing by group, as JSON. None: entries of all tenants."""
+        """Return a tenant's entries, or all entries, by group as JSON."""
         if tenant_id not in self._texts:
             self._texts = {tenant_id: dumps(self._build(tenant_id))}
         now = time.time_ns()

@@ -1,4 +1,4 @@
-"""Writes the protocol buffers of rules and their signatures."""
+"""Encodes rules and their signatures as protocol buffers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Model(BaseModel):
 
 
 class Group(_Model):
-    """A group of approvers, and its threshold. Zero means one."""
+    """A group of approvers, and its threshold (zero means one)."""
 
     externalGroupID: str
     minimumSignatures: Annotated[int, Field(ge=0, lt=2**32)]
@@ -84,11 +84,11 @@ class RuleStore:
         Set the default rule: the required signers of future whitelisting requests.
 
         The default rule applies to chains without a rule of their own. Existing requests keep their required signers.
-        Such a request fails verification if it takes effect under rules that require more signatures.
+        An existing request fails verification if it takes effect under rules that require more signatures.
 
         :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``. One
             complete branch is enough; within a branch, the groups sign one after the other. None: one member of the
-            group ``approvers``, or two members for a request with both linked lists.
+            group ``approvers``, or two members for a request with both linked addresses and linked wallets.
         """
         branches = [Branch.model_validate(each).model_dump() for each in parallel or ()]
         self._state.save("approvers", branches or None)
@@ -101,8 +101,8 @@ class RuleStore:
         """
         Set all rules for future whitelisting requests.
 
-        A request follows the first rule for its chain and network, or else for its chain, or else for all chains. A
-        request without a rule cannot be signed.
+        A request follows the first rule for its chain and network, or else for its chain and any network, or else for
+        any chain. A request without a matching rule cannot be signed.
 
         :param rules: each with ``currency`` (the chain) and ``network``, which match everything if empty or left out;
             ``parallel``, in the form that :meth:`set_approvers` accepts; and optionally ``lines``, each with the
@@ -114,7 +114,7 @@ class RuleStore:
 
     def pins(self) -> dict[str, Any]:
         """
-        Return the pins of the rules, as extras of a connection.
+        Return the keys to pin, as extras of a connection.
 
         ``superadmin_keys`` is a list of public keys in PEM. ``superadmin_minimum`` is the required
         number of signatures by these keys.
@@ -244,7 +244,8 @@ def _default_rule(branches: Branches) -> dict[str, Any]:
 
 
 def _both_linked(payload: Mapping[str, Any]) -> Branches:
-    # With both linked lists, other thresholds apply that are not in the rules. The numbers are assumptions.
+    # A request with both linked addresses and linked wallets has another threshold, which is not in the rules. The
+    # numbers are assumptions.
     both = payload["linkedInternalAddresses"] and payload.get("linkedWallets")
     return [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 2 if both else 1}]}]
 

@@ -99,7 +99,7 @@ class UserStore:
         return [_user(row) for row in self._state.rows("SELECT * FROM users ORDER BY CAST(id AS INTEGER), id")]
 
     def external_id(self, user_id: str) -> str:
-        """Return the external id for a user id, even without a user."""
+        """Return a user's external id, even if the user does not exist."""
         user = self.get(user_id)
         return user.external_id if user else _default_external_id(user_id)
 

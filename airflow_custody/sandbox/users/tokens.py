@@ -57,7 +57,7 @@ class TokenStore:
         self._state = state
         self._users = users
         state.create_tables(_TABLES)
-        # Signatures of this key are never verified, because tokens are looked up in the store.
+        # The key that signs JWTs. The signatures are never verified, because tokens are looked up in the store.
         self._key = secrets.token_bytes(32)
 
     def set_main(self, token: str | None) -> str:

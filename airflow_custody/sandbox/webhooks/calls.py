@@ -17,7 +17,8 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.wire import dumps, omit_empty, timestamp, timestamp_from_ns
 
-# All columns except the call itself are search keys. `position` is the time that determines the listing's order.
+# `call` is the whole call; the other columns are used to find and order calls. `position` is the time by which listings
+# are ordered.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS webhook_calls (
     number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, position TEXT NOT NULL, id TEXT, webhook_id TEXT,
@@ -26,7 +27,7 @@ CREATE TABLE IF NOT EXISTS webhook_calls (
 CREATE INDEX IF NOT EXISTS webhook_calls_by_position ON webhook_calls (tenant_id, position, number);
 """
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z")
-# Calls that a test adds with its own ids often have small ids.
+# Large, because a test that chooses its own ids often chooses small ones.
 _FIRST_ID = 100_001
 
 
@@ -104,7 +105,8 @@ class CallStore:
         :param webhook_type: the type of the webhooks.
         :param payload: the payload of the calls, JSON data or text.
         :param event_id: the id of the event. Default: a random id.
-        :param age: age of the calls, in seconds. Calls that are older than listed calls count as late. Default 0.
+        :param age: age of the calls, in seconds. An age makes calls late: they are listed below calls that a client may
+            have read already. Default 0.
         :param status: delivery status of the calls. Default ``success``.
         :param tenant_id: id of the tenant. Default ``1``.
         """

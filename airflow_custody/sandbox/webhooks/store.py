@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS webhooks (
 
 
 class NewWebhook(BaseModel):
-    """The body of a create."""
+    """The body of a call that creates a webhook."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -45,7 +45,7 @@ class NewWebhook(BaseModel):
 
 
 class NewStatus(BaseModel):
-    """The body of a change of status."""
+    """The body of a call that changes a webhook's status."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -36,9 +36,10 @@ class Approvals:
 
     def approve(self, caller: Caller, approval: Approval) -> int:
         """
-        Sign requests, all or none, and return their number.
+        Sign requests, and return the number of signed requests.
 
-        The setting ``max_signatures`` limits how many of them are signed.
+        If one of the requests cannot be signed, none is signed. The setting ``max_signatures`` limits how many of them
+        are signed.
         """
         numbers = [int(each) for each in approval.ids if each.isdigit()]
         if len(numbers) != len(approval.ids) or numbers != sorted(set(numbers)):

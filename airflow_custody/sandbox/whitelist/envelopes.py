@@ -91,8 +91,8 @@ def _name_rules(container: str, signatures: str, *, taken: Collection[str]) -> s
     """
     Return a unique name for rules.
 
-    The name is the hash of the container. If other signatures of the same container have this name already, the name is
-    the hash of container and signatures.
+    The name is the hash of the container. If the same container with other signatures already has this name, the name
+    is the hash of container and signatures.
     """
     name = hashlib.sha256(base64.b64decode(container)).hexdigest()
     return hashlib.sha256(f"{container}{signatures}".encode()).hexdigest() if name in taken else name

@@ -22,7 +22,7 @@ AddressType = Literal["individual", "exchange", "baker", "contract", "stakepool"
 
 
 class NewRequest(BaseModel):
-    """The body of a create."""
+    """The body of a call that creates a request."""
 
     # Unknown fields are ignored, and null means that the field is not given.
     model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)

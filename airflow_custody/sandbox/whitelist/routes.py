@@ -87,8 +87,8 @@ async def count_for_approval(
     """
     Count the items that the caller may sign.
 
-    Whitelisted addresses are the only kind of item in the sandbox. It is an assumption that the limit is the maximum of
-    each count, and that the default limit is the largest.
+    Whitelisted addresses are the only kind of item in the sandbox. It is an assumption that ``limit`` caps each count,
+    and that the default is the largest limit.
     """
     number = min(service.approvals.count(caller), limit or MAX_LIMIT)
     return json_response(omit_empty(whitelistedAddressesCount=str(number) if number else ""))

@@ -70,7 +70,7 @@ class SignerStore:
             token = self._tokens.add_token(_ROLES, user_id=user_id)
             self._state.write("UPDATE signers SET token = ? WHERE name = ?", token, name)
         if self._users.get(MAIN_USER) is None:
-            # A user without a key is not an approver.
+            # Without this entry, the main token's user would be in every group.
             self._users.add_user("main", _ROLES, user_id=MAIN_USER)
         groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
         self._rules.set_approvers([{"sequential": groups}])
@@ -114,8 +114,8 @@ class SignerStore:
         Add valid signatures to whitelisting requests until they are in effect.
 
         The sandbox signs with its own users, ``signer-1@example.test`` and so on, for every group of the first branch.
-        First, the missing users are added to the groups, which changes the rules once. Each signature covers as
-        many requests as one approval may contain.
+        First, the missing users are added to the groups, which changes the rules once. One signature may cover several
+        requests, at most as many as one approval may contain.
 
         :param ids: ids of requests that are pending, or in effect without enough signatures.
         """

@@ -20,7 +20,7 @@ from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_pa
 from airflow_custody.sandbox.whitelist.models import DEFAULT_LIMIT, ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
-# Of these status words, only the word for a request in effect is published. The others are assumptions. A setting
+# Only the status word for a request in effect is published; the other words are assumptions. The setting `status_words`
 # changes the words on the wire.
 PENDING = "pending"
 #: The status of a request with all required signatures.
@@ -34,7 +34,7 @@ _FIRST_ID = 3711
 # Ids are 64-bit integers.
 _MAX_ID = 2**63 - 1
 
-# `rules_hash` identifies the rules under which a request was signed. NULL: the rules in force.
+# `rules_hash` identifies the rules in force when a request was settled. NULL: the request was never settled.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
@@ -373,7 +373,7 @@ class WhitelistStore:
 
 
 def added(request: Mapping[str, Any]) -> tuple[NewRequest, bytes]:
-    """Return a request from its fields, with a matching body."""
+    """Return a request with these fields, and the body that creates it."""
     new = NewRequest.model_validate(request)
     return new, dumps(new.model_dump(by_alias=True, exclude_none=True)).encode()
 

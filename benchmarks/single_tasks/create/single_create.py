@@ -1,4 +1,4 @@
-"""A DAG of one task that creates a request, to see what it runs."""
+"""A DAG with one task, which creates a request, for ``functions.py``."""
 
 from __future__ import annotations
 

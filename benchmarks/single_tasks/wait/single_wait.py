@@ -1,4 +1,4 @@
-"""A DAG of one task that waits until the service is healthy, to see what it runs."""
+"""A DAG with one task, which waits for health, for ``functions.py``."""
 
 from __future__ import annotations
 

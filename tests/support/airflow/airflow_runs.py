@@ -1,4 +1,4 @@
-"""Run operators, sensors and DAGs in real Airflow, on either line."""
+"""Runs operators, sensors and DAGs in real Airflow, version 2 or 3."""
 
 from __future__ import annotations
 
@@ -79,12 +79,16 @@ def run_dag(dag: DAG, **kwargs: Any) -> Run:
 
 @contextlib.contextmanager
 def failing_at_once(reason: str = "") -> Iterator[pytest.ExceptionInfo[CustodyFailException]]:
-    """Expect a task to fail without retries, and its whole message, on one line, to match the reason."""
+    """
+    Expect a task to fail without retries.
+
+    :param reason: regular expression that must match in the message, as one line.
+    """
     with pytest.raises(CustodyFailException) as caught:
         yield caught
     error = caught.value.error
     assert re.search(reason, error.shorten()), error
-    # In its log, the code is on a line of its own.
+    # In the task's log, the last line is the error code.
     assert str(caught.value).split("\n")[-1] == f"[custody/{error.code}]"
 
 
@@ -106,7 +110,7 @@ class FakeTaskInstance:
 
 
 class FakeOutletEvents:
-    """Takes the events that a task emits; what Airflow makes of them takes a run."""
+    """The events that a task emits; they are ignored without a run."""
 
     def __getitem__(self, outlet: object) -> FakeOutletEvents:
         return self

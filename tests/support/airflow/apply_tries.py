@@ -37,7 +37,7 @@ def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callab
 
 
 def effective(sandbox: Sandbox, number: int, **fields: Any) -> str:
-    """Return a request that the service shows as in effect, and nobody has signed."""
+    """Create a request that is listed as in effect, but is unsigned."""
     made = somebody_creates(sandbox, **{"label": f"Label {number}", "address": address(number), **fields})
     sandbox.control.set_whitelist_status(made, "APPROVED")
     return made
@@ -65,7 +65,7 @@ class ApplyTask:
     """A task instance over several tries."""
 
     def __init__(self, path: str, plan_hash: str, store: RowsStore | None, **arguments: Any) -> None:
-        # Airflow 2 has none, and keeps its variables in the database.
+        # Airflow has a store since 3.3. On earlier versions, its variables in the database are used.
         self.given_store = store if AIRFLOW >= (3, 3) else None
         self.tries = 0
         self.max_tries = 3
@@ -91,7 +91,7 @@ class ApplyTask:
         return result
 
     def fails(self, **changes: Any) -> CustodyError:
-        """Let a try fail, and return what it failed with."""
+        """Run a try that must fail, and return its error."""
         return failure_of(lambda: self.attempt(**changes))
 
     def clear(self) -> None:
@@ -99,7 +99,7 @@ class ApplyTask:
         self.run.clear_number += 1
 
     def dies_at(self, write: int, *, before: bool = True) -> None:
-        """Let a try end at a certain write to its store."""
+        """Run a try that is killed at a write to its store."""
         self.store.writes, self.store.dies_at, self.store.dies_before = 0, write, before
         with pytest.raises(RuntimeError, match="killed"):
             self.attempt()
@@ -107,13 +107,17 @@ class ApplyTask:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """What the last try pushed for whoever approves."""
+        """The requests that the last try pushed for the approvers."""
         requests: list[dict[str, Any]] = self.ti.pushed["requests"]
         return requests
 
 
 def check_exactly(sandbox: Sandbox, numbers: Iterable[int], requests: list[dict[str, Any]] | None = None) -> None:
-    """Check that there is exactly one request for each number, and that each id is in its place."""
+    """
+    Check that there is exactly one request for each number.
+
+    :param requests: requests that a task returned. Their ids must be those of requests with the same content.
+    """
     made = {each["id"]: each for each in sandbox.control.whitelist_requests()}
     found = sorted(each["address"] for each in made.values())
     assert found == sorted(address(each) for each in numbers)
@@ -125,6 +129,10 @@ def check_exactly(sandbox: Sandbox, numbers: Iterable[int], requests: list[dict[
 
 
 def check_all(sandbox: Sandbox, task: ApplyTask) -> None:
-    """Check that there is one request for each row beside the one that was there, and each id is in its place."""
+    """
+    Check that each row has one request, with the right id.
+
+    There is also the request that existed before.
+    """
     check_exactly(sandbox, [0, *ROWS], task.requests)
     assert len(task.requests) == len(ROWS)

@@ -8,7 +8,7 @@ from airflow_custody.sandbox import Sandbox
 
 
 def connection_json(sandbox: Sandbox, **extra: object) -> str:
-    """Return a connection to the sandbox as an environment variable holds it; by default without retries."""
+    """Return a connection to the sandbox as JSON, by default without retries."""
     return json.dumps(
         {
             "conn_type": "custody",

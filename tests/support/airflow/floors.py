@@ -18,7 +18,7 @@ def modules_of(*floors: str) -> Iterator[ModuleType]:
     for floor in floors:
         for found in pkgutil.iter_modules([f"{airflow_custody.__path__[0]}/{floor}"], f"airflow_custody.{floor}."):
             if found.name == "airflow_custody.hooks._form_widgets" and AIRFLOW >= (3,):
-                # Only Airflow 2 has the libraries of its form.
+                # This module imports libraries that only Airflow 2 has.
                 continue
             try:
                 yield importlib.import_module(found.name)

@@ -1,4 +1,4 @@
-"""Remove what Airflow keeps for the rest of a process, so that it does not reach later tests."""
+"""Removes state that Airflow keeps in a process, before later tests run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MASKERS = (
 @contextmanager
 def restored() -> Iterator[None]:
     """
-    Remove what is added within.
+    Remove what Airflow adds to the process within the context.
 
     - The handler that ``dag.test()`` of Airflow 2 adds to the tasks' log. It writes to the standard output of one test,
-      which is closed afterwards: then each line is an error of logging, printed, and ``dag.test()`` adds no other.
-    - The secrets that are masked. One of one letter, as a wrong token may be, changes what is logged later.
+      which is closed afterwards. Each later log line would print an error, and ``dag.test()`` would add no new handler.
+    - The secrets to mask. A secret of one letter, such as an invalid token, would change what later tests log.
     """
     log = logging.getLogger("airflow.task")
     handlers = log.handlers[:]

@@ -31,14 +31,18 @@ async def first(made: BaseTrigger) -> dict[str, Any]:
 
 
 def end_waits_after(patch: pytest.MonkeyPatch, sandbox: Sandbox, calls: int) -> float:
-    """Return a deadline that passes once the service has been called so often."""
+    """Return a deadline that passes after this number of calls."""
     late = LateTime(lambda: len(sandbox.control.request_log()) >= calls)
     patch.setattr(_base, "time", late)
     return time.time() + 600
 
 
 async def events(*made: BaseTrigger) -> list[dict[str, Any]]:
-    """Return the payloads of triggers that run at once; afterwards, no poll runs any more."""
+    """
+    Run triggers at the same time, and return their first payloads.
+
+    Afterwards, no poll may be running.
+    """
     found = await asyncio.gather(*map(first, made))
     assert len(SharedPoll._running) == 0
     return found
@@ -54,7 +58,11 @@ async def until(condition: Callable[[], object], within: float = 300.0) -> None:
 
 @contextlib.contextmanager
 def no_more_threads() -> Iterator[None]:
-    """Let no new thread start, as on a machine that is at its limit: none has room for such a stack."""
+    """
+    Prevent new threads, as on a machine that has reached its limit.
+
+    The stack size is set to more than any machine can provide.
+    """
     before = threading.stack_size(1 << 46)
     try:
         yield
@@ -64,9 +72,9 @@ def no_more_threads() -> Iterator[None]:
 
 class Store:
     """
-    An asset's state store; what it holds went through JSON.
+    An asset's state store, which keeps its values as JSON.
 
-    In a triggerer that is about to end, what is asked ``hangs``: nobody reads the response. What is told still arrives.
+    ``hangs`` imitates a triggerer that is about to end: reads get no response, but writes still arrive.
     """
 
     def __init__(self, name: str = "calls") -> None:

@@ -25,6 +25,10 @@ def run_sensor(kind: type, mode: str, **arguments: Any) -> Run:
 
 
 def wait(kind: type, **arguments: Any) -> Any:
-    """Execute a sensor without a run, in a worker unless it is deferrable, and return its result."""
+    """
+    Execute a sensor without a run, and return its result.
+
+    By default, the sensor is not deferrable.
+    """
     given = {"task_id": "wait", "poke_interval": 0.2, "timeout": 600, "deferrable": False, **arguments}
     return execute(lambda: kind(**given))

@@ -1,4 +1,4 @@
-"""A StatsD server, and Airflow's own metrics turned on in this process, as Airflow turns them on in its own."""
+"""A StatsD server, and a function that turns on Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_custody import metrics
 
 
 class StatsdServer:
-    """A StatsD server: a real socket; what is sent to it is there at once."""
+    """A StatsD server on a real socket, which receives metrics without delay."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -32,7 +32,11 @@ class StatsdServer:
         self._socket.close()
 
     def received(self, prefix: str = "custody.") -> list[str]:
-        """Return the lines that have come since the last call, of this package: ``custody.name,tag=value:1|c``."""
+        """
+        Return this package's metrics that were received since the last call.
+
+        A line has the form ``custody.name,tag=value:1|c``.
+        """
         lines: list[str] = []
         while True:
             try:

@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 
 def attach(name: str, storage: MemoryFileSystem) -> str:
-    """Put a file system behind a connection's id, and return the beginning of a URL that leads there."""
+    """Attach a file system to a new connection id; return its URL."""
     module = importlib.import_module("airflow.sdk.io" if AIRFLOW >= (3, 0) else "airflow.io.store")
     conn_id = f"{name}_{next(_numbers)}"
     module.attach("s3", conn_id, fs=storage)
@@ -21,7 +21,7 @@ def attach(name: str, storage: MemoryFileSystem) -> str:
 
 
 class Storage(MemoryFileSystem):  # type: ignore[misc]
-    """A storage in which opening a file fails as the next error says."""
+    """A storage in which opening a file raises ``error``, if set."""
 
     store: ClassVar[dict[str, Any]] = {}
     error: Exception | None = None

@@ -1,4 +1,4 @@
-"""Read what the tasks of a test have logged, on either line of Airflow."""
+"""Reads the log of a test's tasks, in Airflow 2 or 3."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class TaskLog:
             return self._caplog.text
         printed = self._capsys.readouterr()
         self._printed += printed.out + printed.err
-        # What is printed only counts as the log if it has a line of it.
+        # The printed text is the log if it contains a logged message. Otherwise, also return the log.
         is_log = any(message in self._printed for message in self._caplog.messages)
         return self._printed if is_log else self._printed + self._caplog.text

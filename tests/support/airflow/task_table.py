@@ -37,7 +37,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 ADDRESS = "0x" + "ab" * 20
 UUID = "123e4567-e89b-12d3-a456-426614174000"
-#: A request for which no template renders a number.
+#: A request of which no value is rendered as a number by a template.
 XRP: dict[str, Any] = {"label": "L", "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", "blockchain": "XRP"}
 REQUEST: dict[str, Any] = {"label": "L", "address": ADDRESS, "blockchain": "ETH"}
 
@@ -53,15 +53,15 @@ class Entry:
     minimal: Mapping[str, Any]
     #: Parameters that may be left out, also with ``omit_if_none``.
     optional: Mapping[str, Any] = field(default_factory=dict)
-    #: Parameters with another default.
+    #: Templated parameters that have their own default.
     others: Mapping[str, Any] = field(default_factory=dict)
-    #: Settings, each of which the constructor refuses because of its last one.
+    #: Invalid settings. In each dictionary, the last setting is the invalid one.
     wrong: list[dict[str, Any]] = field(default_factory=list)
-    #: Parameters that take a whole number for an id.
+    #: Parameters for ids, which also accept whole numbers.
     ids: Collection[str] = ()
-    #: Parameters whose None has a meaning if the DAG file says it.
+    #: Parameters for which a None in the DAG file has a meaning.
     none_has_a_meaning: Collection[str] = ()
-    #: Parameters that stand in place of another one.
+    #: Parameters that replace another parameter, and the name of the replaced parameter.
     in_place_of: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Entry:
         return {**{name: value for name, value in self.minimal.items() if name not in replaced}, **changes}
 
     def make(self, **changes: Any) -> Any:
-        """Return a task of its own with the minimal arguments, and with changes."""
+        """Return a new task with the minimal arguments and the changes."""
         return self.task(task_id=f"task_{next(_numbers)}", **self.arguments(**changes))
 
     @property
@@ -241,6 +241,10 @@ def documented_tasks() -> set[type[Any]]:
 
 
 def _is_task(each: object) -> bool:
-    """Tell whether it is an operator or a sensor of this package, and not a base of others."""
+    """
+    Tell whether an object is one of this package's operators or sensors.
+
+    Their base classes do not count.
+    """
     is_operator = isinstance(each, type) and issubclass(each, BaseOperator)
     return is_operator and each.__module__.startswith("airflow_custody.") and "._base" not in each.__module__

@@ -25,13 +25,13 @@ needs_store = pytest.mark.skipif(AIRFLOW < (3, 3), reason="the task state store 
 
 
 class Store:
-    """A task state store that behaves as Airflow's does, also for a try that was superseded."""
+    """A task state store like Airflow's, which can be made to fail."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.retention: Any = None
         self.failure: Exception | None = None
-        #: The state whose write fails, and all that comes after it; None: everything does.
+        #: If `failure` is set, writes of this state fail. None: all writes fail, and reads return the default.
         self.fails_at: str | None = None
         self.states: list[str] = []
 
@@ -61,14 +61,18 @@ class Store:
         return {**batch, **batch["rows"]["one"]}
 
     def forge(self, identifier: str, row: str = "one", **changes: Any) -> None:
-        """Edit the row of the last batch, as Airflow's users can: it says that a request was created."""
+        """
+        Record in the last batch that a row's request was created.
+
+        Airflow's users can change the record in this way.
+        """
         key, batch = self.batch
         batch["rows"][row] |= {"state": "created", "detail": identifier, **changes}
         stored = batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch}
         self.values[key] = json.dumps(stored)
 
     def backdate(self, sent: datetime) -> None:
-        """Let the last batch have been recorded at another time."""
+        """Change the time at which the last batch was recorded."""
         key, batch = self.batch
         batch["recorded_at"] = sent.isoformat()
         stored = batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch}
@@ -76,14 +80,14 @@ class Store:
 
 
 class RowsStore(Store):
-    """A store for many keys, which may fail at a certain write, as if the process was killed there."""
+    """A store that can fail at a write, like a killed process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.writes = 0
-        #: The number of the write that fails, and with it all that come after; None: none does.
+        #: The number of the first write that fails; all later writes fail, too. None: no write fails.
         self.dies_at: int | None = None
-        #: Whether it fails before the write, or after.
+        #: Whether the failure comes before the value is written, or after.
         self.dies_before = True
 
     def set(self, key: str, value: Any, *, retention: Any = None) -> None:
@@ -134,7 +138,11 @@ class Task:
         self.run.clear_number += 1
 
     def die_at(self, state: str) -> None:
-        """Let a try end right before it writes a record of this state: ``begun``, ``sending`` or ``closed``."""
+        """
+        Run a try that is killed right before it records a state.
+
+        :param state: the state: ``begun``, ``sending`` or ``closed``.
+        """
         self.store.failure, self.store.fails_at = RuntimeError("killed"), state
         with pytest.raises(RuntimeError, match="killed"):
             self.attempt()
@@ -156,7 +164,7 @@ def somebody_creates(sandbox: Sandbox, **changes: Any) -> str:
 
 
 def failure_of(work: Callable[[], object]) -> CustodyError:
-    """Let a task fail, with or without retries, and return what it failed with."""
+    """Run a task that must fail, retryable or not; return its error."""
     with pytest.raises((CustodyError, CustodyFailException)) as caught:
         work()
     error = getattr(caught.value, "error", caught.value)

@@ -24,7 +24,7 @@ _last = datetime.now(timezone.utc)
 
 
 def add_call(sandbox: Sandbox, call_id: str, webhook_id: str = HOOK, **call: Any) -> None:
-    """Let the service write a call, later than the one before."""
+    """Add a call to the journal, dated later than the previous call."""
     global _last
     _last = max(datetime.now(timezone.utc), _last + timedelta(milliseconds=1))
     created = _last.isoformat()
@@ -34,10 +34,12 @@ def add_call(sandbox: Sandbox, call_id: str, webhook_id: str = HOOK, **call: Any
 
 class Triggerer:
     """
-    Airflow's triggerer, as far as watchers go: what they fire waits until it is persisted.
+    Imitates Airflow's triggerer for watchers.
+
+    Events that the watchers fire wait until they are persisted.
 
     :param confirms: whether events are persisted at once. Default True.
-    :param ack_timeout: seconds after which a watcher fails whose events are not.
+    :param ack_timeout: seconds after which a watcher fails if its events are not persisted. Default 300.
     """
 
     _alive: ClassVar[list[Triggerer]] = []
@@ -70,7 +72,7 @@ class Triggerer:
         return trigger
 
     async def _run(self, trigger_id: int, trigger: CustodyWebhookCallTrigger) -> None:
-        # As TriggerRunner.run_trigger does it.
+        # The same steps as in TriggerRunner.run_trigger.
         key = trigger.shared_stream_key()
         assert key is not None
         try:
@@ -86,7 +88,7 @@ class Triggerer:
             await self.streams.unsubscribe(trigger_id, key)
 
     def persist(self, number: int | None = None) -> None:
-        """Write what was fired to the database, and tell the streams."""
+        """Persist the first fired events, by default all; tell the streams."""
         done, self.fired = self.fired[:number], self.fired[len(self.fired[:number]) :]
         for trigger_id, payload, _ in done:
             self.persisted.append((trigger_id, json.loads(json.dumps(payload, allow_nan=False))))
@@ -103,7 +105,7 @@ class Triggerer:
         await asyncio.gather(task, return_exceptions=True)
 
     async def kill(self) -> None:
-        """End all at once; what was not persisted is lost."""
+        """End all watchers at once; events that were not persisted are lost."""
         self.fired, self.confirms = [], False
         for task in self.tasks.values():
             task.cancel()
@@ -114,7 +116,7 @@ class Triggerer:
 
     @classmethod
     async def kill_all(cls) -> None:
-        """End all that are alive."""
+        """Kill all triggerers that are alive."""
         for each in list(cls._alive):
             await each.kill()
 
@@ -125,7 +127,11 @@ def ids_of(payload: dict[str, Any]) -> list[str]:
 
 
 def in_triggerers(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a test of what happens in triggerers; at its end they are killed, and no poll may be left."""
+    """
+    Turn an asynchronous test that uses triggerers into a normal test.
+
+    At the end, the triggerers are killed. No poll may be left then.
+    """
 
     @functools.wraps(test)
     def run_it(*fixtures: P.args, **named: P.kwargs) -> None:
@@ -142,12 +148,12 @@ def in_triggerers(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, N
 
 
 def polls(sandbox: Sandbox) -> int:
-    """Return how many requests for calls there were."""
+    """Return the number of requests for calls."""
     return len(sandbox.control.request_log(path="/webhooks/calls"))
 
 
 async def next_polls(sandbox: Sandbox, number: int = 2) -> None:
-    """Wait for so many polls."""
+    """Wait for this number of further polls."""
     before = await asyncio.to_thread(polls, sandbox)
     while await asyncio.to_thread(polls, sandbox) < before + number:
         await asyncio.sleep(0.01)

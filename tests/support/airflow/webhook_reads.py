@@ -26,7 +26,11 @@ def new_asset() -> Asset:
 
 
 def register_assets(dag: DAG) -> None:
-    """Make a DAG's assets known to Airflow, as its scheduler does; not each release does so for a test run."""
+    """
+    Register a DAG's assets in Airflow's database, as the scheduler does.
+
+    Not every release of Airflow does this in a test run.
+    """
     if AIRFLOW < (3, 0):
         DAG.bulk_write_to_db([dag])  # type: ignore[attr-defined]
     elif AIRFLOW < (3, 1):
@@ -52,7 +56,7 @@ def stored_events(asset: Asset) -> list[Any]:
 
 
 def forget_reads(dag: DAG) -> None:
-    """Delete what tests before this one have left for the DAG's assets in Airflow's database."""
+    """Delete the events and state that earlier tests left in Airflow's database."""
     from airflow.utils.session import create_session
 
     with create_session() as session:
@@ -74,7 +78,11 @@ def _events(session: Any, asset: Asset) -> list[Any]:
 
 
 def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any) -> None:
-    """Let the service write calls down, each a second after the one before."""
+    """
+    Add calls to the service's journal.
+
+    :param numbers: the calls' ids. A call is created this number of seconds after a fixed time.
+    """
     for number in numbers:
         created = (_FIRST + timedelta(seconds=number)).isoformat().replace("+00:00", "Z")
         call = {"id": str(number), "eventId": f"event-{number}", "webhookId": webhook_id, "status": "success"}
@@ -102,9 +110,9 @@ class StateStore:
 
 class Reader:
     """
-    A task over several runs.
+    A task that reads calls, over several runs.
 
-    :param store: the asset's state store; None: there is none.
+    :param store: the asset's state store. None: the asset has no store.
     """
 
     def __init__(self, store: StateStore | None = None, **arguments: Any) -> None:
@@ -121,7 +129,7 @@ class Reader:
         self.events.append(SimpleNamespace(id=next(_numbers), extra=extra, timestamp=self.now, **source))
 
     def run(self, *, emit: bool = True, **changes: Any) -> Any:
-        """Run the task, and return the extra of its event; None: it was skipped."""
+        """Run the task, and return its event's extra; None if skipped."""
         outlet = SimpleNamespace(extra={})
         context: dict[str, Any] = {
             "ti": FakeTaskInstance(),
@@ -142,6 +150,6 @@ class Reader:
         return outlet.extra
 
     def ids(self, **changes: Any) -> list[str] | None:
-        """Run the task, and return the ids of the calls in its event; None: it was skipped."""
+        """Run the task, and return its event's call ids; None if skipped."""
         extra = self.run(**changes)
         return None if extra is None else [each["id"] for each in extra["calls"]]

@@ -15,10 +15,10 @@ USERS = {"adam": "admin", "olga": "op", "ulf": "user", "vera": "viewer"}
 
 class Pages:
     """
-    The API server, asked by its users.
+    The API server, called as one of its users.
 
-    :param client: asks the API server.
-    :param mount: where our pages are.
+    :param client: a client of the API server.
+    :param mount: the mount of the Custody pages.
     """
 
     def __init__(self, client: Any, mount: Any) -> None:
@@ -27,13 +27,18 @@ class Pages:
         self._tokens: dict[str, str] = {}
 
     def renew(self) -> None:
-        """Forget what was read of any service."""
+        """Forget everything that was read from any service."""
         from airflow_custody.plugin.app import create_app
 
         self._mount.app = create_app()
 
     def get(self, path: str, user: str | None = "olga", **headers: str) -> Any:
-        """Get a page as a user; None: as nobody. Headers by their names, with underscores."""
+        """
+        Get a page.
+
+        :param user: the user to sign in as. None: do not sign in.
+        :param headers: headers, with underscores in place of hyphens in their names.
+        """
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if user is not None:
             headers["Authorization"] = f"Bearer {self._token(user)}"
@@ -50,7 +55,7 @@ class Pages:
 
 
 def text_of(response: Any) -> str:
-    """Return what a reader of a page sees, on one line."""
+    """Return the visible text of a page, on one line."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", response.text)).split())
 
 

@@ -1,4 +1,4 @@
-"""Run Airflow's API server as a program of its own, for browsers."""
+"""Runs Airflow's API server in a separate process, for browsers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROGRAM = str(Path(sys.executable).parent / "airflow")
 
 @dataclass(frozen=True)
 class AirflowServer:
-    """A running API server: its URL, the token of each user, and what its programs need."""
+    """A running API server: its URL, its users' tokens and its environment."""
 
     url: str
     tokens: dict[str, str]
@@ -34,7 +34,7 @@ class AirflowServer:
         return Path(self.environment["AIRFLOW__CORE__DAGS_FOLDER"])
 
     def run(self, *arguments: str) -> None:
-        """Run a command of Airflow's."""
+        """Run an Airflow command."""
         subprocess.run([_PROGRAM, *arguments], env=self.environment, check=True, capture_output=True, timeout=600)
 
     def get(self, path: str) -> Any:
@@ -48,10 +48,10 @@ class AirflowServer:
 @contextmanager
 def run_airflow(home: Path, variables: Mapping[str, str]) -> Iterator[AirflowServer]:
     """
-    Run an API server whose users may sign in, and whose connections may be tested.
+    Run an API server with users, which allows testing connections.
 
     :param home: an empty folder.
-    :param variables: of the environment, such as its connections.
+    :param variables: environment variables, such as connections.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from airflow_custody.sandbox import Sandbox, SandboxControl
 
-#: Texts that other people may have put into a label, and that must stay text.
+#: Labels that an attacker may choose, and that the page must show as plain text.
 HOSTILE_LABELS = (
     "<script>alert('script')</script>",
     "<img src=x onerror=alert('image')>",
@@ -22,12 +22,12 @@ HOSTILE_LABELS = (
 
 
 def address(number: int) -> str:
-    """Return an address of the sandbox."""
+    """Return the address for a number."""
     return f"0x{number + 1:040x}"
 
 
 def healthy(control: SandboxControl) -> None:
-    """Prepare a service that is well, where some requests wait."""
+    """Prepare a healthy service with pending requests."""
     control.set_approvers(
         [
             {
@@ -48,7 +48,12 @@ def healthy(control: SandboxControl) -> None:
 
 
 def troubled(control: SandboxControl) -> None:
-    """Prepare a service with a failing check, an address that nobody signed, and a webhook that is off."""
+    """
+    Prepare a service with problems.
+
+    It has a failing check, an old pending request, an unsigned address, an address that is whitelisted twice, and a
+    disabled webhook.
+    """
     healthy(control)
     control.update_health(check="vault", status="failure")
     control.set_whitelist_age("3711", 5 * 3600)
@@ -60,7 +65,7 @@ def troubled(control: SandboxControl) -> None:
 
 
 def hostile(control: SandboxControl) -> None:
-    """Prepare a service whose labels are attacks on whoever reads them."""
+    """Prepare a service whose labels are attacks on the page's readers."""
     rows = [
         {"blockchain": "ETH", "label": label, "address": address(number)} for number, label in enumerate(HOSTILE_LABELS)
     ]
@@ -68,7 +73,7 @@ def hostile(control: SandboxControl) -> None:
 
 
 def unsigned(control: SandboxControl) -> None:
-    """Prepare a service that shows an address in effect that nobody has signed."""
+    """Prepare a service that lists an unsigned address as in effect."""
     healthy(control)
     row = {"blockchain": "ETH", "network": "mainnet", "label": "Supplier Oslo", "address": address(99)}
     (request_id,) = control.add_whitelist_requests([row], status="pending")
@@ -76,11 +81,11 @@ def unsigned(control: SandboxControl) -> None:
 
 
 def silent(control: SandboxControl) -> None:
-    """Prepare a service that answers nothing."""
+    """Prepare a service that does not respond."""
     control.add_fault(delay=3600, times=None)
 
 
-#: What prepares the service of each connection.
+#: For each connection, the function that prepares its service.
 SERVICES: dict[str, Callable[[SandboxControl], None]] = {
     "custody_default": healthy,
     "custody_treasury": troubled,
@@ -91,7 +96,11 @@ SERVICES: dict[str, Callable[[SandboxControl], None]] = {
 
 
 def colleagues(sandbox: Sandbox) -> dict[str, str]:
-    """Return the variables of other connections to a service: of a signer, an auditor, and one with a wrong token."""
+    """
+    Return further connections to a service, as environment variables.
+
+    They are those of a signer and an auditor, and one with an invalid token.
+    """
     base, control = json.loads(sandbox.connection(pins=True)), sandbox.control
     roles = ["TPUser", "WhitelistedAddressApprover"]
     signer = control.add_user("alice", roles, groups=["operations"], external_id="alice@example.test")
@@ -108,7 +117,7 @@ def colleagues(sandbox: Sandbox) -> dict[str, str]:
 
 
 def away() -> dict[str, str]:
-    """Return the variable of a connection to where no service listens."""
+    """Return a connection to a closed port, as an environment variable."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}"

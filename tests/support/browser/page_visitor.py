@@ -10,11 +10,11 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, FloatRect, Locator, Page
 
-#: Where the pictures go that the docs show.
+#: Folder for the pictures in the docs.
 PICTURES = Path(os.environ.get("PICTURES") or ".ui/pictures").resolve()
-#: The size of a window whose picture is still read when a page of the docs shows it.
+#: Size of a window whose picture is still readable in the docs.
 SMALL = {"width": 1120, "height": 560}
-#: How much of what is around an element is in its picture.
+#: Margin around an element in its picture, in pixels.
 MARGIN = 8
 _STILL = """
     document.getAnimations().every(each =>
@@ -25,7 +25,7 @@ _AXE = Path(os.environ.get("AXE_CORE") or ".ui/node_modules/axe-core/axe.min.js"
 
 @dataclass
 class Visitor:
-    """A user with a browser window of its own, and what the browser complained of."""
+    """A user with a separate browser window, and the browser's complaints."""
 
     context: BrowserContext
     page: Page
@@ -48,14 +48,14 @@ class Visitor:
         self, name: str, *, first: Locator | None = None, last: Locator | None = None, around: Locator | None = None
     ) -> None:
         """
-        Take a picture for the docs, of what the window shows or of a part of the page.
+        Take a picture of the window, or of a part of the page.
 
-        :param name: its name without the ending; a page of the docs shows it.
-        :param first: what is at its top, rather than the top of the page.
-        :param last: what is at its bottom. It may be below what the window shows.
-        :param around: what it is cut out around: all elements that match.
+        :param name: the picture's file name, without the ending.
+        :param first: element at the top of the picture. Default: the top of the page.
+        :param last: element at the bottom of the picture. It may be below the visible part of the page.
+        :param around: elements to show: all that match.
         """
-        # What moves into its place is there, and nothing turns because it is being loaded.
+        # Wait for animations: elements that move into place, and spinners that show that something is loading.
         self.page.wait_for_function(_STILL, timeout=120_000)
         path = PICTURES / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Visitor:
 
 
 def _around(elements: Locator) -> FloatRect:
-    """Return the part of the page that all of some elements fill."""
+    """Return the part of the page that contains all of the elements."""
     boxes = [box for each in elements.all() if (box := each.bounding_box())]
     left, top = (min(box[side] for box in boxes) - MARGIN for side in ("x", "y"))
     right = max(box["x"] + box["width"] for box in boxes) + MARGIN
@@ -83,7 +83,7 @@ def _around(elements: Locator) -> FloatRect:
 
 
 def _box(element: Locator) -> FloatRect:
-    """Return where an element is in the window."""
+    """Return the position and size of an element in the window."""
     box = element.bounding_box()
     assert box is not None, f"not visible: {element}"
     return box
@@ -95,8 +95,8 @@ class CreatedRequests:
     The requests that tasks have created.
 
     :param run: path of the run in Airflow's UI.
-    :param signed: id of the one that took effect.
-    :param changed: id of the one that the service changed.
+    :param signed: id of the request that took effect.
+    :param changed: id of the request that the service changed.
     """
 
     run: str
@@ -114,7 +114,7 @@ def settled(visitor: Visitor, path: str) -> Page:
 
 
 def find_violations(page: Page) -> list[str]:
-    """Return what axe-core finds wrong with a page, if it is serious."""
+    """Return the serious accessibility problems that axe-core finds on a page."""
     page.evaluate(_AXE.read_text())
     found: dict[str, Any] = page.evaluate("axe.run()")
     return [

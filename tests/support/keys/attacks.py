@@ -1,9 +1,9 @@
 """
-Attacks of a malicious service, which changes the envelopes that it shows.
+Attacks by a malicious service, which changes the envelopes that it returns.
 
-It has what the real service has: rules and signatures that were made once, and other requests. Where it lacks a key, it
-uses one of its own. ``attack`` has the sandbox carry out one of them; ``verification_cases`` stores what each makes of
-an envelope.
+The service has what the real service has: signed rules, signatures that were made before, and other requests. It does
+not have the keys of users and super-administrators, and signs with its own keys instead. ``attack`` makes the sandbox
+carry out an attack. ``verification_cases`` stores the envelopes that the attacks produce.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from support.keys.envelopes import (
 from airflow_custody.sandbox import SandboxControl
 
 Envelope = dict[str, Any]
-#: Where verification refuses an envelope: see docs/verification-cases.md.
+#: The step of verification that refuses an envelope: see docs/verification-cases.md.
 Step = Literal["text", "rules", "chain", "rule", "signatures"]
 
 #: Where the attacker wants the funds to go.
@@ -58,8 +58,8 @@ class Means:
     """
     What a malicious service can use.
 
-    :param keys: what has once been signed with these keys, by the ids of those who have them, can be shown again;
-        super-administrators' ids begin with ``superadmin``.
+    :param keys: the keys of users and super-administrators, by their ids. The service does not have these keys, but can
+        return whatever was once signed with them. Super-administrators' ids begin with ``superadmin``.
     :param others: the envelopes of other requests that are in effect.
     :param now: the time, in Unix seconds.
     """
@@ -73,11 +73,15 @@ class Means:
         return [name for name in self.keys if name.startswith("superadmin")]
 
     def user_entry(self, name: str, *hashes: str) -> dict[str, Any]:
-        """Return a user's true signature over hashes."""
+        """Return a user's valid signature over hashes."""
         return user_entry(self.keys[name], *hashes, label=name)
 
     def superadmin_entry(self, name: str, rules: bytes, *, of: str = "") -> bytes:
-        """Return a super-administrator's true signature, or that of another one under this name."""
+        """
+        Return a super-administrator's valid signature.
+
+        :param of: name of the super-administrator who really signs. Default: the same.
+        """
         return superadmin_entry(self.keys[of or name], rules, label=name)
 
     def mirrored(self, rules: bytes) -> tuple[bytes, bytes]:
@@ -91,7 +95,11 @@ Change = Callable[[Envelope, Means], Envelope]
 
 
 def attack(control: SandboxControl, token: str, number: str, name: str) -> None:
-    """Have a sandbox lie about a request, wherever it shows it, until its envelope is set again."""
+    """
+    Make a sandbox return a false envelope for a request.
+
+    All responses contain the false envelope until the request's envelope is set again.
+    """
     root, headers = f"{control.url}/api/rest/v1/whitelists/addresses", {"Authorization": f"Bearer {token}"}
     control.set_whitelist_envelope(number)
     lawful = requests.get(f"{root}/{number}", headers=headers, timeout=30).json()["result"]
@@ -109,7 +117,7 @@ def _key(pem: str) -> Key:
 
 
 def change(name: str, lawful: Envelope, means: Means) -> Envelope:
-    """Return an envelope under an attack."""
+    """Return an envelope as an attack changes it."""
     changed = ATTACKS[name](copy.deepcopy(lawful), means)
     if changed == lawful:
         raise Unsuitable("it is already shown this way")
@@ -183,14 +191,22 @@ def _renamed(envelope: Envelope) -> Envelope:
 
 
 def _resigned(envelope: Envelope, means: Means, text: str) -> Envelope:
-    """Have those who signed sign another text instead, as they once did; show that."""
+    """
+    Return the envelope with another text, validly signed by the same users.
+
+    The attack assumes that these users once signed that text.
+    """
     signers = _signers(envelope)
     _need({*signers} <= means.keys.keys(), "that only the sandbox's own signers have signed")
     return with_text(_with_entries(envelope, (means.user_entry(name, hash_of(text)) for name in signers)), text)
 
 
 def _invented_contract_type(envelope: Envelope, means: Means) -> Envelope:
-    """Give an old text, which was signed without one, a contract type, which the first legacy form leaves out."""
+    """
+    Add a contract type to a text that was signed without one.
+
+    The first legacy form leaves the contract type out, so the signatures would match the changed text, too.
+    """
     old = _fields(envelope)
     old.pop("contractType", None)
     for each in old["linkedInternalAddresses"]:
@@ -211,7 +227,11 @@ def _flipped(data: bytes) -> bytes:
 def _under_own_rules(
     envelope: Envelope, means: Means, entries: Callable[[bytes], Iterable[str | bytes]], age: int = 0
 ) -> Envelope:
-    """Show rules in which one key of the service's own alone signs for all chains, and its signature."""
+    """
+    Replace the rules with the service's own, and sign under them.
+
+    For all chains, these rules require one signature, by a key of the malicious service.
+    """
     groups, rules = (group("approvers", "mallory"),), (rule("", path(("approvers", 1))),)
     own = container(users=(user("mallory"),), groups=groups, rules=rules, timestamp=means.now - age)
     shown = {"rulesContainer": b64(own), "rulesSignatures": rules_signatures(own, *entries(own))}
@@ -219,7 +239,7 @@ def _under_own_rules(
 
 
 def _with_rules(envelope: Envelope, means: Means, rules: bytes) -> Envelope:
-    """Show rules that the super-administrators have really signed."""
+    """Replace the rules with rules that the super-administrators have really signed."""
     entries = (means.superadmin_entry(name, rules) for name in means.superadmins)
     return envelope | {"rulesContainer": b64(rules), "rulesSignatures": rules_signatures(rules, *entries)}
 
@@ -252,7 +272,7 @@ _EVERYBODY = {"parallel": [{"sequential": [{"externalGroupID": "everybody", "min
 _IN_JSON = b'{"users":[],"groups":[],"addressWhitelistingRules":[]}'
 _A_LIST = [{"userId": "superadmin-1@example.test", "signature": b64(b"x" * 64)}]
 
-#: What verification refuses, by the step where it does.
+#: Attacks that verification refuses, by the step that refuses them.
 REFUSED: dict[Step, dict[str, Change]] = {
     "text": {
         "text": lambda e, m: _with_metadata(e, payloadAsString=_text(e).replace(_fields(e)["address"], OTHER_ADDRESS)),
@@ -300,22 +320,22 @@ REFUSED: dict[Step, dict[str, Change]] = {
         "numbers for signatures": lambda e, m: _with_entries(e, [3711] * len(_entries(e))),
     },
 }
-#: What verification does not read.
+#: Changes of data that verification does not read.
 NOT_READ: dict[str, Change] = {
     "payload": lambda e, m: _with_metadata(e, payload=e["metadata"]["payload"] | {"address": OTHER_ADDRESS}),
     "bad key of somebody else": lambda e, m: _with_rules(e, m, _container(e) + field(1, user("eve", key="no key"))),
     "junk entry first": lambda e, m: _with_entries(e, [{**_JUNK, "hashes": [_hash(e)]}, *_entries(e)]),
     "weaker approvers": lambda e, m: e | {"approvers": _EVERYBODY},
 }
-#: What no signature can show.
+#: Attacks that signatures cannot reveal.
 NOT_VISIBLE: dict[str, Change] = {
-    # Really signed last year, when one key, since lost, was enough.
+    # Rules that were really signed last year, when one key was enough. This key has been lost since.
     "older rules": lambda e, m: _under_own_rules(
         e, m, lambda rules: (m.superadmin_entry(name, rules) for name in m.superadmins), age=_YEAR
     ),
     "swapped network": lambda e, m: _on_testnet(e, is_signed=False),
 }
-#: What a comparison with what was asked for finds, and nothing else does.
+#: Attacks that only a comparison with the requested content reveals.
 COMPARED: dict[str, Change] = {"another envelope": _another_envelope}
 #: The step that refuses an attack, by the attack's name.
 STEP_OF: dict[str, Step] = {name: step for step, changes in REFUSED.items() for name in changes}

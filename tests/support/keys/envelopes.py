@@ -1,8 +1,9 @@
 """
-Envelopes made by hand, so that anything about their rules, texts and signatures can be wrong; the same bytes each time.
+Envelopes made by hand, whose rules, texts and signatures may be wrong.
 
-Imports nothing of the code under test. By default everything is that of the worked example: rules in which ETH needs
-two of ``ops`` or one of ``board``, but one of ``ops`` for the wallet ``demo/7``, and all other chains need one of each.
+The same arguments give the same bytes each time. This module imports nothing from the code under test. The defaults are
+those of a worked example. Under its rules, ETH requires two members of ``ops`` or one of ``board``, but only one member
+of ``ops`` for the wallet ``demo/7``. All other chains require one member of each group.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def pem(key: str | bytes) -> str:
 
 
 def _algorithm() -> ec.ECDSA:
-    """Return the algorithm; the same signature for the same text, except with cryptography before version 43."""
+    """Return the signature algorithm, deterministic from version 43 of cryptography."""
     try:
         return ec.ECDSA(SHA256(), deterministic_signing=True)
     except TypeError:
@@ -88,7 +89,7 @@ def b64(body: bytes) -> str:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a varint; a negative one as the 64-bit number that protobuf makes of it."""
+    """Return a number as a varint; negative numbers in two's complement."""
     number %= 1 << 64
     encoded = bytearray()
     while number > 0x7F:
@@ -98,7 +99,7 @@ def varint(number: int) -> bytes:
 
 
 def tag(number: int, wire_type: int) -> bytes:
-    """Return what stands before a field."""
+    """Return the tag before a field: its number and wire type."""
     return varint(number << 3 | wire_type)
 
 
@@ -136,10 +137,10 @@ def user(name: str, *, key: str | None = None, roles: bytes | None = None, extra
     """
     Return a user of the rules.
 
-    :param name: the name; the user's id is made of it.
+    :param name: the name, from which the user's id is made.
     :param key: the public key's PEM. Default: the name's.
     :param roles: the encoded roles. Default: 0 and 11, packed.
-    :param extra: what else stands in the message.
+    :param extra: further fields of the message.
     """
     roles = field(3, packed([0, 11])) if roles is None else roles
     return field(1, user_id(name)) + field(2, pem(name) if key is None else key) + roles + extra
@@ -151,7 +152,7 @@ def group(group_id: str, *names: str, extra: bytes = b"") -> bytes:
 
 
 def path(*thresholds: tuple[str, int]) -> bytes:
-    """Return groups that must all reach their numbers."""
+    """Return a branch: groups that must all reach their thresholds."""
     return fields(
         1,
         (
@@ -172,7 +173,7 @@ def line(wallet_path: str, *paths: bytes, cells: Iterable[bytes] | None = None) 
 
 
 def rule(currency: str, *paths: bytes, network: str = "", lines: Iterable[bytes] = (), extra: bytes = b"") -> bytes:
-    """Return a rule; without a currency, that of all chains which have none of their own."""
+    """Return a rule; without a currency, it applies to all other chains."""
     encoded = field(1, currency) if currency else b""
     encoded += fields(2, paths)
     encoded += field(4, network) if network else b""
@@ -224,7 +225,12 @@ def _label(key: str | Key, label: Any) -> Any:
 
 
 def rules_signatures(rules: bytes, *entries: str | bytes) -> str:
-    """Return super-administrators' signatures as they are sent: of names, or entries as they are given."""
+    """
+    Return super-administrators' signatures in the form that the service sends.
+
+    :param rules: the bytes that are signed.
+    :param entries: names, each of which signs the rules, or entries, which are used unchanged.
+    """
     return b64(fields(1, (superadmin_entry(each, rules) if isinstance(each, str) else each for each in entries)))
 
 
@@ -259,7 +265,7 @@ def compact(content: Any) -> str:
 
 
 def hash_of(text: str) -> str:
-    """Return what is signed of a text."""
+    """Return the hash of a text, which users sign."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -267,9 +273,9 @@ TEXT_A = text_of()
 TEXT_B = text_of(address="0x00000000000000000000000000000000000000B2", label="demo B", linkedWallets=[WALLET])
 _C = {"address": "0x00000000000000000000000000000000000000C3", "memo": "4242", "label": "demo C"}
 TEXT_C = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS, "label": "renamed later"}])
-#: What was signed of C before texts had a contract type and labels of linked addresses.
+#: The text of C that was signed before texts had a contract type and labels of linked addresses.
 TEXT_CS = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS}], without=["contractType"])
-#: C whose memo comes back only if each ``contractType`` is taken out as text.
+#: C in a form whose memo appears only if each ``contractType`` is removed from the text, and not from the parsed JSON.
 TEXT_X = TEXT_CS.replace(
     '"memo":"4242"',
     '"contractType":"\\",","contractType":"\\"memo","contractType":"\\":","contractType":"\\"4242"',
@@ -335,5 +341,5 @@ def envelope(
 
 
 def with_text(given: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return an envelope with another text and its hash, under the signatures that it had."""
+    """Return an envelope with another text and hash, but the same signatures."""
     return given | {"metadata": given["metadata"] | {"payloadAsString": text, "hash": hash_of(text)}}

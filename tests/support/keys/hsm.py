@@ -70,7 +70,11 @@ def soft_hsm() -> SoftHsm:
 
 
 class FakeHsm:
-    """A token in memory, instead of PKCS#11's library. After ``good`` sessions, opening one raises ``failure``."""
+    """
+    A token in memory, in place of a PKCS#11 library.
+
+    If ``failure`` is set, opening a session raises it, after ``good`` sessions without it.
+    """
 
     module = "/usr/lib/fake.so"
 
@@ -144,7 +148,11 @@ class HsmPerson:
 
 
 def missing(why: str) -> None:
-    """Skip a test for want of a program; ``make test-guides`` has all of them, and fails instead."""
+    """
+    Skip a test, because a program is missing.
+
+    In ``make test-guides``, which requires all programs, the test fails instead.
+    """
     if os.environ.get("CUSTODY_TEST_GUIDES"):
         pytest.fail(why)
     pytest.skip(f"{why}; or run make test-guides")

@@ -18,7 +18,7 @@ from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusW
 
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "cd" * 20
-# The same address of one chain in two forms, and one in base58.
+# A Bitcoin Cash address in its two forms, and an XRP address.
 CASH = "bitcoincash:qpm2qsznhks23z7629mms6s4cwef74vcwvy22gdx6a"
 LEGACY = "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu"
 XRP = "rN7n7otQDd6FczFgLdSqtcsAUxDkw6fzRH"
@@ -58,9 +58,9 @@ def snapshot_of(
     """
     Return requests as if the service had listed them.
 
-    :param pending: ids of those that are listed as pending.
-    :param settled: ids of those that are listed as settled. The others are where their status says.
-    :param deletions: those whose deletion is listed for approval.
+    :param pending: ids of requests that are listed as pending.
+    :param settled: ids of requests that are listed as settled. For all other requests, the status decides.
+    :param deletions: requests whose deletion is listed for approval.
     """
     for_approval = {each.id: each for each in deletions}
     found = {}
@@ -77,7 +77,11 @@ def plan(
     envelopes: WhitelistEnvelope | Sequence[WhitelistEnvelope],
     **options: Any,
 ) -> WhitelistPlan:
-    """Plan; the options are those of a snapshot and of a plan, and the operators' status words."""
+    """
+    Return a plan for requests, against envelopes that the service lists.
+
+    :param options: options of ``snapshot_of`` and of a plan, and the operators' parameters for status words.
+    """
     requests = [requests] if isinstance(requests, WhitelistRequest) else requests
     envelopes = [envelopes] if isinstance(envelopes, WhitelistEnvelope) else envelopes
     given = {name: options.pop(name) for name in ("effective_statuses", "rejected_statuses") if name in options}

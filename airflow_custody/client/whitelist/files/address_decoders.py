@@ -1,9 +1,9 @@
 """
 Decoders of addresses.
 
-Each decoder returns the prefix of an address, which identifies its network, or raises ``ValueError``. Decoders import
-``base58`` and ``pycryptodome`` for the first address that needs these libraries. They check forms, lengths and
-checksums, but not keys, because contracts and accounts with several signers have addresses without a key.
+Each decoder returns the prefix of an address, which identifies its network, or raises ``ValueError``. Decoders check
+forms, lengths and checksums, but not keys, because contracts and accounts with several signers have addresses without a
+key. ``pycryptodome`` is imported for the first address that needs it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Code(NamedTuple):
     generator: tuple[int, ...]
 
 
-# The remainders of correct addresses in bech32 (BIP-173) and bech32m (BIP-350).
+# The checksum of bech32 (BIP-173) and bech32m (BIP-350), and the remainder of a correct address in each of them.
 _BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
 _BECH32 = 1
 _BECH32M = 0x2BC830A3
@@ -91,7 +91,7 @@ def ss58(address: str, *, network: int) -> str:
     data = _base58(address)
     found, key = data[0], data[1:-2]
     if found & 0x40:
-        # Two bytes: 01LLLLLL LLHHHHHH.
+        # The network has two bytes: 01LLLLLL LLHHHHHH, with its low bits L and its high bits H.
         found, key = (data[0] & 0x3F) << 2 | data[1] >> 6 | (data[1] & 0x3F) << 8, data[2:-2]
     _expect(len(key) == 32 and found not in _RESERVED_SS58_NETWORKS)
     _expect(hashlib.blake2b(b"SS58PRE" + data[:-2]).digest()[:2] == data[-2:])
@@ -261,7 +261,7 @@ def internet_computer(address: str) -> str:
 
 def _base32(text: str) -> bytes:
     data = base64.b32decode(text + "=" * (-len(text) % 8))
-    # The last character may have unused bits.
+    # Encode the result again and compare it, because unused bits of the last character must be zero.
     _expect(text == base64.b32encode(data).decode().rstrip("="))
     return data
 

@@ -2,9 +2,9 @@
 Check addresses against the rules of their chains.
 
 Funds that are sent to a mistyped address are lost. The verdict is ``valid`` if the address follows its chain's rules,
-and ``invalid`` if it cannot be an address of the chain. It is ``unchecked`` if the table lacks the chain or the form,
-or if the check fails. Only ``invalid`` is a reason to stop. A valid address may still be the wrong address, or an
-address without a key.
+and ``invalid`` if it cannot be an address of the chain. It is ``unchecked`` in all other cases: for example, the table
+does not contain the chain, or has no decoder for the address's form. Only ``invalid`` is a reason to stop. A valid
+address may still be the wrong address, or an address without a key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AddressCheck:
 
 # --- chains and networks -----------------------------------------------------------------------------------
 
-# The separators in a name. No other characters are ignored, because two different names could become equal.
+# The separators that are ignored in names. Ignoring other characters could make two different names equal.
 _WITHOUT_SEPARATORS = str.maketrans("", "", " -_.:/()")
 # Names of main networks, without separators and case. They may also follow the name of the chain.
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
@@ -167,8 +167,8 @@ class Form(NamedTuple):
 
     :param pattern: regular expression that must match the whole address.
     :param decode: decoder of the addresses. Default None: addresses of this form are unchecked.
-    :param prefixes: the prefixes, as returned by the decoder, of the main network. Addresses with another prefix belong
-        to a test network or another chain. Default: the empty prefix.
+    :param prefixes: the prefixes of the main network, in the form that the decoder returns. Addresses with another
+        prefix belong to a test network or another chain. Default: the empty prefix.
     :param fault: why an address that the decoder refuses is invalid. Default: a text about checksum and length.
     :param canonical: function that maps all spellings of an address to one text. Default None: an address has only one
         spelling.
@@ -189,7 +189,7 @@ _EVM = (
         decoders.eip55,
         fault="upper and lower case do not match the EIP-55 checksum, so at least one character is wrong",
     ),
-    # Without 0x.
+    # Without 0x, or with 0X.
     Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
     # A validator's key; ICAP.
     Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
@@ -239,7 +239,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
         Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, is_ripple=True), ("0544",)),
     ),
     "xlm": (
-        # Other strkeys do not identify an account.
+        # Strkeys with a prefix other than G, C or M do not identify an account.
         Form("[GC][A-D][A-Z2-7]{54}|M[A-D][A-Z2-7]{67}|[TXPLB][A-Z2-7]+", decoders.strkey, ("G", "C", "M")),
         Form(
             "S[A-Z2-7]{55}",
@@ -327,8 +327,8 @@ def spellings(address: str, chain: str) -> list[str]:
     """
     Return the spellings under which a service may list an address.
 
-    A search by address may only find equal text. On chains where case matters, some of these spellings may be other
-    addresses.
+    The service's search by address may find only the exact text. On chains where case matters, some of these spellings
+    may be other addresses.
     """
     chain = chain_name(chain)
     canonical = canonical_address(address, chain)[0]
@@ -352,7 +352,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         given.
     :return: the verdict and its reason. The reason does not contain any part of the address.
     """
-    # A number of seven digits may be the id of a validator or of a pool.
+    # A number of up to seven digits may be the id of a validator or of a pool.
     is_id = is_decimal(address) and len(address) <= 7
     if is_id or chain_name(chain) not in FORMS:
         return AddressCheck("unchecked")
@@ -397,7 +397,11 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
 
 
 def _character_fault(address: str) -> str:
-    """Return a fault of an address on any chain, or empty text."""
+    """
+    Return why a text cannot be an address on any chain.
+
+    The result is empty if there is no such reason.
+    """
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
     # Addresses have no spaces, and only ASCII characters.

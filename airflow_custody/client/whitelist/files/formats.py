@@ -34,7 +34,7 @@ IDS = (*LISTS, "exchange_account_id")
 NOT_DEFAULTS = ("label", "address")
 #: Maximum length in characters of a value in a fault.
 MAX_VALUE = 100
-#: Number of faults after which reading stops, because such a file is usually not a whitelist.
+#: Number of faults after which reading stops, because a file with so many faults is usually not a whitelist.
 MAX_FAULTS = 500
 
 # --- values ------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
 def _number(source: str, text: str) -> int | Misread:
     """
-    Return a number, or its misreading if not in canonical form.
+    Return a number; a :class:`Misread` if its spelling is not canonical.
 
     The number may be an id, whose exact spelling matters.
     """
@@ -185,9 +185,15 @@ def _misread(source: str, text: str, advice: str = "quote it") -> Misread:
 
 # Prefer libyaml, because it is many times faster than the pure Python loader.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TAG = "tag:yaml.org,2002:"
 _NUMBER = "a number"
-_KINDS = {"str": "text", "null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
+_KINDS = {
+    "tag:yaml.org,2002:str": "text",
+    "tag:yaml.org,2002:null": "",
+    "tag:yaml.org,2002:bool": "a boolean",
+    "tag:yaml.org,2002:int": _NUMBER,
+    "tag:yaml.org,2002:float": _NUMBER,
+    "tag:yaml.org,2002:timestamp": "a date",
+}
 # These are numbers in YAML 1.2, but not in YAML 1.1, which PyYAML implements.
 _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -250,10 +256,12 @@ def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
 
 def _read_scalar(node: Any) -> Any:
     text: str = node.value
-    kind = _KINDS.get(node.tag.removeprefix(_TAG), "a special word")
-    if kind == "text" and not node.style and _NUMBER_1_2.fullmatch(text):
+    kind = _KINDS.get(node.tag, "a special word")
+    if kind == "text" and node.style:
+        return text
+    if kind == "text" and _NUMBER_1_2.fullmatch(text):
         kind = _NUMBER
-    if kind == "text" and not node.style and is_null_word(text):
+    if kind == "text" and is_null_word(text):
         return _misread(text, "{} is another program's word for a missing value", "leave it out, or quote it")
     if kind in ("text", ""):
         return text if kind else None
@@ -307,9 +315,10 @@ def read_csv(text: str, faults: Faults) -> Any:
     """
     Return the contents of a CSV file; None if without rows.
 
-    The file has a header of field names, and a row for each address. It may have the form in which spreadsheets save
-    files: the separator of the header, names in any case and with blanks around them, empty rows and columns, and a
-    column of notes. Each row must have as many cells as the header. Otherwise, a value may be in the wrong column.
+    The file has a header of field names, and a row for each address. It may look like the files that spreadsheets save:
+    with commas, semicolons or tabs as separators, names in any case and with blanks around them, empty rows and
+    columns, and a column of notes. Each row must have as many cells as the header, because otherwise a value may be in
+    the wrong column.
 
     :param text: the file's text.
     :param faults: collects the faults.
@@ -376,7 +385,7 @@ def _fields(names: Sequence[str], cells: Sequence[str], line: int, joined: str) 
 
 
 def _cell(name: str, cell: str, joined: str) -> Any:
-    """Return a cell's text or list, with garbled values as misread."""
+    """Return a cell's text or list, with a :class:`Misread` for garbled text."""
     if name not in LISTS:
         return as_meant(name, cell, _CORRECT)
     other = ";" if joined == "," else ","
@@ -389,7 +398,7 @@ def _cell(name: str, cell: str, joined: str) -> Any:
 
 def as_meant(name: str, text: str, correct: str) -> str | Misread:
     """
-    Return a text, or a misread value if the text is garbled.
+    Return a text, or a :class:`Misread` if it is garbled.
 
     The parameters are those of :func:`garbled_fault`.
     """

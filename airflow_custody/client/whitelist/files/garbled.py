@@ -2,8 +2,8 @@
 Find values garbled by a spreadsheet, a data frame or a database.
 
 Such software writes a word for a missing value, or respells a whole number. Requesting a garbled value could lose
-funds, because a memo may select the account. Garbled values are refused in CSV, in rows, and without quotes in YAML,
-because text in these places may come from such software.
+funds, because a memo may select the account. Garbled values are refused in CSV files, in rows without a file, and in
+YAML files unless they are quoted, because text in these places may come from such software.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IDS_AND_MEMO = (*LISTS, "memo", "customer_id", "exchange_account_id", "visibilit
 _LABEL = "label"
 _MAX_VALUE = 100
 
-# Words that software writes for a missing value. NIL in capitals is the symbol of a chain.
+# Words that software writes for a missing value. NIL in capitals is not one, because it is the symbol of a chain.
 _NULL_WORDS = re.compile(
     r"(?i:[+-]?nan|nat|n/?a|n\.a\.|null|none|undefined|<(?:na|n/a|nan|nat|null|none|undefined|unset)>"
     r"|[(\[](?:null|none|nan|nil|blank|empty)[)\]]|-?1\.#(?:ind|qnan)|[+-]?inf(?:inity)?|\\n)|nil|<nil>"
@@ -67,7 +67,7 @@ def _garbled(name: str, text: str) -> str:
         return "is an error value of a spreadsheet"
     if _ROUNDED.fullmatch(text):
         return "is a number in exponent notation"
-    # Some names begin with an apostrophe.
+    # A label may begin with an apostrophe, because some names do.
     if text.startswith("=") or (text.startswith("'") and name != _LABEL):
         return f"begins with {text[0]}, which spreadsheets do not treat as part of the value"
     if name in LISTS and text[:1] in ("[", "(", "{"):

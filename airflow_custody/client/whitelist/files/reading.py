@@ -53,7 +53,8 @@ from airflow_custody.client.whitelist.models import (
 )
 from airflow_custody.client.whitelist.plans.plan import FileRow
 
-#: Maximum size of a file in bytes, about 50,000 rows. Reading tiny rows takes up to 200 times as much memory.
+#: Maximum size of a file in bytes, enough for about 50,000 rows. Reading a file of very short rows takes up to 200
+#: times its size in memory.
 MAX_FILE_BYTES = 8 * 1024 * 1024
 
 _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
@@ -77,7 +78,7 @@ _ASCII = (*_CHAIN, "network", "address")
 @dataclass(frozen=True)
 class WhitelistFile:
     """
-    A whitelist file, or rows without a file, without faults.
+    A whitelist file, or rows without a file; it has no faults.
 
     :param rows: its rows, in the file's order; at least one.
     :param name: its name as given, for messages.
@@ -187,7 +188,7 @@ def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str
 
 
 def _taken(field: str, value: Any) -> Any:
-    """Return a row's value, with None and garbled values as misread."""
+    """Return a row's value, with a :class:`Misread` for None and garbled text."""
     if isinstance(value, list):
         return [None if is_missing(each) else _as_meant(field, each) for each in value]
     if is_missing(value):
@@ -290,7 +291,7 @@ class Rows(Faults):
         self.rows: list[FileRow] = []
         #: Number of addresses that could not be checked.
         self.unchecked = 0
-        #: The chains of the unchecked addresses, by their names in lower case.
+        #: The chains of the unchecked addresses, keyed by their names in lower case.
         self.unchecked_chains: dict[str, str] = {}
         self._check_addresses = check_addresses
         self._destinations: Destinations[int] = Destinations()
@@ -445,7 +446,7 @@ def _field_faults(name: str, value: Any) -> Iterator[FieldFault]:
     """
     Yield faults according to the stricter rules of files.
 
-    Values are not corrected, and must not have invisible characters.
+    For example, no value may begin or end with white space.
     """
     if name not in LISTS or not isinstance(value, list):
         if fault := _value_fault(name, value):

@@ -27,9 +27,10 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
     """
     Return the text of a file in YAML.
 
-    Reading the file returns the same requests under these conditions. There is at least one request, and all
-    destinations differ. No value begins or ends with white space. No id in a list contains a comma, a semicolon, a
-    point or white space. The file has no ``defaults``. Text that YAML would not read as text is quoted.
+    Reading the file returns the same requests if there is at least one, all destinations differ, no value begins or
+    ends with white space, and no id in a list contains a comma, a semicolon, a point or white space.
+
+    The file has no ``defaults``. All texts are quoted, so that YAML reads them as text.
 
     :param requests: the rows.
     :param comments: one-line comments by the index of the row that they precede, counted from 0. Default None: no
@@ -44,7 +45,7 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
         start = "- "
         for name in FIELDS:
             if (value := getattr(request, name)) is not None:
-                # Write the text as JSON, because JSON is valid YAML.
+                # Write the value as JSON, because JSON is valid YAML.
                 parts.append(f"{start}{name}: {json.dumps(value, ensure_ascii=False)}\n")
                 start = "  "
     return "".join(parts) if len(parts) > 1 else f"{parts[0]}addresses: []\n"

@@ -65,7 +65,7 @@ class PlanRow:
     One row of a plan.
 
     :param state: state of a row of the file, or of a request that the file does not have.
-    :param action: action of applying the plan. Default None: no action.
+    :param action: what applying the plan does for this row. Default None: nothing.
     :param request: the file's request. If the file does not have it, the service's request, which is not proved if the
         state is ``unverified``. Default None: the request cannot be read.
     :param where: the place in the file, such as ``line 12``. Default empty: the file does not have it.
@@ -97,7 +97,7 @@ class PlanRow:
         """
         Whether the destination itself differs.
 
-        The request, or another row of the file, may be for another destination.
+        It is then uncertain whether the request, or another row of the file, is for the same destination.
         """
         return self.state == "differs" and not {"blockchain", "network", "address"}.isdisjoint(self.fields)
 
@@ -125,7 +125,8 @@ class WhitelistPlan:
     :param service: name of the service and the tenant; part of the hash. Default empty.
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
-    :param ignored: the ids of the requests that may be for rows of the file, but do not stop these rows. Default: none.
+    :param ignored: the ids of ignored requests: they may be for rows of the file, but do not prevent a creation.
+        Default: none.
     :param only: the limits of the plan: values by field, in the form that :func:`check_only` returns. Default:
         everything.
     """
@@ -214,7 +215,8 @@ class PlanLimits:
         found = []
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         listed = sum(bool(each.request_id) for each in plan.rows)
-        # Unsigned requests, and requests that may belong to another team, must not raise the limit.
+        # Do not count unverified requests, and requests that may belong to another team, because they would raise the
+        # limit.
         no_room = ("unverified", "unreadable") if plan.only else ("unverified",)
         verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:

@@ -7,8 +7,9 @@ request without a row. A row and a request are for the same destination if they 
 :mod:`~airflow_custody.client.whitelist.destinations`. All other fields are compared strictly, except for the values
 that the service fills in. The order of rows and requests does not matter.
 
-A row is only created if no existing request may be for it. A request is only deleted if no row may be for it. An
-unverified request never claims a row. The plan names the request, and creates no row that it may be for.
+A request is created for a row only if no existing request may be for the row, or to replace such a request. A request
+is deleted only if no row may need it. An unverified request never counts as the request for a row. The plan names it,
+and creates nothing for a row that it may be for.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class PlanSettings:
     :param accept_fields: keys of a payload that may have a value that the file does not have. ``envelope.action``
         accepts an action word that is not known to mean a creation. Default: none.
     :param ignore: ids of requests that cannot be read, or whose chain or network name is ambiguous. The user has
-        inspected these requests, and therefore they do not stop any row, and are not deleted. The ids that exist become
-        part of the plan's hash. Default: none.
+        inspected these requests. Therefore they do not prevent a creation, and are not deleted. The ids that exist
+        become part of the plan's hash. Default: none.
     """
 
     prune: bool = False
@@ -127,7 +128,7 @@ def check_ignored(values: Any) -> list[str]:
     """
     Return ids of requests to ignore, each once.
 
-    The service's ids may be any text.
+    An id may be any text, because an unreadable request may have a malformed id.
 
     :param values: one id, or several.
     :raises CustodyRequestError: if an id is empty, or not a text or number.
@@ -182,7 +183,7 @@ def _is_about(request: Request, only: Mapping[str, Collection[str]]) -> bool:
 @dataclass(frozen=True, eq=False)
 class _Match:
     """
-    A row, with all requests and rows possibly for its destination.
+    A row, with all requests and rows that may share its destination.
 
     :param row: the row.
     :param destination: its destination.
@@ -445,7 +446,11 @@ class _Context:
 
 
 def _not_taken(requests: Iterable[Request], decisions: Iterable[_Decision]) -> list[Request]:
-    """Return the requests without a row, unverified and unreadable ones last."""
+    """
+    Return the requests without a row, except rejected ones.
+
+    Unverified and unreadable requests come last.
+    """
     taken = {each.request.id for each in decisions if each.request is not None}
     rest = [each for each in requests if each.id not in taken and each.state != "rejected"]
     return sorted(rest, key=lambda each: (each.destination is None, each.state == "unverified"))
@@ -598,8 +603,8 @@ def _row_of(listed: Request, state: RowState, **given: Any) -> PlanRow:
 
 def _stopped(row: FileRow, field: str, why: str) -> PlanRow:
     """
-    Return an ambiguous row, for which nothing is created.
+    Return an ambiguous row of the file.
 
-    No request is created for the row, whatever the service lists.
+    No request is created for it, whatever the service lists.
     """
     return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=f"nothing is created: {why}")

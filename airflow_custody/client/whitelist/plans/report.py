@@ -66,7 +66,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     - ``plan_hash``, ``service``, ``file`` (its name), ``counts`` (rows by state) and ``has_changes``
     - ``pinned``: the number of pinned ``keys`` that the rows were verified against, and the ``minimum`` of keys that
       must have signed the rules; null if nothing was verified
-    - ``ignored``: the ids of requests that may be for rows of the file, but do not stop these rows
+    - ``ignored``: the ids of ignored requests: they may be for rows of the file, but do not prevent a creation
     - ``only``: the limits of the plan, as lists of values by field; empty if it covers everything
     - ``rows``: all rows
 
@@ -127,8 +127,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     Return a plan as plain text for logs and terminals.
 
     Deletions come first, then creations, unverified rows, and all other rows. The first line of a row has a sign in the
-    third column: ``-`` to delete, ``+`` to create, ``~`` differs from the file, ``!`` unverified or unreadable, and a
-    blank if nothing has changed. Deletions and creations are complete; long values of other rows are cut.
+    third column: ``-`` to delete, ``+`` to create, ``!`` unverified or unreadable, a blank for pending and unchanged
+    rows, and ``~`` for all other rows. Deletions and creations are complete; long values of other rows are cut.
 
     :param plan: the plan.
     :param all_rows: whether to include unchanged rows. Default False.
@@ -364,7 +364,7 @@ def _prose(text: str, limit: int | None) -> str:
     """
     Return a sentence as text if possible, and otherwise as code.
 
-    Text must not contain Markdown syntax, or exceed the limit.
+    Text is possible if the sentence has no Markdown syntax, and does not exceed the limit.
     """
     is_whole = limit is None or len(text) <= limit
     return text if is_whole and _PROSE.fullmatch(text) else _code(text, limit)
@@ -372,6 +372,8 @@ def _prose(text: str, limit: int | None) -> str:
 
 # Characters that could end a code span or a cell, or begin a template or a formula.
 _SPECIAL = re.compile(r"([|`{}<>$])")
+# Words of characters that are written as they are.
+_HARMLESS = re.compile(r"[!-#%-;=?-\[\]-_a-z~]+(?: [!-#%-;=?-\[\]-_a-z~]+)*")
 
 
 def _code(text: str, limit: int | None, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
@@ -380,19 +382,28 @@ def _code(text: str, limit: int | None, piece: int = _MAX_EXACT, *, exact: bool 
 
     :param text: the text.
     :param limit: maximum length in characters; a cut is marked. None: the text is not cut.
-    :param piece: maximum length of a word in one code span, because browsers break lines only between code spans.
-        Default 512.
+    :param piece: maximum length of a word in one code span. A longer word is split, because browsers break lines only
+        between code spans. Default 512.
     :param exact: whether every non-ASCII character is written as ``\\uXXXX``, for values that approvers compare.
         Default False.
     """
-    words = re.compile(rf"(\S{{{piece}}})(?=\S)")
-    # NUL is a safe separator, because it is escaped in all texts.
+    shown = text[:limit]
+    # Fast path for nearly every text.
+    parts = [shown] if _HARMLESS.fullmatch(shown) else _SPECIAL.split(_visible(shown, exact=exact))
     found = "".join(
-        f"&#{ord(part)};" if index % 2 else " ".join(map(_span, words.sub("\\g<1>\0", part).split("\0")))
-        for index, part in enumerate(_SPECIAL.split(_visible(text[:limit], exact=exact)))
+        f"&#{ord(part)};" if index % 2 else " ".join(map(_span, _split_words(part, piece)))
+        for index, part in enumerate(parts)
         if part
     )
     return found if limit is None or len(text) <= limit else f"{found} (cut from {len(text):,} characters)"
+
+
+def _split_words(text: str, piece: int) -> list[str]:
+    """Split a text after each ``piece`` characters of a word that is longer."""
+    if len(text) <= piece:
+        return [text]
+    # NUL is a safe separator, because it is escaped in all texts.
+    return re.sub(rf"(\S{{{piece}}})(?=\S)", "\\g<1>\0", text).split("\0")
 
 
 def _span(text: str) -> str:
@@ -438,7 +449,7 @@ def _details(row: PlanRow) -> Iterator[tuple[str, str]]:
     """
     Yield names and values for the details of a row.
 
-    These are the requested fields without a column, and the service's values of differing fields.
+    These are the requested fields without a column of their own, and the service's values of differing fields.
     """
     for name in _FIELDS:
         if row.request is not None and name not in _OWN_COLUMN and (value := _field(row.request, name)):

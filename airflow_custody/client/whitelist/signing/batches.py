@@ -27,12 +27,12 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
 
 class BatchProgress:
     """
-    The progress of batches. A batch is done completely, or not at all.
+    The progress of batches.
 
-    A single batch is not mentioned in the log or in errors.
+    A batch is done completely, or not at all. A single batch is not mentioned in the log or in errors.
 
     :param verb: participle of the operation: ``signed``, ``rejected``.
-    :param batches: the ids of the batches.
+    :param batches: the ids of the requests in each batch.
     :param log: the log for messages about progress.
     """
 

@@ -127,7 +127,7 @@ class SigningReview:
 
     def _check_key(self, envelope: WhitelistEnvelope) -> None:
         """
-        Refuse a key that is not this user's in the verified rules.
+        Refuse a key if the verified rules give this user another key.
 
         The service would reject the signature.
         """

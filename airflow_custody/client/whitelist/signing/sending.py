@@ -199,7 +199,8 @@ class RequestSigner:
                     operation=APPROVE_WHITELIST_REQUESTS.name,
                 )
         except CustodyError as error:
-            # Require the service's own rejection, because a gateway may reject after the service accepted a signature.
+            # An error is a rejection only if the service itself returned it, or if nothing was sent. A gateway may
+            # return an error after the service has accepted the signature.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
                 self._resolve(hashes, error)
