@@ -140,7 +140,8 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
         if len(events) < limit:
             return None
     raise CustodyConfigurationError(
-        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} has a task's position; nothing was sent",
+        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} stores a task's position, so the place to "
+        "continue is unknown; nothing was sent",
         setting="asset",
         advice="The asset has events from another source. Give this task its own asset.",
         code="parameter-wrong",

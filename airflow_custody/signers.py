@@ -63,7 +63,7 @@ class ConnectionSigner(PemSigner):
         return pem
 
     def _advice(self) -> str:
-        return f"It comes from the Airflow connection {self.name!r}."
+        return f"The signing key comes from the Airflow connection {self.name!r}."
 
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
@@ -102,7 +102,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
         return Pkcs11Key(module, token, key, pin)
 
     def _advice(self) -> str:
-        return f"It comes from the Airflow connection {self.name!r}."
+        return f"The signing key comes from the Airflow connection {self.name!r}."
 
 
 def _extras(connection: Connection) -> dict[str, Any]:

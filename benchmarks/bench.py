@@ -250,7 +250,7 @@ def triggers(rounds: int) -> None:
             await asyncio.gather(*(one(number) for number in range(many)))
 
         compare(
-            f"the event loop's longest pause: {many} sensors with criteria of their own, 10,000 checks",
+            f"the event loop's longest pause: {many} sensors with different criteria, 10,000 checks",
             rounds,
             {
                 "this package": lambda: asyncio.run(worst_pause(in_threads())),
@@ -303,7 +303,7 @@ def main() -> None:
         "batches": lambda: verification(few, rows_of_signature=100),
     }
     if unknown := set(options.names) - comparisons.keys():
-        parser.error(f"{', '.join(unknown)}: there are {', '.join(comparisons)}")
+        parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(comparisons)}")
     for name, run in comparisons.items():
         if not options.names or name in options.names:
             run()

@@ -87,7 +87,7 @@ def _plan() -> None:
 
 JOBS: dict[str, tuple[str, Callable[[], None], int, int]] = {
     "create": ("creating one request", lambda: _run_dag("single_create"), 110, 22),
-    "wait": ("waiting for health, deferred", lambda: _run_dag("single_wait"), 110, 22),
+    "wait": ("waiting for health in a deferred sensor", lambda: _run_dag("single_wait"), 110, 22),
     "plan": ("custody whitelist plan", _plan, 150, 25),
 }
 

@@ -189,7 +189,7 @@ def verification(rounds: int, *, rows: int = ROWS, rows_of_signature: int = 1) -
     if rows_of_signature == 1:
         report("Verifier.verify, in bare verifications", statistics.median(b / a for a, b in times), 1.5)
     else:
-        print(f"  Verifier.verify takes {ours / bare:.1f} times as long: reading the rows is what costs")
+        print(f"  Verifier.verify takes {ours / bare:.1f} times as long, mostly for reading the rows")
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def over_tls(rounds: int, rows: int) -> None:
         report(
             f"times as long as the session, max_parallel={max_parallel}", statistics.median(ratios[max_parallel]), aim
         )
-    report("calls beside each creation", calls / rows, 0.1)
+    report("additional calls per creation", calls / rows, 0.1)
 
 
 def in_threads(rounds: int, rows: int) -> None:
@@ -206,8 +206,8 @@ def planning(rows: int) -> None:
     print(f"  {found['seconds']:.2f} s of processor time, of which reading the file {found['file']:.2f} s, and")
     print(f"  {found['memory']:.0f} MiB; the loop {bare['seconds']:.2f} s and {bare['memory']:.0f} MiB")
     report("times the processor time of the loop", found["seconds"] / bare["seconds"], 3.0)
-    report("times the memory that the loop grows by", found["memory"] / bare["memory"], 2.0)
-    report("calls for each hundred requests, those for what is pending included", pages / (rows / 100), 2.1)
+    report("times the memory growth of the loop", found["memory"] / bare["memory"], 2.0)
+    report("calls per hundred requests, including the calls for pending requests", pages / (rows / 100), 2.1)
 
 
 def recovery(rows: int) -> None:
@@ -237,7 +237,7 @@ def recovery(rows: int) -> None:
         searches -= windows + 1
         exist = len(control.whitelist_requests())
     print(f"  {sent} sent before the kill, {again} after it, {found['seconds']:.1f} s; {exist} of {rows} exist")
-    report("requests that are missing or too many", abs(exist - rows), 0)
+    report("missing or surplus requests", abs(exist - rows), 0)
     report("searches for the window that was open", searches, 1)
 
 

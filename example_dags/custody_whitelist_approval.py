@@ -89,7 +89,7 @@ with DAG(
     if ApprovalOperator is not None:
         approve = ApprovalOperator(
             task_id="approve",
-            # Two requests for the same address differ in their ids only.
+            # Show the id, because two requests for the same address may differ in nothing else.
             subject=(
                 "Sign request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label | tojson }} on {{ params.blockchain | tojson }}?"

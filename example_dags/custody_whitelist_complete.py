@@ -90,7 +90,7 @@ with DAG(
     if HITLOperator is not None:
         decide = HITLOperator(
             task_id="decide",
-            # Two requests for the same address differ in their ids only.
+            # Show the id, because two requests for the same address may differ in nothing else.
             subject=(
                 "Request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label | tojson }} on {{ params.blockchain | tojson }}?"

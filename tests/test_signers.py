@@ -36,7 +36,7 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
         (Pkcs11ConnectionSigner, {}, "12345", "no extra 'pkcs11_module', 'pkcs11_token', 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_key": 7}, "12345", "no extra 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),
-        (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "It comes from the Airflow connection"),
+        (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "The signing key comes from the"),
         *(
             (each, extra, "12345", "the connection's Extra is not a JSON object, .*\nCorrect the Extra")
             for each in (ConnectionSigner, Pkcs11ConnectionSigner)

@@ -221,7 +221,8 @@ def add_command(
     if outputs:
         text = f"{_either(outputs)}. Default: {outputs[0]}"
         parser.add_argument("-o", "--output", metavar="FORM", choices=outputs, default=outputs[0], help=text)
-    parser.add_argument("--debug", action="store_true", help="show the source of an unexpected error")
+    text = "show the text and the traceback of an unexpected error"
+    parser.add_argument("--debug", action="store_true", help=text)
     # Airflow keeps its log off the standard output of commands that have "output".
     parser.set_defaults(custody_run=run, **({} if outputs else {"output": "text"}))
     return parser

@@ -373,11 +373,11 @@ def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
 
 
 def _add_listing_options(parser: Parser) -> None:
-    text = "accept this payload key that a file cannot express; or envelope.action"
+    text = "payload key that may have a value although the file does not mention it; or envelope.action"
     parser.add_argument("--accept-field", dest="accept_fields", metavar="KEY", action="append", help=text)
     text = "status word for in effect. Default: approved"
     parser.add_argument("--effective-status", dest="effective_statuses", metavar="WORD", action="append", help=text)
-    text = "every request that is not pending is in effect"
+    text = "every request that is neither pending nor rejected is in effect"
     parser.add_argument("--any-status", action="store_true", help=text)
     add_rejected_status(parser)
     add_connection_options(parser)
@@ -400,7 +400,7 @@ def add_to(commands: Commands, help: str) -> None:
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N|none", help=text)
     text = "address or label that the file must have"
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
-    text = "id of a request that no longer stops rows, after review"
+    text = "id of a request that you have inspected, and that must not block a row"
     parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))

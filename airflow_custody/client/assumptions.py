@@ -229,7 +229,8 @@ def _makers(found: _Found) -> _Verdict:
         "kinds of this user's ids": sorted(kind for kind, _ in found.own_ids),
     }
     if not found.own_ids or not all(made):
-        return "does not hold", seen, "After a lost response, nothing is sent again, and you must decide."
+        advice = "After a lost response, the request is not sent again: a user must decide whether it had an effect."
+        return "does not hold", seen, advice
     return "holds" if own else "cannot tell", seen, ""
 
 

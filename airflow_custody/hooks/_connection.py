@@ -69,7 +69,7 @@ class ConnectionReader:
             raise CustodyConfigurationError(
                 f"{self.start}Connection Type: must be 'custody', not {connection.conn_type!r}",
                 setting="Connection Type",
-                advice="Choose Custody there; outside the form, write conn_type 'custody'.",
+                advice="In the form, choose the type Custody; outside the form, write conn_type 'custody'.",
                 code="setting-wrong",
             )
         extras = read_extras(connection)

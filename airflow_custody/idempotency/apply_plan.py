@@ -81,8 +81,8 @@ _PLAN_AGAIN = (
     "for a new approval.",
 )
 _NOT_REPLACED = (
-    "{why}; it would have replaced {ids}, so nothing is deleted. If the service rejects a second request for the same "
-    "destination, either change the file to match the service, or delete the request at the service"
+    "{why}; the new request would have replaced {ids}, so nothing is deleted. If the service rejects a second request "
+    "for the same destination, either change the file to match the service, or delete the request at the service"
 )
 #: The fields that identify the destination of a request.
 _DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
@@ -425,7 +425,7 @@ class ApplyPlan:
             why = ""
             if request_id in listed:
                 why = self._difference(self._requests[key], listed[request_id])
-                why = why and f"the service named {request_id} as its id, and {why}"
+                why = why and f"the service returned the id {request_id} for this row, but {why}"
             elif failure is None:
                 why = (
                     f"the service does not list request {request_id}, which this task created: if the list is late, "
@@ -447,7 +447,10 @@ class ApplyPlan:
             return not_trusted
         fields = differing_fields(asked, request, self.settings.accept_fields)
         if not _DESTINATION.isdisjoint(fields):
-            return f"lists another request under it ({', '.join(fields)}): look at the service, and start a new run"
+            return (
+                f"the request with this id has another destination (it differs in {', '.join(fields)}): look at the "
+                "service, and start a new run"
+            )
         if fields:
             self.log.warning("Request %s differs from its row: %s.", request.id, ", ".join(fields))
         return ""

@@ -237,8 +237,10 @@ class CompletePlan:
 
 
 def _why_not_effective(request: Request) -> str:
+    if request.state == "unknown":
+        return f"{request.name} has an unknown status, so it does not count as in effect"
     reason = f": {request.reason}" if request.reason else ""
-    return f"{request.name} is not in effect, but {request.state}{reason}"
+    return f"{request.name} is {request.state}, not in effect{reason}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,8 +180,8 @@ def unreadable() -> CustodyOutcomeUnknownError:
         "the record of an earlier try cannot be read, so nothing is sent: another version of airflow-provider-custody "
         "wrote it, or it was damaged",
         code="record-unreadable",
-        advice="Look in the service whether the requests of this task exist. If they do not, delete the keys "
-        f"{STATE_KEY!r} of the task's state and clear the task.",
+        advice="Check in the service whether the requests of this task exist. If they do not, delete all keys of the "
+        f"task's state that begin with {STATE_KEY!r}, and clear the task.",
     )
 
 

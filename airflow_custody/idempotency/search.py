@@ -306,7 +306,7 @@ class Search:
             if error.retryable or (error.status is None and not isinstance(error, CustodyRequestError)):
                 raise
             if error.status is None:
-                return f"it cannot be: {error.message}"
+                return f"this is not a usable id: {error.message}"
             self.log.warning("The variable's value cannot be checked: %s", error)
             return ""
 
@@ -332,7 +332,7 @@ class Search:
         if identifier == row.detail:
             return ""
         if is_new(batch, row, found) is False:
-            return "it existed before this task"
+            return "this object existed before this task sent its request"
         if identifier in self.store.ids():
             return "it belongs to another row"
         # Accept fields that the service changed or filled in, because the user has inspected the object.

@@ -168,7 +168,7 @@ class WhitelistCreation:
         if same:
             return row.become("found", same[0].id)
         if new:
-            why = f"another client has requested the same destination meanwhile, {new[0].id}: {new[0].difference}"
+            why = f"another client has meanwhile requested the same destination ({new[0].id}: {new[0].difference})"
             return row.become("refused", why)
         return row
 

@@ -216,7 +216,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
                 "%s",
                 lines(
                     f"{rows}: applying does not request them again, and does not pass them on for signing.",
-                    "If an earlier run created them, clear its failed tasks, or sign at the service.",
+                    "If an earlier run created these requests, clear that run's failed tasks, or sign at the service.",
                 ),
             )
         return lines(unverified, differs)

@@ -428,9 +428,10 @@ def test_a_pooled_connection_that_ends_with_the_request_is_unknown(
 
 
 def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
-    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
+    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A peer that closes a pooled connection may say something first; urllib3 reads that if it cannot send."""
+    caplog.set_level("INFO")
     read(client)
     send = http.client.HTTPConnection.send
     failures = [BrokenPipeError(32, "Broken pipe")]
@@ -445,6 +446,9 @@ def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
     before = Recorder()
     assert client.create_whitelist_request(REQUEST, before_send=before) == "2"
     assert before.calls == 1
+    host = service.url.partition("://")[2]
+    why = f"{host} responded before the request's body was sent; the request was not carried out"
+    assert f"create whitelisting request: {why}; retry 1 of 2" in caplog.text
 
 
 # --- what was given up -------------------------------------------------------------------------------------

@@ -295,7 +295,7 @@ class ScenarioRun:
         held = len(requests) == len(rows) and old.keys() | new.keys() == rows
         if self.revoked:
             held = held and task["state"] == "failed" and self.revoked in old and new.keys() == rows - {self.revoked}
-            held = held and "is not in effect, but rejected" in self._log(task)
+            held = held and "is rejected, not in effect" in self._log(task)
             result = f"failed, explained; {len(old)} old ones left, among them that of the revoked one"
         else:
             held = held and task["state"] == "success" and not old

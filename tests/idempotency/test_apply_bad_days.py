@@ -180,7 +180,7 @@ def test_what_another_program_asks_for_between_plan_and_window_is_not_sent(
     for _ in range(1 if task.given_store is None else 2):
         error = task.fails()
         assert "10 created, 1 found, 1 refused" in str(error)
-        assert "another client has requested the same destination meanwhile" in str(error)
+        assert "another client has meanwhile requested the same destination" in str(error)
         assert len(task.ti.pushed["return_value"]["request_ids"]) == 10
     assert "Not sent: another client has requested" in task_log.text
     check_exactly(sandbox, [0, *ROWS], task.requests)

@@ -150,7 +150,8 @@ def test_a_response_with_an_id_of_something_else_is_no_success(sandbox: Sandbox,
     sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
     error = task.fails(max_parallel=1)
     assert "11 created, 1 unknown" in str(error)
-    assert "lists another request under it (address, label)" in str(error)
+    why = "for this row, but the request with this id has another destination (it differs in address, label)"
+    assert why in str(error)
     check_exactly(sandbox, [0, *ROWS, 77], task.requests)
 
 
@@ -180,7 +181,8 @@ def test_what_cannot_be_read_any_more_is_no_success(sandbox: Sandbox, task: Appl
     sandbox.control.set_whitelist_metadata(number, hash="00")
     error = task.fails()
     assert "11 created, 1 unknown" in str(error)
-    assert f"the service named {number} as its id, and whitelisting request 3712 cannot be read" in str(error)
+    named = f"the service returned the id {number} for this row"
+    assert f"{named}, but whitelisting request {number} cannot be read" in str(error)
     check_exactly(sandbox, [0, *ROWS], task.requests)
 
 

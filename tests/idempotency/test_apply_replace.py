@@ -77,7 +77,7 @@ def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox
     sandbox.control.configure(second_requests=False)
     error = task.fails()
     assert error.code == "plan-incomplete"
-    assert f"it would have replaced {old}, so nothing is deleted" in str(error)
+    assert f"the new request would have replaced {old}, so nothing is deleted" in str(error)
     assert "either change the file to match the service, or delete the request at the service" in str(error)
     assert there(sandbox) == {old: "Old"}
     # The other row is done.

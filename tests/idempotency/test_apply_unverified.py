@@ -80,7 +80,7 @@ def test_what_was_created_and_is_shown_as_in_effect_is_unknown(
     )
     error = task.fails()
     (made,) = rows_of(sandbox)
-    assert f"the service named {made} as its id, and whitelisting request {made} is not verified: no" in str(error)
+    assert f"returned the id {made} for this row, but whitelisting request {made} is not verified: no" in str(error)
     assert "1 unknown" in str(error)
 
 
@@ -98,8 +98,7 @@ def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
     error = stored.fails()
-    assert f"line 5, Label 3: refused: another client has requested the same destination meanwhile, {made[0]}" in str(
-        error
-    )
+    refused = "line 5, Label 3: refused: another client has meanwhile requested the same destination"
+    assert f"{refused} ({made[0]}: whitelisting request {made[0]} is not verified" in str(error)
     assert f"whitelisting request {made[0]} is not verified" in str(error)
     assert rows_of(sandbox) == made

@@ -118,7 +118,7 @@ def test_nothing_is_deleted_before_all_that_was_created_is_in_effect(sandbox: Sa
     assert sorted(there(sandbox).values()) == ["(Label 1)", "(Label 2)", "(Label 4)", "Old", "Old", "Old"]
     for signed in range(3):
         error = run.fails()
-        assert f"whitelisting request {run.new[signed]} is not in effect, but pending" in str(error)
+        assert f"whitelisting request {run.new[signed]} is pending, not in effect" in str(error)
         assert error.code == "plan-incomplete"
         assert error.retryable
         assert deletions(sandbox) == 0
@@ -164,14 +164,19 @@ def removed(run: Run) -> None:
     run.sandbox.control.set_whitelist_status(run.new[1], "removed")
 
 
+def frozen(run: Run) -> None:
+    run.sandbox.control.set_whitelist_status(run.new[1], "frozen")
+
+
 @pytest.mark.parametrize(
     ("happens", "why", "retryable"),
     [
-        (revoked, "is not in effect, but rejected", False),
+        (revoked, "is rejected, not in effect", False),
         (renamed, "differs from the requested content: it differs in: label", False),
-        (removed, "is not in effect, but missing", True),
+        (removed, "is missing, not in effect", True),
+        (frozen, "has an unknown status, so it does not count as in effect", True),
     ],
-    ids=["revoked", "renamed", "removed"],
+    ids=["revoked", "renamed", "removed", "frozen"],
 )
 @pytest.mark.parametrize("moment", ["before", "between two deletions"])
 def test_what_is_replaced_stays_unless_its_successor_is_in_effect_as_requested(
@@ -212,7 +217,7 @@ def test_a_successor_that_nobody_signed_replaces_nothing(
         sandbox.control.set_whitelist_status(each, "APPROVED")
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
     error = run.fails()
-    assert f"whitelisting request {run.new[0]} is not in effect, but unverified: no signature" in str(error)
+    assert f"whitelisting request {run.new[0]} is unverified, not in effect: no signature" in str(error)
     # The last signature may be listed late.
     assert error.retryable
     assert deletions(sandbox) == 0

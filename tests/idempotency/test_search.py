@@ -277,7 +277,7 @@ def override(
         (Candidate("2", LABEL), "2", ""),
         (Candidate("2", ("address", "label")), "2", "it differs in: address, label"),
         (None, "2", "it does not exist"),
-        (OLD, "1", "it existed before this task"),
+        (OLD, "1", "this object existed before this task sent its request"),
         (Candidate("9"), "9", "it belongs to another row"),
     ],
     ids=["new", "perhaps new", "label changed", "address changed", "none", "old", "another row's"],
@@ -335,7 +335,7 @@ def test_a_persons_none_is_checked(
         (CustodyNotFoundError("no", status=404), False, ""),
         (CustodyRequestError("no", status=400), False, ""),
         # It is no id.
-        (CustodyRequestError("too long"), False, "The variable is set to x: it cannot be: too long."),
+        (CustodyRequestError("too long"), False, "The variable is set to x: this is not a usable id: too long."),
     ],
     ids=["away", "odd", "not offered", "refused", "no id"],
 )

@@ -252,7 +252,7 @@ def test_a_place_that_is_buried_under_other_events_is_not_guessed(sandbox: Sandb
     sent = len(sandbox.control.request_log())
     for _ in range(500):
         reader.add_event({}, task_id=None)
-    with failing_at_once("none of the last 500 events of the asset .* has a task's position"):
+    with failing_at_once("none of the last 500 events of the asset .* stores a task's position"):
         reader.run()
     assert len(sandbox.control.request_log()) == sent
 

@@ -73,7 +73,7 @@ class _Facts:
     """
     The facts about a request without a response.
 
-    :param chain: the exceptions; empty: the server sent data before the request's body was sent.
+    :param chain: the exceptions; empty: there was a response before the request's body was sent.
     :param sent: whether the request was sent.
     :param proxy: the proxy, if the failure is about it; None: the failure is about the service.
     """
@@ -188,6 +188,13 @@ _KINDS = (
         advice="This machine cannot resolve the host's name. Correct it in {place}.",
     ),
     _Kind(
+        lambda facts: not facts.chain,
+        "unreachable",
+        retryable=True,
+        message="{name} responded before the request's body was sent; the request was not carried out",
+        advice="{check}",
+    ),
+    _Kind(
         lambda facts: not facts.sent,
         "unreachable",
         retryable=True,
@@ -229,7 +236,7 @@ class Failures:
         The error holds no reference to the request object.
 
         :param operation: the operation that was called.
-        :param chain: the exceptions; empty: the server sent data before the request's body was sent.
+        :param chain: the exceptions; empty: there was a response before the request's body was sent.
         :param sent: whether sending the body had begun; None: there is no body, and the exceptions show whether the
             request was sent.
         """
@@ -260,7 +267,8 @@ class Failures:
             )
         return operation.failed(
             CustodyConnectionError,
-            f"{message}; nothing was sent",
+            # Without an exception, the request's headers may have been sent.
+            f"{message}; nothing was sent" if facts.chain else message,
             code=kind.code,
             advice=advice,
             retryable=kind.retryable,
@@ -291,12 +299,12 @@ class Failures:
 
     def _cause(self, operation: Operation, chain: Sequence[BaseException]) -> str:
         """
-        Return the reason for a failure, for people.
+        Return the reason for a failure, for people; empty if there is no exception.
 
         It is the operating system's own text, if there is one.
         """
         if not chain:
-            return "the server sent data before the request"
+            return ""
         for each in chain:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return self._auth.redact(str(each.verify_message).rstrip("."), 160)

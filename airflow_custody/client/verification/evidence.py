@@ -119,7 +119,8 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
         raise evidence_error(name, str(error)) from None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise evidence_error(name, f"has no evidence, or in an unexpected form: {where or 'evidence'}") from None
+        why = f"has no evidence, or evidence in an unexpected form: {where or 'evidence'}"
+        raise evidence_error(name, why) from None
     except (ValueError, IndexError):
         raise evidence_error(name, "is not UTF-8 text, or refers to rules that it does not contain") from None
     if len({row.id for row in found.rows}) != len(found.rows):

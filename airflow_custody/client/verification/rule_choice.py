@@ -14,7 +14,7 @@ from airflow_custody.client.verification.rules_container import Path, Rule, Rule
 from airflow_custody.client.verification.signed_text import SignedText
 
 _ByNetwork = Mapping[str, Sequence[Rule]]
-_FOR_SUPERADMINS = "Exactly one rule must apply. Super-administrators make rules."
+_FOR_SUPERADMINS = "Exactly one rule must apply. Ask the super-administrators to change the rules."
 
 
 def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> str:

@@ -32,11 +32,13 @@ _MISSING = (
 )
 _NOT_NAMED = "It must have them in 'rulesContainers'. If they are missing again, ask the service's operators."
 COMPARE_PINS = (
-    "Compare the pins with 'custody check'. If keys were replaced, get the new ones from the super-administrators, "
-    "never from the service. Older requests keep rules that were signed with the older keys."
+    "Run 'custody check', and compare the pinned keys that it shows with the super-administrators' keys. If keys were "
+    "replaced, get the new ones from the super-administrators, never from the service. Keep the old keys pinned as "
+    "long as requests have rules that were signed with them."
 )
 _TOO_OLD = (
-    "Older rules stay validly signed forever, and may be weaker. Set an earlier 'rules_not_before' only to accept them."
+    "Older rules stay validly signed forever, and may be weaker. Set an earlier 'rules_not_before' only if you accept "
+    "them."
 )
 _IN_FUTURE = "Check this machine's clock. Rules with a future date would always pass 'rules_not_before'."
 

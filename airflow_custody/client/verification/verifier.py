@@ -240,7 +240,10 @@ class Verifier:
         paths = [paths_of(rule, received)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if len(rules) > 1 and self.pins.networks is None:
-            advice = "Its signed text does not name its network, so each possible one counts: pin 'networks'."
+            advice = (
+                "Its signed text does not name its network, so the rules of every possible network must be met. To "
+                "accept fewer networks, pin 'networks'."
+            )
         return RefusalError(f"it has too few valid signatures: {missing}", advice)
 
 

@@ -42,8 +42,9 @@ CREATE_WHITELIST_REQUEST = Operation(
     confirmed_by="result",
     creates=True,
     hints={
-        400: "If it is about the currency: 'blockchain' is the chain's symbol at the service, such as ETH, and must be "
-        "active in its hardware security module. The address must follow the rules of its chain."
+        400: "If the error is about the currency: 'blockchain' must be the service's symbol of the chain, such as ETH, "
+        "and the chain must be active in the service's hardware security module. The address must follow the rules of "
+        "its chain."
     },
 )
 FIND_WHITELIST_REQUESTS = Operation(

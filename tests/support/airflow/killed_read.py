@@ -20,7 +20,7 @@ class KilledOperator(CustodyReadWebhookCallsOperator):
         super()._run(context, hook)
         if context["outlet_events"][self.asset].extra["count"] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("it has read something else")
+        raise AssertionError("the task did not read exactly two calls")
 
 
 if __name__ == "__main__":

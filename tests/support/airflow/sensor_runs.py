@@ -13,7 +13,7 @@ MODES = ["poke", "reschedule", "deferrable"]
 def how(mode: str) -> dict[str, Any]:
     """Return the arguments of a sensor in this mode."""
     if mode == "reschedule" and AIRFLOW == (3, 0):
-        pytest.skip("in a test run, Airflow 3.0 gives a sensor the time of its first try as text, and fails by it")
+        pytest.skip("in a test run, Airflow 3.0 passes the time of a sensor's first try as text, and then fails")
     return {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
 
 

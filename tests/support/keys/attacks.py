@@ -120,13 +120,13 @@ def change(name: str, lawful: Envelope, means: Means) -> Envelope:
     """Return an envelope as an attack changes it."""
     changed = ATTACKS[name](copy.deepcopy(lawful), means)
     if changed == lawful:
-        raise Unsuitable("it is already shown this way")
+        raise Unsuitable("the attack changes nothing in this envelope")
     return changed
 
 
 def _need(condition: object, what: str) -> None:
     if not condition:
-        raise Unsuitable(f"it takes a request {what}")
+        raise Unsuitable(f"the attack needs {what}")
 
 
 def _text(envelope: Envelope) -> str:
@@ -156,7 +156,7 @@ def _append(envelope: Envelope, more: str) -> Envelope:
 
 def _entries(envelope: Envelope, minimum: int = 1) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = envelope.get("signedAddress", {}).get("signatures", [])
-    _need(len(entries) >= minimum, f"with {minimum} signatures")
+    _need(len(entries) >= minimum, f"a request with {minimum} signatures")
     return entries
 
 
@@ -197,7 +197,7 @@ def _resigned(envelope: Envelope, means: Means, text: str) -> Envelope:
     The attack assumes that these users once signed that text.
     """
     signers = _signers(envelope)
-    _need({*signers} <= means.keys.keys(), "that only the sandbox's own signers have signed")
+    _need({*signers} <= means.keys.keys(), "a request that only the sandbox's own signers have signed")
     return with_text(_with_entries(envelope, (means.user_entry(name, hash_of(text)) for name in signers)), text)
 
 
@@ -215,7 +215,7 @@ def _invented_contract_type(envelope: Envelope, means: Means) -> Envelope:
 
 
 def _container(envelope: Envelope) -> bytes:
-    _need("rulesContainer" in envelope, "that shows its rules")
+    _need("rulesContainer" in envelope, "a request that contains its rules")
     return base64.b64decode(envelope["rulesContainer"])
 
 
@@ -246,18 +246,19 @@ def _with_rules(envelope: Envelope, means: Means, rules: bytes) -> Envelope:
 
 def _hash_in_an_old_signature(envelope: Envelope, means: Means) -> Envelope:
     old = [each for other in means.others for each in _entries(other)]
-    _need(old, "beside another one that is signed")
+    _need(old, "another request that is signed")
     return _with_hashes(envelope, lambda hashes: [*hashes, _hash(envelope)], old)
 
 
 def _another_envelope(envelope: Envelope, means: Means) -> Envelope:
     others = [each for each in means.others if _hash(each) != _hash(envelope)]
-    _need(others, "beside another one that is signed")
+    _need(others, "another request that is signed")
     return others[0] | {"id": envelope["id"]}
 
 
 def _on_testnet(envelope: Envelope, is_signed: bool) -> Envelope:
-    _need(bool(_fields(envelope).get("network")) == is_signed, f"whose text has {'a' if is_signed else 'no'} network")
+    a = "a" if is_signed else "no"
+    _need(bool(_fields(envelope).get("network")) == is_signed, f"a request whose text has {a} network")
     return envelope | {"network": "testnet"}
 
 

@@ -63,7 +63,7 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 )
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
-_IGNORED = "ignored, so it does not stop any row"
+_IGNORED = "ignored, so it does not prevent the creation of a request"
 _UNKNOWN_STATUS = (
     "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
 )
@@ -518,7 +518,10 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
     if kept.deletion_pending:
         faults.append(f"the deletion of {kept.id} is pending, so this request is not deleted")
     elif _may_be_one(request, kept):
-        faults.append("both have the same signatures, and may be one request with two ids, so it is not deleted")
+        faults.append(
+            "both have the same text and a signature in common, and may be one request with two ids, so this request "
+            "is not deleted"
+        )
     elif not is_wanted:
         notes.append("to delete it, use 'prune' or 'replace'" if differs else "to delete it, use 'prune'")
     faults += _notes_on_ignored(request, settings)

@@ -37,7 +37,7 @@ def test_the_text_of_another_request_is_compared_and_not_its_id(sandbox: Sandbox
     found = read_plan(client, *rows)
     # The file's second row is there, once; what should be there for the first one is not.
     assert [each.state for each in found.rows] == ["create", "unchanged", "duplicate"]
-    assert "may be one request with two ids, so it is not deleted" in found.rows[2].note
+    assert "may be one request with two ids, so this request is not deleted" in found.rows[2].note
     assert not found.with_action("delete")
 
 
