@@ -191,10 +191,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
-        # Unlike StatusWords.read, accept an empty list of words: then no request counts as in effect.
-        effective = check_names("effective_statuses", self.effective_statuses, may_be_empty=True) or ()
-        rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or ()
-        words = StatusWords(tuple(effective), tuple(rejected))
+        words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
         accepted = check_names("accept_fields", self.accept_fields, may_be_empty=True) or []
         creation = whitelist_requests.WhitelistCreation(hook.get_conn(), {create.ONE: request}, words, accepted)
         request_id = self._create_once(

@@ -146,6 +146,18 @@ def test_a_services_own_status_words_are_taken(sandbox: Sandbox) -> None:
     assert sent(sandbox) == 1
 
 
+@pytest.mark.parametrize("if_exists", ["reuse", "create"])
+def test_no_word_for_requests_in_effect_is_refused(sandbox: Sandbox, if_exists: str) -> None:
+    sandbox.control.set_whitelist_status(somebody_creates(sandbox), "approved")
+    sandbox.control.clear_request_log()
+    with failing_at_once("effective_statuses is an empty list; omit the parameter instead"):
+        create(if_exists=if_exists, effective_statuses=[])
+    assert sandbox.control.request_log() == []
+    # Unlike no word for rejected requests, which the other tasks accept, too.
+    create(if_exists=if_exists, rejected_statuses=[])
+    assert sent(sandbox) == (if_exists == "create")
+
+
 def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
     assert create(if_exists="fail") == "3711"
     with failing_at_once("3711 already has the same content and is pending approval") as caught:
