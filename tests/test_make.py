@@ -1,4 +1,4 @@
-"""What ``make test`` prints, and what it does without a Python for Airflow 2.11."""
+"""What ``make test`` prints, what it does without a Python for Airflow 2.11, and when ``make matrix`` fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from matrix import AIRFLOWS, NEWEST_PYTHONS, PYTHONS, is_broken
 
 # The variables that a make above this test sets, such as the one that CI runs.
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON", "PYTHON_AIRFLOW_2", "REQUIRE_AIRFLOW_2")
@@ -140,3 +141,24 @@ def test_where_it_is_required_that_is_an_error(pythons: Path) -> None:
         assert done.returncode == 2
         assert "Airflow 2.11.2 needs Python 3.10, 3.11 or 3.12: install one, or set PYTHON_AIRFLOW_2" in done.stdout
     assert "REQUIRE_AIRFLOW_2=yes" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "airflow", "outcome", "expected"),
+    [
+        ("3.11", "3.3.2", "passes (120 tests)", False),
+        ("3.11", "3.3.2", "fails: 1 failed", True),
+        ("3.14", "3.3.2", "does not install: no wheel", True),
+        ("3.12", "2.11.2", "does not import: ImportError", True),
+        ("3.10", "3.1.8", "no environment: no such file", True),
+        # Airflow itself does not support these pairs.
+        ("3.13", "2.11.2", "does not install: no wheel", False),
+        ("3.14", "3.1.8", "fails: 1 failed", False),
+    ],
+)
+def test_the_matrix_fails_if_a_supported_pair_does_not_pass(
+    line: str, airflow: str, outcome: str, expected: bool
+) -> None:
+    assert is_broken(line, airflow, outcome) is expected
+    assert NEWEST_PYTHONS.keys() < AIRFLOWS.keys()
+    assert {*NEWEST_PYTHONS.values()} < {*PYTHONS}
