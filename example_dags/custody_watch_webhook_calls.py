@@ -8,7 +8,8 @@ Airflow has stored the event. So no call is lost while Airflow is down, but a ca
 What to change: the webhook types, the interval, and the task ``handle``. Calls are not signed: before you act on one,
 check its facts at the service, as the example ``custody_on_request_status`` does.
 
-Requires Airflow 3.3. On Airflow 2, which has no asset watchers, this file defines no DAG.
+Requires Airflow 3.3, because earlier versions do not tell a watcher that its events are stored. On earlier versions,
+this file defines no DAG.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from airflow.providers.common.compat.sdk import DAG, task
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 try:
+    # Airflow 3.0 to 3.2 have asset watchers, but not this module.
+    import airflow.triggers.shared_stream  # noqa: F401
     from airflow.sdk import Asset, AssetWatcher
 except ImportError:
     AssetWatcher = None

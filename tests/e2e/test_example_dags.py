@@ -343,6 +343,14 @@ def test_a_watcher_watches_and_holds_no_secret(
     assert sandbox.token not in json.dumps(arguments)
 
 
+def test_no_watcher_of_webhook_calls_is_defined_before_airflow_3_3(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Airflow 3.0 to 3.2 have asset watchers, but no shared streams.
+    monkeypatch.setitem(sys.modules, "airflow.triggers.shared_stream", None)
+    assert not hasattr(example("custody_watch_webhook_calls"), "dag")
+
+
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="watchers of webhook calls need Airflow 3.3")
 def test_what_a_watcher_of_webhook_calls_starts(example: Example) -> None:
     module = example("custody_watch_webhook_calls")
