@@ -28,8 +28,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache, partial
@@ -38,7 +37,7 @@ from typing import TYPE_CHECKING, Literal
 from airflow.providers.common.compat.sdk import conf
 
 if TYPE_CHECKING:
-    from airflow_custody.client.health.models import HealthCheck
+    from airflow_custody.client.health.models import HealthListing
     from airflow_custody.client.health.verdict import HealthCriteria
     from airflow_custody.client.http.responses import Observation
     from airflow_custody.idempotency.search import CreateOutcome
@@ -135,36 +134,36 @@ def _count_call(custody_conn_id: str, seen: Observation) -> None:
     _emit(_CALLS, 1, custody_conn_id, seen.operation, status)
 
 
-@contextmanager
-def health_listed(
-    custody_conn_id: str, criteria: HealthCriteria, *, is_measured: bool = True
-) -> Iterator[list[HealthCheck]]:
+def measure_health(
+    read: Callable[[], HealthListing], custody_conn_id: str, criteria: HealthCriteria, *, is_measured: bool = True
+) -> HealthListing:
     """
-    Measure the health listing that the block reads.
+    Read a health listing, and send whether the service is healthy.
 
-    All checks in the listing count, regardless of the task's filters. If the block raises an error, the service counts
-    as not healthy.
+    All checks in the listing count, regardless of the task's filters. If reading fails, the service counts as not
+    healthy.
 
+    :param read: reads the listing. Its errors are passed on.
     :param custody_conn_id: id of the connection.
     :param criteria: the task's criteria. Only the tenant, the healthy status words and ``require_fresh`` are used.
     :param is_measured: whether the metric is sent. Default True.
-    :return: a list, to which the block adds the checks.
+    :return: the listing.
     """
-    checks: list[HealthCheck] = []
-
-    def is_healthy() -> int:
-        from airflow_custody.client.health.verdict import judge
-
-        all_checks = replace(criteria, groups=None, components=None, checks=None, require_results=None)
-        return int(judge(checks, all_checks).healthy)
-
     value: Value = 0
     try:
-        yield checks
-        value = is_healthy
+        listing = read()
+        value = partial(_is_healthy, listing, criteria)
+        return listing
     finally:
         if is_measured:
             _emit(_HEALTHY, value, custody_conn_id, "all" if criteria.tenant_id is None else criteria.tenant_id)
+
+
+def _is_healthy(listing: HealthListing, criteria: HealthCriteria) -> int:
+    from airflow_custody.client.health.verdict import judge
+
+    all_checks = replace(criteria, groups=None, components=None, checks=None, require_results=None)
+    return int(judge(listing, all_checks).healthy)
 
 
 def create_counted(custody_conn_id: str, kind: str, outcome: CreateOutcome, count: int = 1) -> None:

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import find_connection
-from airflow_custody.metrics import call_observer, health_listed
+from airflow_custody.metrics import call_observer, measure_health
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
@@ -100,9 +100,13 @@ class CustodyHook(BaseHook):
         """
         from airflow_custody.client.health.verdict import judge
 
-        with health_listed(self.custody_conn_id, criteria, is_measured=self.sends_metrics) as checks:
-            checks += self.get_conn().list_health_checks(criteria.tenant_id)
-        return judge(checks, criteria)
+        listing = measure_health(
+            lambda: self.get_conn().list_health_checks(criteria.tenant_id),
+            self.custody_conn_id,
+            criteria,
+            is_measured=self.sends_metrics,
+        )
+        return judge(listing, criteria)
 
     def test_connection(self) -> tuple[bool, str]:
         """

@@ -156,6 +156,7 @@ class Sandbox:
             # Disable this option, because it would change the addresses by which connections are found.
             proxy_headers=False,
             server_header=False,
+            date_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             ssl_certfile=self._certfile if encrypted else None,
             ssl_keyfile=self._keyfile if encrypted else None,

@@ -58,7 +58,7 @@ class Settings(BaseModel):
 
     :param version: the imitated version of the service. Before 3.14, there are no health operations.
     :param clock_offset: seconds by which the service's clock is ahead; negative if it is behind. The clock dates
-        requests and tokens, and checks API keys.
+        responses, health entries, requests and tokens, and checks API keys.
     :param token_lifetime: lifetime of the JWTs issued from now on, in seconds.
     :param superadmins: number of super-administrators, all of whom sign the rules.
     :param superadmin_minimum: number of super-administrators whose signatures are required.

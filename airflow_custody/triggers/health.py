@@ -15,7 +15,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.health.verdict import HealthCriteria, HealthWait, judge
 from airflow_custody.client.text import lines, sanitize
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.metrics import health_listed
+from airflow_custody.metrics import measure_health
 from airflow_custody.triggers._base import (
     SharedPoll,
     ask_store,
@@ -231,6 +231,5 @@ def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWa
 
     # All waits of a poll have the same tenant.
     criteria = waits[0].criteria
-    with health_listed(custody_conn_id, criteria) as checks:
-        checks += client.list_health_checks(criteria.tenant_id)
-    return cache(partial(judge, checks, now=datetime.now(timezone.utc)))
+    listing = measure_health(lambda: client.list_health_checks(criteria.tenant_id), custody_conn_id, criteria)
+    return cache(partial(judge, listing, now=datetime.now(timezone.utc)))

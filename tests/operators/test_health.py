@@ -49,6 +49,13 @@ def test_unhealthy_fails_with_the_reasons_and_is_left_to_retries(sandbox: Sandbo
     assert result["problems"][0]["group"] == "hsm"
 
 
+def test_what_has_expired_by_the_services_clock_is_not_healthy(sandbox: Sandbox) -> None:
+    sandbox.control.configure(clock_offset=180)
+    sandbox.control.update_health(group="hsm", validUntilDate="{now-120s}")
+    with pytest.raises(CustodyUnhealthyError, match="it expired at"):
+        check()
+
+
 @pytest.mark.parametrize("fail_when_unhealthy", [True, False])
 def test_a_name_that_does_not_exist_is_a_wrong_parameter(sandbox: Sandbox, fail_when_unhealthy: bool) -> None:
     with failing_at_once("^no group named 'hms' exists; the groups are 'blockchain', 'database', 'hsm'") as caught:

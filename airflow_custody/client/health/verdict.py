@@ -303,7 +303,7 @@ class HealthWait:
         )
 
 
-def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
+def judge(checks: HealthListing, criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
     """
     Evaluate a listing of health checks. Anything unclear is not healthy.
 
@@ -314,7 +314,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     :return: the verdict.
     """
     now = now or datetime.now(timezone.utc)
-    if isinstance(checks, HealthListing) and checks.date is not None:
+    if checks.date is not None:
         now = max(now, checks.date)
     # Cache the result, because a few words are repeated for all checks.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)

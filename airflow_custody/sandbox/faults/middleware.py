@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,6 +53,7 @@ class FaultMiddleware:
         self._faults = service.faults
         self._connections = service.connections
         self._request_log = service.request_log
+        self._state = service.state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
@@ -74,6 +77,9 @@ class FaultMiddleware:
                 raise _Disconnect
             response = _replace(response, fault)
             record["status"] = response.status
+            # The service dates its responses by its own clock.
+            date = formatdate(time.time() + self._state.settings.clock_offset, usegmt=True)
+            response.headers = [*response.headers, (b"date", date.encode())]
             await self._send(scope, receive, send, fault, response)
         except _Disconnect:
             await self._disconnect(scope, receive, abort=True)

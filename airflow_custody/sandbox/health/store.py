@@ -35,7 +35,7 @@ class HealthStore:
         """Return a tenant's entries, or all entries, by group as JSON."""
         if tenant_id not in self._texts:
             self._texts = {tenant_id: dumps(self._build(tenant_id))}
-        now = time.time_ns()
+        now = time.time_ns() + round(self._state.settings.clock_offset * 1e9)
 
         def date(found: re.Match[str]) -> str:
             return timestamp_from_ns(now + round(float((found[1] or "+") + (found[2] or "0")) * 1e9))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,10 +12,16 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyConfigurationError, HealthCheck
 from airflow_custody.client.health.models import HealthListing
-from airflow_custody.client.health.verdict import HealthCriteria, judge
+from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+from airflow_custody.client.health.verdict import judge as judge_listing
 from airflow_custody.client.timestamps import parse_timestamp
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
+
+
+def judge(checks: Iterable[HealthCheck], criteria: HealthCriteria, now: datetime) -> HealthVerdict:
+    """Judge a listing of a service that does not tell its time."""
+    return judge_listing(HealthListing(checks), criteria, now)
 
 
 def entry(group: str = "hsm", **changes: Any) -> HealthCheck:
@@ -123,9 +130,9 @@ def test_checks_that_do_not_match_the_criteria_are_not_healthy(
 
 def test_a_clock_that_is_slow_keeps_nothing_alive() -> None:
     now, expired = NOW - timedelta(minutes=5), entry(validUntilDate="2026-06-01T11:59:59Z")
-    assert judge(HealthListing([expired], date=None), HealthCriteria(), now).healthy
-    assert not judge(HealthListing([expired], date=NOW), HealthCriteria(), now).healthy
-    assert not judge(HealthListing([expired], date=now), HealthCriteria(), NOW).healthy
+    assert judge_listing(HealthListing([expired], date=None), HealthCriteria(), now).healthy
+    assert not judge_listing(HealthListing([expired], date=NOW), HealthCriteria(), now).healthy
+    assert not judge_listing(HealthListing([expired], date=now), HealthCriteria(), NOW).healthy
 
 
 @pytest.mark.parametrize(
