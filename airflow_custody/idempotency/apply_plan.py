@@ -310,6 +310,8 @@ class ApplyPlan:
             self.log.warning(
                 "Waiting %.0f s until the service lists requests that earlier tries may have sent %s.", seconds, what
             )
+            # Wait only once the service responds: one that hangs may process requests after it responds again.
+            self.client.count_whitelist_requests()
             time.sleep(seconds)
 
     def _settle_other_plans(self, snapshot: Snapshot) -> None:
@@ -529,8 +531,7 @@ class ApplyPlan:
             )
         )
         sender.send(keys)
-        outcome.add(self._store, keys, self.plan_hash)
-        outcome.unknown |= {key: sender.errors[key].reason for key in keys if key in outcome.unknown}
+        outcome.add(self._store, keys, self.plan_hash, sender.errors)
         outcome.stopped = outcome.stopped or sender.stopped
 
     def _rows_of_plan(self) -> Mapping[str, Row]:

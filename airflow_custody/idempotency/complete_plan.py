@@ -171,8 +171,7 @@ class CompletePlan:
             self._store, self.log, deletions, plan=self.plan_hash, max_parallel=1, report=lambda outcome, count: None
         )
         self._sender.send(keys)
-        outcome.add(self._store, keys, self.plan_hash)
-        outcome.unknown |= {key: self._sender.errors[key].reason for key in keys if key in outcome.unknown}
+        outcome.add(self._store, keys, self.plan_hash, self._sender.errors)
         outcome.stopped = self._sender.stopped
         return outcome
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from textwrap import indent
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.delays import tries_within
@@ -54,14 +55,24 @@ class Outcome:
     left: list[str] = field(default_factory=list)
     stopped: CustodyError | None = None
 
-    def add(self, store: Store, keys: Collection[str], plan: str) -> None:
-        """Add the recorded outcomes of rows of a plan."""
+    def add(
+        self, store: Store, keys: Collection[str], plan: str, errors: Mapping[str, CustodyError] = MappingProxyType({})
+    ) -> None:
+        """
+        Add the recorded outcomes of rows of a plan.
+
+        :param store: the record.
+        :param keys: the rows' keys.
+        :param plan: the plan's hash.
+        :param errors: the errors of this try, by key. Default: none.
+        """
         for key in keys:
             batch, row = store.rows.get(key, (None, None))
             if row is None or batch is None or row.state == "void" or batch.plan != plan:
                 self.left.append(key)
             elif row.state == "sent":
-                self.unknown[key] = "its response was lost, and the service could not be searched"
+                lost = "its response was lost, and the service could not be searched"
+                self.unknown[key] = errors[key].reason if key in errors else lost
             else:
                 getattr(self, row.state)[key] = row.detail
 

@@ -263,7 +263,8 @@ class Sender:
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
         """Return the record of a failed row: not sent, refused, or unknown."""
         if not may_have_left:
-            if isinstance(error, CustodyRequestError):
+            # With a status, it is a response to another call, such as signing in.
+            if isinstance(error, CustodyRequestError) and error.status is None:
                 return row.become("refused", sanitize(error.reason, 300))
             self.stop(error)
             return row.become("void")

@@ -94,9 +94,14 @@ class WhitelistCreation:
         return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
 
     def _read_some(self, ids: list[str]) -> Snapshot:
-        """Read the requests that the service's own filter has found."""
+        """
+        Read the requests that the service's own filter has found.
+
+        :raises CustodyResponseError: if one of them is missing: it was deleted in between, or a listing is late. The
+            error is retryable.
+        """
         try:
-            return read_snapshot(self.client, self.words, ids)
+            snapshot = read_snapshot(self.client, self.words, ids)
         except CustodyError as error:
             if not error.not_offered:
                 raise
@@ -105,6 +110,14 @@ class WhitelistCreation:
                 f"the service lists {name_some(ids)}, but the status cannot be read: {error.reason}",
                 code=error.code,
             ) from None
+        missing = [each.id for each in snapshot if each.state == "missing"]
+        if missing:
+            raise CustodyResponseError(
+                f"the service lists {name_some(missing)} by address, but not by id: the list changed meanwhile",
+                code="listing-changed",
+                retryable=True,
+            )
+        return snapshot
 
     def _filter(self, keys: Collection[str]) -> list[str]:
         """Return the ids of the requests that the service's own filter finds for the addresses of rows."""

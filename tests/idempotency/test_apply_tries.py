@@ -117,6 +117,19 @@ def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applie
     assert len(sandbox.control.whitelist_requests()) == sent
 
 
+def test_the_wait_for_another_plan_begins_when_the_service_responds(
+    sandbox: Sandbox, stored: ApplyTask, tmp_path: Path, waits: SkippingTime
+) -> None:
+    """A service that hangs may create what it was sent after it responds again."""
+    stored.dies_at(4, before=False)
+    path = write_rows(tmp_path / "more.yaml", [*ROWS, 13])
+    plan_hash = plan(path)["plan_hash"]
+    sandbox.control.add_fault("drop", method="GET", path="/whitelists/addresses")
+    skipped = waits.skipped
+    assert stored.fails(path=path, plan_hash=plan_hash).transient
+    assert waits.skipped - skipped < TIMEOUT
+
+
 def test_what_is_sent_again_and_lost_again_is_waited_for_again(
     sandbox: Sandbox, stored: ApplyTask, waits: SkippingTime
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,16 @@ UNDER_WAY = 2 * 5 + 10 + 30
 LOST = CustodyOutcomeUnknownError("no response", operation="create a thing")
 REFUSED = CustodyRequestError("no", operation="create a thing", status=400, from_service=True)
 FORWARD = ["a", "b", "c"]
+
+
+def test_what_an_earlier_try_left_open_has_no_error_of_this_try() -> None:
+    store: Any = SimpleNamespace(rows={key: (SimpleNamespace(plan="p"), Row(state="sent")) for key in "ab"})
+    outcome = Outcome()
+    outcome.add(store, "ab", "p", {"a": LOST})
+    assert outcome.unknown == {
+        "a": "create a thing failed: no response",
+        "b": "its response was lost, and the service could not be searched",
+    }
 
 
 class Things:

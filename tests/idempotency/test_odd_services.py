@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -62,6 +63,20 @@ def test_what_is_not_the_services_refusal_leaves_the_outcome_unknown(
     stored.die_at("closed")
     assert stored.store.record["state"] == "sent"
     assert [stored.attempt()] == made(sandbox)
+
+
+def test_a_refused_sign_in_is_no_refusal_of_the_request(
+    sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": "wrong"}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    body = {"error": "InvalidArgument", "message": "wrong password", "code": 400}
+    sandbox.control.add_fault("status", path="/authentication/token", status=400, body=body)
+    error = failure_of(lambda: stored.attempt(if_exists="create", look_before_create=False))
+    assert str(error).startswith("sign in failed: ")
+    assert "had no effect" not in str(error)
+    # Airflow must not send the refused password again.
+    assert not error.retryable
 
 
 @pytest.mark.parametrize(

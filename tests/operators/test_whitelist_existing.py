@@ -10,7 +10,7 @@ from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import ADDRESS, CREATE, LISTING, somebody_creates
 
-from airflow_custody.client import CustodyConflictError, CustodyError
+from airflow_custody.client import CustodyConflictError, CustodyError, CustodyResponseError
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -34,6 +34,19 @@ def sent(sandbox: Sandbox) -> int:
     number = len(sandbox.control.request_log(**CREATE))
     sandbox.control.clear_request_log()
     return number
+
+
+def test_what_is_listed_by_address_and_not_by_id_is_read_again_by_the_next_try(sandbox: Sandbox) -> None:
+    theirs = somebody_creates(sandbox)
+    sandbox.control.clear_request_log()
+    page: dict[str, Any] = {"result": [], "totalItems": "0"}
+    sandbox.control.add_fault("status", **LISTING, query={"ids": theirs}, body=page, times=3)
+    with pytest.raises(CustodyResponseError, match="by address, but not by id: the list changed") as caught:
+        create()
+    assert caught.value.retryable
+    assert sent(sandbox) == 0
+    sandbox.control.clear_faults()
+    assert create() == theirs
 
 
 # --- night after night -------------------------------------------------------------------------------------
