@@ -81,7 +81,7 @@ class PlannedDeletion(BaseModel):
         for the same row, by id.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     operation: str
     expected: dict[str, list[str]]
@@ -125,7 +125,7 @@ class PlanRecord(BaseModel):
     :param observed: other facts that the plan's hash covers.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     plan: str
     rows: str

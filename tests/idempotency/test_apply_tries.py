@@ -205,6 +205,15 @@ def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, st
     assert address(1) not in [each["address"] for each in sandbox.control.whitelist_requests()]
 
 
+def test_a_row_that_is_not_listed_does_not_hide_a_wrong_one(sandbox: Sandbox, stored: ApplyTask) -> None:
+    stored.dies_at(3, before=False)
+    other = somebody_creates(sandbox, label="Another", address=address(77))
+    first, second, *_ = stored.store.batch[1]["rows"]
+    stored.store.forge("9999", first)
+    stored.store.forge(other, second)
+    assert f"the task's record names request {other} for" in str(stored.fails())
+
+
 def test_a_row_is_not_found_under_an_id_that_is_not_listed(sandbox: Sandbox, stored: ApplyTask) -> None:
     stored.dies_at(3, before=False)
     stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])), state="found")
@@ -406,14 +415,22 @@ def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
     check_exactly(sandbox, [0, *ROWS, 99], stored.requests)
 
 
+@pytest.mark.parametrize("is_greater", [True, False], ids=["a greater hash", "a smaller hash"])
 def test_what_an_earlier_plan_created_is_to_be_signed_while_the_file_has_it_and_it_is_pending(
-    sandbox: Sandbox, stored: ApplyTask, path: str, task_log: TaskLog
+    sandbox: Sandbox, stored: ApplyTask, path: str, task_log: TaskLog, is_greater: bool
 ) -> None:
     in_effect, *waiting, dropped = stored.attempt()["request_ids"]
     sandbox.control.sign_whitelist_requests([in_effect])
-    write_rows(Path(path), [*ROWS[:-1], 99])
+    earlier = stored.arguments["plan_hash"]
+    plan_hash = earlier
+    number = 98
+    # About every second plan has such a hash.
+    while plan_hash == earlier or (plan_hash > earlier) is not is_greater:
+        number += 1
+        write_rows(Path(path), [*ROWS[:-1], number])
+        plan_hash = plan(path)["plan_hash"]
     stored.clear()
-    to_sign = {*stored.attempt(plan_hash=plan(path)["plan_hash"])["request_ids"]}
+    to_sign = {*stored.attempt(plan_hash=plan_hash)["request_ids"]}
     assert len(to_sign) == len(waiting) + 1
     assert to_sign - {in_effect, dropped} > {*waiting}
     assert task_log.text.count("was created by this task under an earlier plan") == len(waiting)

@@ -52,5 +52,15 @@ def test_whether_a_later_try_can_continue(outcome: Outcome, has_store: bool, adv
     assert [each for each in (NEW_RUN, CLEAR, FIX) if each in given] == ([advice] if advice else [])
 
 
+@pytest.mark.parametrize(("rows", "more"), [(1, 0), (100, 0), (101, 1), (250, 150)])
+def test_at_most_a_hundred_rows_are_named(rows: int, more: int) -> None:
+    refused = {str(number): f"reason {number}" for number in range(rows)}
+    error = PlanFailure(Outcome(refused=refused), dict.fromkeys(refused, "line 1"), "", has_store=True).error()
+    assert error is not None
+    _, *named = error.message.splitlines()
+    assert named[:100] == [f"  line 1: refused: reason {number}" for number in range(min(rows, 100))]
+    assert named[100:] == ([f"  and {more} more: see the log"] if more else [])
+
+
 def test_a_plan_that_was_executed_is_no_failure() -> None:
     assert PlanFailure(Outcome(created={"a": "1"}), {}, "", has_store=True).error() is None

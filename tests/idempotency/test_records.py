@@ -33,6 +33,13 @@ def test_the_stored_form_stays_as_it_is() -> None:
     assert to_stored(from_stored(BATCH)) == BATCH
 
 
+def test_a_task_without_retries_stores_no_number_of_tries() -> None:
+    row = {**ROW, "max_tries": 0}
+    stored = to_stored(from_stored({**BATCH, "rows": {"one": row}}))
+    assert "max_tries" not in stored["rows"]["one"]
+    assert from_stored(stored).rows["one"].max_tries == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -44,6 +51,7 @@ def test_the_stored_form_stays_as_it_is() -> None:
         {"number": "0"},
         {"rows": {"one": {**ROW, "state": "done"}}},
         {"rows": {"one": {"detail": "3711"}}},
+        {"rows": {"one": {**ROW, "max_tries": "3"}}},
     ],
     ids=str,
 )

@@ -55,6 +55,7 @@ TESTS = (
     "tests/idempotency",
     "tests/cli/test_verify.py",
     "tests/test_metrics.py",
+    "tests/operators/test_webhook.py",
     *(f"tests/operators/test_whitelist{name}.py" for name in ("", "_existing", "_plan", "_plan_rows", "_signing")),
     *(f"tests/sensors/test_whitelist{name}.py" for name in ("", "_verified")),
     "tests/overview/test_requests.py",
