@@ -89,6 +89,15 @@ def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox, fault: dict
     assert [each["id"] for each in sandbox.control.webhooks()] == [number]
 
 
+def test_a_webhook_that_existed_before_is_not_taken_for_the_new_one(sandbox: Sandbox) -> None:
+    create(secret_conn_id="hook")
+    sandbox.control.add_fault("drop", method="POST")
+    with pytest.raises(CustodyError, match="The request had no effect") as caught:
+        create(secret_conn_id="hook")
+    assert caught.value.retryable
+    assert len(sandbox.control.webhooks()) == 1
+
+
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", work=True)
     kept: dict[str, str] = {}
