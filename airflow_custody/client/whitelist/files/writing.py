@@ -144,8 +144,10 @@ def _group_by_destination(listed: Sequence[PlanRow], snapshot: Snapshot) -> list
     """Return the requests that can be rows of a file, grouped by destination, in the plan's order."""
     groups: list[_Group] = []
     destinations: Destinations[_Group] = Destinations()
+    # An id in a plan may be shortened. Such an id is not a number, and its request cannot be a row.
+    effective = {each.id for each in snapshot if each.reported == "effective"}
     # If several requests are for one destination, a request in effect becomes the row.
-    for each in sorted(listed, key=lambda row: snapshot[row.request_id].reported != "effective"):
+    for each in sorted(listed, key=lambda row: row.request_id not in effective):
         if each.state != "undeclared" or each.request is None:
             continue
         group = _Group(each.request, [each.request_id])
