@@ -119,6 +119,19 @@ def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Cre
     assert rows[rejected]["status"] == "rejected"
 
 
+@pytest.mark.parametrize(
+    "metadata", [None, {"hash": "0" * 64, "payloadAsString": "{}"}], ids=["no payload", "another payload"]
+)
+def test_a_rejected_request_is_only_counted(
+    audit: Audit, create: Create, sandbox: Sandbox, metadata: dict[str, str] | None
+) -> None:
+    rejected = create(3, status="rejected")
+    sandbox.control.set_whitelist_envelope(rejected, metadata=metadata)
+    ran = audit()
+    assert ran.code == 0
+    assert ran.out.startswith("1 request: 0 verified, 1 rejected (")
+
+
 def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, create: Create, sandbox: Sandbox) -> None:
     pending = create(2, status="pending")
     rejected = create(3, status="rejected")

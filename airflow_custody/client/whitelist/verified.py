@@ -236,7 +236,7 @@ def _row(request: Request) -> dict[str, Any]:
         reason = "it is not listed" if request.envelope is None else _VANISHED
     elif error is not None:
         reason = " ".join(sentences(error.why, error.advice).split())
-    elif request.state == "unreadable":
+    elif request.state == "unreadable" and state != "rejected":
         reason = request.reason
     elif request.proved is not None:
         proved = {**request.proved.to_json(), "rules": request.proved.rules.to_json()}
