@@ -304,10 +304,21 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         ("{}", "has no evidence"),
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "refers to rules that it does not contain"),
+        (KEPT % '{"id": "1", "listed": "settled", "rules": -1}', "rows.0.rules"),
+        (KEPT.replace("[]", '[{"id": "5"}]', 1) % '{"id": "1", "listed": "settled", "rules": 0}', "rules.0.id"),
         (KEPT % TWICE, "has the evidence of a request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "has the key listed twice"),
     ],
-    ids=["empty", "no evidence", "unknown listing", "unknown rules", "a request twice", "a key twice"],
+    ids=[
+        "empty",
+        "no evidence",
+        "unknown listing",
+        "unknown rules",
+        "rules from the end",
+        "rules with an id",
+        "a request twice",
+        "a key twice",
+    ],
 )
 def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "other.json"
@@ -323,8 +334,15 @@ def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_pa
 
 @pytest.mark.parametrize(
     "broken",
-    [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}],
-    ids=["empty", "metadata", "signatures", "status and chain"],
+    [
+        {},
+        {"metadata": 5},
+        {"metadata": {"payloadAsString": -1, "hash": 5}},
+        {"signedAddress": [1]},
+        {"status": 5, "blockchain": {}},
+        {"id": "99"},
+    ],
+    ids=["empty", "metadata", "numbers", "signatures", "status and chain", "another id"],
 )
 def test_a_broken_row_of_evidence_does_not_affect_others(
     plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]

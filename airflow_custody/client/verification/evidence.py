@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.files import read_file
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import decode_strictly
+from airflow_custody.client.wire import TypedDict
 
 #: Maximum size in bytes of a file with evidence. More than fifty thousand requests fit in.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
@@ -24,7 +25,16 @@ TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
 #: How the service lists a request. ``settled``: as neither pending nor rejected. ``absent``: it is not listed.
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
-_RULES = ("rulesContainer", "rulesSignatures")
+
+class EvidenceRules(TypedDict, total=False):
+    """Rules with their signatures, as the service sent them. The verification checks their types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    rulesContainer: Any
+    rulesSignatures: Any
+
+
+_RULES = tuple(EvidenceRules.__annotations__)
 
 
 class Evidence(BaseModel):
@@ -42,7 +52,7 @@ class Evidence(BaseModel):
     id: str
     listed: ListingState
     envelope: dict[str, Any] = {}
-    rules: int | None = None
+    rules: NonNegativeInt | None = None
 
 
 class EvidenceFile(BaseModel):
@@ -54,7 +64,7 @@ class EvidenceFile(BaseModel):
     :param rows: the requests.
     """
 
-    rules: list[dict[str, Any]]
+    rules: list[EvidenceRules]
     rules_in_force: dict[str, Any] | None
     rows: list[Evidence]
 
@@ -70,7 +80,7 @@ def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | Non
     """
     found = EvidenceFile(rules=[], rules_in_force=None if in_force is None else dict(in_force), rows=[])
     for row in rows:
-        own = {name: row.envelope[name] for name in _RULES if row.envelope.get(name)}
+        own: Any = {name: row.envelope[name] for name in _RULES if row.envelope.get(name)}
         rest = {name: value for name, value in row.envelope.items() if name not in _RULES}
         if own and own not in found.rules:
             found.rules.append(own)
@@ -114,7 +124,7 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
         found = EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
         for row in found.rows:
             own = {} if row.rules is None else found.rules[row.rules]
-            row.envelope = {**row.envelope, "id": row.id, **own}
+            row.envelope = {**row.envelope, **own, "id": row.id}
     except RefusalError as error:
         raise evidence_error(name, str(error)) from None
     except ValidationError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property
@@ -207,11 +208,9 @@ def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[st
 def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:
     if evidence.listed == "absent":
         return Request(evidence.id, "missing")
-    wire: Any = evidence.envelope
-    try:
-        _wire_form().validate_python(wire)
-    except ValidationError:
-        wire = UnreadableRow(id=evidence.id)
+    wire: Any = UnreadableRow(id=evidence.id)
+    with suppress(ValidationError):
+        wire = _wire_form().validate_python(evidence.envelope)
     return judge_request(WhitelistEnvelope(wire), _REPORTED[evidence.listed], verifier)
 
 
