@@ -65,7 +65,10 @@ def verify(args: Namespace, output: Output) -> int:
     else:
         with open_client(args) as client:
             found = verify_service(client, ids, args.rejected_statuses)
-    output.data(found.to_json(file=file, with_evidence=args.evidence), _view(found))
+    if args.evidence:
+        output.text(found.to_file(file).decode())
+    else:
+        output.data(found.to_json(file), _view(found))
     if not found.rows:
         message("nothing to verify: no requests are listed")
     return NOTHING_TO_DO if found.is_proved else CHANGES

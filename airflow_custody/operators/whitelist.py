@@ -282,8 +282,8 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         and ``absent``. A pending request with an invalid signature counts as ``pending``, and an id that is not listed
         as ``absent``; both also make the task fail. The XCom is pushed even if the task fails because a verification
         failed, and each of the four values also has its own key (``verify.output["path"]``).
-    :raises AirflowFailException: if the verification of a request fails, no keys are pinned, or the file exists
-        already.
+    :raises AirflowFailException: if the verification of a request fails, no keys are pinned, the file exists already,
+        or the evidence could not be read from it.
     :raises AirflowSkipException: if ``ids`` is an empty list, and ``skip_if_empty`` is True.
     :raises CustodyError: if the service cannot be read, or the file cannot be written, and trying again may help;
         Airflow's retries apply.

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from support.cli_runs import Create, Ran, Run
 from support.keys.pinned_keys import public_pem
 from support.service.people import Person
 
-from airflow_custody.client import CustodyClient, VerificationPins
+from airflow_custody.client import CustodyClient, CustodyRequestError, VerificationPins
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist.verified import verify_service
 from airflow_custody.sandbox import Sandbox
 
 Audit = Callable[..., Ran]
@@ -117,6 +119,19 @@ def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Cre
     assert rows[pending]["user_ids"] == []
     assert rows[pending]["verified"] is False
     assert rows[rejected]["status"] == "rejected"
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"hash": "0" * 64, "payloadAsString": "{}"}], ids=["no payload", "another payload"]
+)
+def test_a_rejected_request_is_only_counted(
+    audit: Audit, create: Create, sandbox: Sandbox, metadata: dict[str, str] | None
+) -> None:
+    rejected = create(3, status="rejected")
+    sandbox.control.set_whitelist_envelope(rejected, metadata=metadata)
+    ran = audit()
+    assert ran.code == 0
+    assert ran.out.startswith("1 request: 0 verified, 1 rejected (")
 
 
 def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, create: Create, sandbox: Sandbox) -> None:
@@ -291,10 +306,23 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         ("{}", "has no evidence"),
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "refers to rules that it does not contain"),
+        (KEPT % '{"id": "1", "listed": "settled", "rules": -1}', "rows.0.rules"),
+        (KEPT % '{"id": "1", "listed": "absent", "Listed": "settled"}', "rows.0.Listed"),
+        (KEPT.replace("[]", '[{"id": "5"}]', 1) % '{"id": "1", "listed": "settled", "rules": 0}', "rules.0.id"),
         (KEPT % TWICE, "has the evidence of a request twice"),
-        (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "has the key listed twice"),
+        (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "it repeats a key in one object"),
     ],
-    ids=["empty", "no evidence", "unknown listing", "unknown rules", "a request twice", "a key twice"],
+    ids=[
+        "empty",
+        "no evidence",
+        "unknown listing",
+        "unknown rules",
+        "rules from the end",
+        "a key in another case",
+        "rules with an id",
+        "a request twice",
+        "a key twice",
+    ],
 )
 def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "other.json"
@@ -310,8 +338,16 @@ def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_pa
 
 @pytest.mark.parametrize(
     "broken",
-    [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}],
-    ids=["empty", "metadata", "signatures", "status and chain"],
+    [
+        None,
+        {},
+        {"metadata": 5},
+        {"metadata": {"payloadAsString": -1, "hash": 5}},
+        {"signedAddress": [1]},
+        {"status": 5, "blockchain": {}},
+        {"id": "99"},
+    ],
+    ids=["none", "empty", "metadata", "numbers", "signatures", "status and chain", "another id"],
 )
 def test_a_broken_row_of_evidence_does_not_affect_others(
     plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]
@@ -328,6 +364,24 @@ def test_a_broken_row_of_evidence_does_not_affect_others(
     assert ran.code == 2
     assert "4 requests: 0 verified, 2 unverified, 1 pending, 1 absent" in ran.out
     assert "request 99: ABSENT: it is not listed\n" in ran.out
+
+
+def test_evidence_is_read_again_before_it_counts(
+    audit: Audit, sandbox: Sandbox, signed: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed(1)
+    pins = {**sandbox.control.pins(), "superadmin_keys": "".join(sandbox.control.pins()["superadmin_keys"])}
+    with CustodyClient(sandbox.url, sandbox.token, **pins) as client:
+        found = verify_service(client)
+    assert found.to_file()
+    repeated = replace(found, requests=[*found.requests, *found.requests])
+    with pytest.raises(CustodyRequestError, match="the evidence has the evidence of a request twice; nothing was"):
+        repeated.to_file()
+    monkeypatch.setattr("airflow_custody.client.verification.evidence.MAX_EVIDENCE_BYTES", 100)
+    ran = audit("--evidence", "-o", "json")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "the evidence is larger than" in ran.err
 
 
 @pytest.mark.parametrize("broken", [{"metadata": 5}, {"signedAddress": "x"}], ids=["metadata", "signatures"])

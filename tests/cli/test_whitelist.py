@@ -310,6 +310,19 @@ def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, 
     assert found.get("unchanged") == 1, found
 
 
+@pytest.mark.parametrize("identifier", ["3  7", "9" * 101], ids=["two blanks", "long"])
+def test_an_id_that_is_not_a_number_is_missing_from_a_dump(
+    custody: Run, create: Create, sandbox: Sandbox, identifier: str
+) -> None:
+    create(1)
+    sandbox.control.set_whitelist_envelope(create(2), id=identifier)
+    ran = custody("whitelist", "dump")
+    assert ran.code == 1
+    assert f"missing: whitelisting request {identifier[:2].strip()}" in ran.err
+    assert "its id is not a number" in ran.err
+    assert [each["label"] for each in yaml.safe_load(ran.out)["addresses"]] == ["L1"]
+
+
 def test_a_dump_with_an_invalid_address_is_incomplete(
     custody: Run, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:

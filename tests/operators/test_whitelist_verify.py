@@ -318,10 +318,37 @@ def test_a_failed_write_leaves_nothing_and_hides_no_finding(
 def test_evidence_that_could_not_be_read_again_is_not_written(
     sandbox: Sandbox, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_custody.client.whitelist.verified.MAX_EVIDENCE_BYTES", 100)
-    with failing_at_once("the evidence is larger than .*Verify fewer requests at once"):
+    monkeypatch.setattr("airflow_custody.client.verification.evidence.MAX_EVIDENCE_BYTES", 100)
+    with failing_at_once("the evidence is larger than .*; nothing was written.*Verify fewer requests at once"):
         verify(path=str(path))
     assert os.listdir(path.parent) == []
+
+
+JUNK_SIGNATURE = {"signature": {"userId": 2.5, "ID": "7"}, "Hashes": [1.5], "hashes": [{"Label": 0.5}]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"approvers": {"parallel": [{"ID": "7", "minimumSignatures": 2.0}]}},
+        {"approvers": {"parallel": [{"Name": "Operations", "name": "Operations"}]}},
+        {"signedAddress": {"signatures": [JUNK_SIGNATURE]}},
+        {"rulesContainer": {"ID": 1.5}, "rulesSignatures": [2.5]},
+        {"rulesContainerHash": {"Address": 0.5}},
+        {"metadata": 5},
+        {"status": {}, "Status": "approved"},
+    ],
+    ids=["fraction", "case", "signatures", "rules", "label of rules", "unreadable", "status"],
+)
+def test_nothing_in_a_request_makes_the_evidence_unreadable(
+    sandbox: Sandbox, path: Path, auditor: Callable[[str], tuple[int, Any]], changed: dict[str, Any]
+) -> None:
+    signed(sandbox, 1)
+    sandbox.control.set_whitelist_envelope(signed(sandbox, 2), **changed)
+    counts = verify(path=str(path), fail_on_unverified=False)["counts"]
+    _, again = auditor(str(path))
+    assert again["counts"] == counts
+    assert again["rows"] == json.loads(path.read_text())["rows"]
 
 
 # --- where it is ------------------------------------------------------------------------------------------------

@@ -7,24 +7,36 @@ This module does not use the network.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.files import read_file
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.signed_text import decode_strictly
+from airflow_custody.client.wire import TypedDict, each_once
 
-#: Maximum size in bytes of a file with evidence. More than fifty thousand requests fit in.
+#: Maximum size in bytes of a file with evidence. A request that is signed in a batch of a hundred takes 9 KB for each
+#: signature, so that 24,000 requests with one signature fit in, or 13,000 with two.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
-TOO_LARGE = f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB"
 #: How the service lists a request. ``settled``: as neither pending nor rejected. ``absent``: it is not listed.
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
-_RULES = ("rulesContainer", "rulesSignatures")
+# The parts of an envelope that verification reads, besides its id and its rules.
+_READ = ("status", "metadata", "signedAddress", "blockchain", "network", "rulesContainerHash")
+
+
+class EvidenceRules(TypedDict, total=False):
+    """Rules with their signatures, as the service sent them. The verification checks their types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    rulesContainer: Any
+    rulesSignatures: Any
+
+
+_RULES = tuple(EvidenceRules.__annotations__)
 
 
 class Evidence(BaseModel):
@@ -33,16 +45,17 @@ class Evidence(BaseModel):
 
     :param id: its id.
     :param listed: how the service lists the request.
-    :param envelope: its envelope, as received; in a file, without its rules. Empty if it is not listed.
-    :param rules: in a file, the index of the request's rules in the file's ``rules``; None: the request has no rules.
+    :param envelope: its envelope, as in :attr:`WhitelistEnvelope.wire`; in a file, only the parts that verification
+        reads, and without its rules. Default None: the request is not listed, or cannot be read.
+    :param rules: in a file, the index of the request's rules in the file's ``rules``. Default None: it has no rules.
     """
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     id: str
     listed: ListingState
-    envelope: dict[str, Any] = {}
-    rules: int | None = None
+    envelope: dict[str, Any] | None = None
+    rules: NonNegativeInt | None = None
 
 
 class EvidenceFile(BaseModel):
@@ -54,29 +67,37 @@ class EvidenceFile(BaseModel):
     :param rows: the requests.
     """
 
-    rules: list[dict[str, Any]]
-    rules_in_force: dict[str, Any] | None
+    model_config = ConfigDict(extra="forbid")
+
+    rules: list[EvidenceRules]
+    rules_in_force: EvidenceRules | None
     rows: list[Evidence]
 
 
 def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | None) -> dict[str, Any]:
     """
-    Return evidence as plain JSON data.
-
-    :func:`read_evidence` reads it from the key ``evidence`` of a file.
+    Return evidence as plain JSON data, which :func:`parse_evidence` reads from the key ``evidence`` of a file.
 
     :param rows: the requests.
     :param in_force: the rules in force, if pending requests were verified with them.
     """
-    found = EvidenceFile(rules=[], rules_in_force=None if in_force is None else dict(in_force), rows=[])
+    found = EvidenceFile(rules=[], rules_in_force=None if in_force is None else _rules_of(in_force), rows=[])
     for row in rows:
-        own = {name: row.envelope[name] for name in _RULES if row.envelope.get(name)}
-        rest = {name: value for name, value in row.envelope.items() if name not in _RULES}
+        if row.envelope is None:
+            found.rows.append(row)
+            continue
+        own = _rules_of(row.envelope)
         if own and own not in found.rules:
             found.rules.append(own)
         position = found.rules.index(own) if own else None
-        found.rows.append(row.model_copy(update={"envelope": rest, "rules": position}))
+        envelope = {name: row.envelope[name] for name in _READ if name in row.envelope}
+        found.rows.append(row.model_copy(update={"envelope": envelope, "rules": position}))
     return found.model_dump()
+
+
+def _rules_of(envelope: Mapping[str, Any]) -> EvidenceRules:
+    rules: Any = {name: envelope[name] for name in _RULES if envelope.get(name)}
+    return rules  # type: ignore[no-any-return]
 
 
 def read_evidence(path: str) -> tuple[EvidenceFile, str]:
@@ -97,34 +118,37 @@ def read_evidence(path: str) -> tuple[EvidenceFile, str]:
 
 def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     """
-    Read evidence, as strictly as a signed text.
+    Read evidence.
 
-    A repeated key is refused, because it could be read in two ways.
+    A repeated key is refused, because it could be read in two ways. The content of an envelope is not checked here, so
+    a malformed envelope makes its request unreadable, but not the file.
 
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.
     :param name: the file's name, for messages.
-    :return: its evidence, with the rules added to the envelope of each row; and the file's SHA-256, in hex.
+    :return: its evidence, with the id and the rules added to the envelope of each row; and the file's SHA-256, in hex.
     :raises CustodyRequestError: if the data is not such a file.
     """
     if len(data) > MAX_EVIDENCE_BYTES:
-        raise evidence_error(name, TOO_LARGE)
+        raise evidence_error(name, f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB")
     try:
-        said = decode_strictly(data.decode())
+        said = json.loads(data.decode(), object_pairs_hook=each_once)
+    except (ValueError, RecursionError) as error:
+        raise evidence_error(name, f"is not JSON with unique keys: {sanitize(error, 160)}") from None
+    try:
         found = EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
-        for row in found.rows:
-            own = {} if row.rules is None else found.rules[row.rules]
-            row.envelope = {**row.envelope, "id": row.id, **own}
-    except RefusalError as error:
-        raise evidence_error(name, str(error)) from None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        why = f"has no evidence, or evidence in an unexpected form: {where or 'evidence'}"
+        why = f"has no evidence, or evidence in an unexpected form: {sanitize(where, 160) or 'evidence'}"
         raise evidence_error(name, why) from None
-    except (ValueError, IndexError):
-        raise evidence_error(name, "is not UTF-8 text, or refers to rules that it does not contain") from None
+    if any(row.rules is not None and row.rules >= len(found.rules) for row in found.rows):
+        raise evidence_error(name, "refers to rules that it does not contain")
     if len({row.id for row in found.rows}) != len(found.rows):
         raise evidence_error(name, "has the evidence of a request twice")
+    for row in found.rows:
+        if row.envelope is not None:
+            own = {} if row.rules is None else found.rules[row.rules]
+            row.envelope = {**row.envelope, **own, "id": row.id}
     return found, hashlib.sha256(data).hexdigest()
 
 

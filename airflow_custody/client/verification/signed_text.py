@@ -127,21 +127,6 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
     return _parse(text)
 
 
-def decode_strictly(text: str) -> Any:
-    """
-    Return the value of a JSON text without repeated keys.
-
-    Keys that differ only in case also count as repeated; see :func:`read_json_object`.
-
-    :param text: the text.
-    :raises RefusalError: if it is not JSON, has a number that is not whole, or could be read in two ways.
-    """
-    try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        raise RefusalError("is not JSON") from None
-
-
 def read_signed_text(text: str, hash_: str) -> SignedText:
     """
     Read the text of a whitelisted address.
@@ -238,7 +223,10 @@ def _hash(text: str) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    parsed = decode_strictly(text)
+    try:
+        parsed = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise RefusalError("is not JSON") from None
     if not isinstance(parsed, dict):
         raise RefusalError("is not a JSON object")
     # Fast path for nearly every text: a short text has few keys, few brackets mean few levels, and without escapes

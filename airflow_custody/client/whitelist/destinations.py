@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-Place = TypeVar("Place")
+Entry = TypeVar("Entry")
 #: The name of a chain, the name of a network (empty: the whole chain), an address in lower case, and a memo.
 Names = tuple[str, str, str, str]
 
@@ -81,7 +81,7 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
     return destination(**shown)
 
 
-class Destinations(Generic[Place]):
+class Destinations(Generic[Entry]):
     """
     An index of rows or requests by their destination.
 
@@ -91,22 +91,23 @@ class Destinations(Generic[Place]):
     def __init__(self, known: Collection[Names] = ()) -> None:
         self._known = frozenset(known)
         # Keyed by address and memo in a form that all spellings of a destination share.
-        self._found: dict[tuple[str, str], list[tuple[Destination, Place]]] = {}
+        self._found: dict[tuple[str, str], list[tuple[Destination, Entry]]] = {}
         #: Unreadable entries, which may be for any destination.
-        self.unreadable: list[Place] = []
+        self.unreadable: list[Entry] = []
 
-    def add(self, destination: Destination, place: Place) -> Place:
-        """Add an entry, and return the first entry for an equal destination."""
+    def add(self, destination: Destination, entry: Entry) -> Entry | None:
+        """Add an entry, and return the first earlier entry for an equal destination; None if there is none."""
         group = self._found.setdefault((destination.address.casefold(), destination.memo), [])
-        group.append((destination, place))
-        return next(other for each, other in group if each == destination)
+        earlier = next((other for each, other in group if each == destination), None)
+        group.append((destination, entry))
+        return earlier
 
-    def same(self, destination: Destination) -> list[Place]:
+    def same(self, destination: Destination) -> list[Entry]:
         """Return the entries for a destination. A missing network matches any network."""
         group = self._found.get((destination.address.casefold(), destination.memo), ())
-        return [place for each, place in group if is_same(each, destination)]
+        return [entry for each, entry in group if is_same(each, destination)]
 
-    def may_be(self, destination: Destination, address: str) -> list[Place]:
+    def may_be(self, destination: Destination, address: str) -> list[Entry]:
         """
         Return the entries that are possibly, but not certainly, for a destination.
 
@@ -118,7 +119,7 @@ class Destinations(Generic[Place]):
         """
         texts = {address.casefold(), destination.address.casefold()}
         groups = [self._found.get((text, destination.memo), ()) for text in sorted(texts)]
-        found = [place for group in groups for each, place in group if self._may_be(each, destination)]
+        found = [entry for group in groups for each, entry in group if self._may_be(each, destination)]
         return [*found, *self.unreadable]
 
     def _may_be(self, each: Destination, destination: Destination) -> bool:
@@ -166,7 +167,7 @@ def is_network_certain(asked: Destination, shown: Destination) -> bool:
     return shown.network in (asked.network, "mainnet")
 
 
-def find_candidates(index: Destinations[Place], request: WhitelistRequest) -> list[Place]:
+def find_candidates(index: Destinations[Entry], request: WhitelistRequest) -> list[Entry]:
     """
     Return the entries that are, or may be, for the requested destination.
 

@@ -121,13 +121,14 @@ class WhitelistEnvelope:
 
     The hash that signers sign covers only :meth:`payload`. All other values are unverified.
 
-    :param wire: the envelope as it was sent, with the service's own names. In a listing, it includes its rules.
+    :param wire: see :attr:`wire`.
     """
 
     __slots__ = ("wire",)
 
     def __init__(self, wire: WireEnvelope) -> None:
-        #: The envelope as it was sent, with the service's own names. In a listing, it includes its rules.
+        #: The known fields of the envelope, with the service's own names; numbers are read as text. In a listing, it
+        #: includes its rules. For an unreadable row, it is only the id.
         self.wire = wire
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property
@@ -16,12 +17,11 @@ from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_t
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.text import count, name_some, sanitize, sentences
 from airflow_custody.client.verification.evidence import (
-    MAX_EVIDENCE_BYTES,
-    TOO_LARGE,
     Evidence,
     EvidenceFile,
     ListingState,
     evidence_to_json,
+    parse_evidence,
 )
 from airflow_custody.client.verification.trust import ReportedState, describe_legacy
 from airflow_custody.client.verification.verifier import Verifier
@@ -108,16 +108,12 @@ class VerifiedWhitelist:
         """A line for each group of duplicates."""
         return [f"same destination: requests {sanitize(', '.join(each), 600)}" for each in self.duplicates]
 
-    def to_json(self, *, file: dict[str, str] | None = None, with_evidence: bool = False) -> dict[str, Any]:
+    def to_json(self, file: dict[str, str] | None = None) -> dict[str, Any]:
         """
-        Return the verified whitelist as plain JSON data.
+        Return the verified whitelist as plain JSON data, without the evidence.
 
         :param file: name and SHA-256 of the file with the evidence. Default None: the evidence comes from a service.
-        :param with_evidence: whether to add the evidence for verifying again. Default False.
         """
-        evidence = None
-        if with_evidence:
-            evidence = evidence_to_json(map(_evidence_of, self.requests), self.verifier.rules_in_force)
         return {
             "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "service": self.service,
@@ -125,25 +121,33 @@ class VerifiedWhitelist:
             "pins": self.verifier.pins.to_json(),
             "counts": self.counts,
             "rows": self.rows,
-            "evidence": evidence,
+            "evidence": None,
             "duplicates": self.duplicates,
         }
 
-    def to_file(self) -> bytes:
+    def to_file(self, file: dict[str, str] | None = None) -> bytes:
         """
-        Return the content of a file with the evidence, which :func:`parse_evidence` reads.
+        Return the content of a file with the evidence.
 
-        :raises CustodyRequestError: if the file would be too large to read.
+        It has been read again with :func:`parse_evidence`, because otherwise an auditor would be the first to read it.
+
+        :param file: as for :meth:`to_json`. Default None.
+        :raises CustodyRequestError: if the evidence cannot be read again.
         """
-        text = json.dumps(self.to_json(with_evidence=True), indent=2, allow_nan=False)
-        data = f"{text}\n".encode()
-        if len(data) > MAX_EVIDENCE_BYTES:
-            raise CustodyRequestError(
-                f"the evidence {TOO_LARGE}; nothing was written",
-                advice="Verify fewer requests at once: give their ids.",
-                code="file-wrong",
-            )
+        evidence = evidence_to_json(map(_evidence_of, self.requests), self.verifier.rules_in_force)
+        data = f"{json.dumps({**self.to_json(file), 'evidence': evidence}, indent=2)}\n".encode()
+        try:
+            found, _ = parse_evidence(data, "the evidence")
+        except CustodyRequestError as error:
+            raise _not_kept(error.message) from None
+        if [each.id for each in found.rows] != [each.id for each in self.requests]:
+            raise _not_kept("the evidence has other requests than those that were verified")
         return data
+
+
+def _not_kept(why: str) -> CustodyRequestError:
+    advice = "Verify fewer requests at once: give their ids."
+    return CustodyRequestError(f"{why}; nothing was written", advice=advice, code="file-wrong")
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
@@ -207,11 +211,9 @@ def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[st
 def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:
     if evidence.listed == "absent":
         return Request(evidence.id, "missing")
-    wire: Any = evidence.envelope
-    try:
-        _wire_form().validate_python(wire)
-    except ValidationError:
-        wire = UnreadableRow(id=evidence.id)
+    wire: Any = UnreadableRow(id=evidence.id)
+    with suppress(ValidationError):
+        wire = _wire_form().validate_python(evidence.envelope)
     return judge_request(WhitelistEnvelope(wire), _REPORTED[evidence.listed], verifier)
 
 
@@ -225,7 +227,8 @@ def _evidence_of(request: Request) -> Evidence:
     listed = _LISTED[request.reported]
     if request.envelope is None or listed == "absent":
         return Evidence(id=request.id, listed="absent")
-    return Evidence(id=request.id, listed=listed, envelope=dict(request.envelope.wire))
+    envelope = dict(request.envelope.wire) if request.envelope.is_readable else None
+    return Evidence(id=request.id, listed=listed, envelope=envelope)
 
 
 def _row(request: Request) -> dict[str, Any]:

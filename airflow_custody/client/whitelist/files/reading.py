@@ -394,7 +394,7 @@ class Rows(Faults):
             self._check_address(line, values)
         if request is not None:
             first = self._destinations.add(destination_of(request), line)
-            if first != line:
+            if first is not None:
                 self.fault(line, f"the same destination as in {self._unit} {first}: remove one of the two", "address")
             self.rows.append(FileRow(request, f"{self._unit} {place}"))
 

@@ -84,12 +84,13 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
     """
     dumped = DumpedWhitelist(notes=_note_on_rejected(snapshot))
     settings = PlanSettings(accept_fields=accept_fields)
-    rows, others = _first_of_each_destination(make_plan([], snapshot, settings).rows, snapshot)
+    groups = _group_by_destination(make_plan([], snapshot, settings).rows, snapshot)
+    rows = [FileRow(each.request, f"the row of request {each.ids[0]}") for each in groups]
     planned = make_plan(rows, snapshot, settings).rows
     unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
     comments = {
-        index: _comment(row, others[rows[index].where], row.request_id in unsigned, dumped)
-        for index, row in enumerate(planned[: len(rows)])
+        index: _comment(row, group.ids, row.request_id in unsigned, dumped)
+        for index, (row, group) in enumerate(zip(planned, groups, strict=False))
     }
     # Undeclared and duplicate requests are not missing, because the file has another request for their destination.
     for row in planned[len(rows) :]:
@@ -126,28 +127,37 @@ def _why_refused(text: str) -> list[str]:
     return []
 
 
-def _first_of_each_destination(
-    listed: Sequence[PlanRow], snapshot: Snapshot
-) -> tuple[list[FileRow], dict[str, list[str]]]:
+@dataclass(frozen=True, eq=False)
+class _Group:
     """
-    Return the rows of the file, one for each destination.
+    The requests for one destination.
 
-    :return: the rows, in the plan's order; and by place of the row, the ids of all requests for its destination.
+    :param request: the row of the file for this destination.
+    :param ids: the ids of all requests for it; the first is the id of ``request``.
     """
-    rows: list[FileRow] = []
-    ids: dict[str, list[str]] = {}
-    destinations: Destinations[str] = Destinations()
+
+    request: WhitelistRequest
+    ids: list[str]
+
+
+def _group_by_destination(listed: Sequence[PlanRow], snapshot: Snapshot) -> list[_Group]:
+    """Return the requests that can be rows of a file, grouped by destination, in the plan's order."""
+    groups: list[_Group] = []
+    destinations: Destinations[_Group] = Destinations()
+    # An id in a plan may be shortened. Such an id is not a number, and its request cannot be a row.
+    effective = {each.id for each in snapshot if each.reported == "effective"}
     # If several requests are for one destination, a request in effect becomes the row.
-    for each in sorted(listed, key=lambda row: snapshot[row.request_id].reported != "effective"):
-        if each.state != "undeclared" or (request := each.request) is None:
+    for each in sorted(listed, key=lambda row: row.request_id not in effective):
+        if each.state != "undeclared" or each.request is None:
             continue
-        where = f"the row of request {each.request_id}"
-        first = destinations.add(destination_of(request), where)
-        if first == where:
-            rows.append(FileRow(request, where))
-        ids.setdefault(first, []).append(each.request_id)
-    order = {f"the row of request {each.request_id}": place for place, each in enumerate(listed)}
-    return sorted(rows, key=lambda row: order[row.where]), ids
+        group = _Group(each.request, [each.request_id])
+        first = destinations.add(destination_of(each.request), group)
+        if first is None:
+            groups.append(group)
+        else:
+            first.ids.append(each.request_id)
+    order = {each.request_id: place for place, each in enumerate(listed)}
+    return sorted(groups, key=lambda group: order[group.ids[0]])
 
 
 def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:

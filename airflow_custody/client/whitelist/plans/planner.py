@@ -192,8 +192,8 @@ class _Match:
         none.
     :param claims: unverified requests that claim to be for this destination. Default: none.
     :param unreadable: unreadable requests, which may be for this destination. Default: none.
-    :param same_rows: the places of other rows that may be on the same network. Default: none.
-    :param similar_rows: the places of other rows that differ only in case. Default: none.
+    :param same_rows: other rows that may be on the same network. Default: none.
+    :param similar_rows: other rows that differ only in case. Default: none.
     """
 
     row: FileRow
@@ -202,8 +202,8 @@ class _Match:
     uncertain: Sequence[Request] = ()
     claims: Sequence[Request] = ()
     unreadable: Sequence[Request] = ()
-    same_rows: Sequence[str] = ()
-    similar_rows: Sequence[str] = ()
+    same_rows: Sequence[FileRow] = ()
+    similar_rows: Sequence[FileRow] = ()
 
     @property
     def candidates(self) -> list[Request]:
@@ -220,19 +220,19 @@ def _match_rows(
     :raises CustodyRequestError: if two rows are for the same destination.
     """
     known = names_in(destination for _, destination in declared)
-    places: Destinations[str] = Destinations(known)
+    rows: Destinations[FileRow] = Destinations(known)
     for row, destination in declared:
-        first = places.add(destination, row.where)
-        if first != row.where:
-            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
+        first = rows.add(destination, row)
+        if first is not None:
+            raise CustodyRequestError(f"{first.where} and {row.where} are for the same destination", code="file-wrong")
     index = index_requests(requests, known)
-    return [_match_row(row, destination, places, index, ignored) for row, destination in declared]
+    return [_match_row(row, destination, rows, index, ignored) for row, destination in declared]
 
 
 def _match_row(
     row: FileRow,
     destination: Destination,
-    places: Destinations[str],
+    rows: Destinations[FileRow],
     index: Destinations[Request],
     ignored: Collection[str],
 ) -> _Match:
@@ -249,8 +249,8 @@ def _match_row(
         uncertain=[each for each in possible if each.state != "unverified"],
         claims=[each for each in (*same, *possible) if each.state == "unverified"],
         unreadable=unreadable,
-        same_rows=[each for each in places.same(destination) if each != row.where],
-        similar_rows=places.may_be(destination, row.request.address),
+        same_rows=[each for each in rows.same(destination) if each is not row],
+        similar_rows=rows.may_be(destination, row.request.address),
     )
 
 
@@ -288,7 +288,7 @@ def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
             row = _replace(row, match, options, settings)
         return _Decision(row, request, is_chosen=True)
     if match.similar_rows:
-        note = f"it differs only in case from {match.similar_rows[0]}, which may be the same address"
+        note = f"it differs only in case from {match.similar_rows[0].where}, which may be the same address"
         return _Decision(_stopped(match.row, "address", note))
     if match.claims:
         claim = match.claims[0]
@@ -307,7 +307,7 @@ def _why_ambiguous(match: _Match) -> str:
     if match.destination.network:
         return ""
     if match.same_rows:
-        return f"it may be for the same destination as {match.same_rows[0]}; add the network to both rows"
+        return f"it may be for the same destination as {match.same_rows[0].where}; add the network to both rows"
     alive = [each for each in match.same if each.state != "rejected"]
     if len({each.destination.network for each in alive if each.destination}) > 1:
         return f"requests {name_some([each.id for each in alive])} are on different networks; add the network"

@@ -97,6 +97,15 @@ def test_what_is_wrong_in_json(text: str, faults: list[str]) -> None:
     check_faults(text, "json", faults)
 
 
+@pytest.mark.parametrize(
+    "other", [GOOD, GOOD.replace('"a"', '"b"'), GOOD.replace("0xab", "0xAB")], ids=["same", "label", "spelling"]
+)
+def test_rows_on_one_line_are_different_rows(other: str) -> None:
+    text = f'{{"version": 1, "addresses": [{GOOD}, {other}]}}'
+    check_faults(text, "json", ["row 2: address: the same destination as in row 1: remove one of the two"])
+    check_faults(text, "yaml", ["line 1: address: the same destination as in line 1: remove one of the two"])
+
+
 # --- CSV ---------------------------------------------------------------------------------------------------
 
 

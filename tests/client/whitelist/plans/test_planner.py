@@ -16,6 +16,7 @@ from support.whitelist.whitelist_plans import (
     ask,
     listed,
     plan,
+    snapshot_of,
     states,
     unreadable,
 )
@@ -24,10 +25,12 @@ from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, White
 from airflow_custody.client.whitelist.plans.plan import (
     CHANGES,
     ROW_STATES,
+    FileRow,
     PlanLimits,
     advice_on_differences,
     check_only,
 )
+from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 
 ALICE = "alice::1220" + "ab" * 16
@@ -444,6 +447,17 @@ def test_two_rows_for_one_destination_are_refused() -> None:
     assert [row.state for row in plan([ask(memo="1"), ask(memo="2"), ask(blockchain="MATIC")], []).rows] == [
         "create"
     ] * 3
+
+
+def test_the_place_of_a_row_does_not_identify_it() -> None:
+    unnamed, named = (FileRow(ask(**fields), "line 1") for fields in ({}, {"network": "sepolia"}))
+    for other in (FileRow(ask(label="Other"), "line 1"), unnamed):
+        with pytest.raises(CustodyRequestError, match="line 1 and line 1 are for the same destination"):
+            make_plan([unnamed, other], snapshot_of([]))
+    stopped, created = make_plan([unnamed, named], snapshot_of([])).rows
+    assert stopped.action is None
+    assert "may be for the same destination as line 1; add the network to both rows" in stopped.note
+    assert created.action == "create"
 
 
 # --- what cannot be read -----------------------------------------------------------------------------------
