@@ -193,14 +193,21 @@ class CustodyHealthTrigger(BaseEventTrigger):
         """
         Return the stored state.
 
-        Without a stored state, return ``healthy``, so that the first failure fires.
+        Without a stored state, return ``healthy``, so that the first failure fires. If the state cannot be loaded, try
+        again until it can, because a guess may hide a change.
         """
-        try:
-            if (store := getattr(self, "asset_state_store", None)) is not None:
+        store = getattr(self, "asset_state_store", None)
+        while store is not None:
+            try:
                 state = await ask_store(store, "get", self._state_key(), "healthy")
+            except ValueError as exception:
+                self._warn("There is no stored state, so a restart may repeat or miss an event", exception)
+                break
+            except Exception as exception:
+                self._warn("The state cannot be loaded. Trying again; until then, nothing is watched", exception)
+                await asyncio.sleep(max(1.0, float(self.poke_interval)))
+            else:
                 return state if state in _STATES else "healthy"
-        except Exception as exception:
-            self._warn("The state cannot be loaded, so it may be reported again", exception)
         return "healthy"
 
     async def _save_state(self, state: str) -> None:
@@ -208,7 +215,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
-            self._warn("The state cannot be saved, so a restart may report it again", exception)
+            self._warn("The state cannot be saved, so a restart may repeat or miss an event", exception)
 
     def _warn(self, text: str, exception: Exception) -> None:
         advice = None

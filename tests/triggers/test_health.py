@@ -191,6 +191,28 @@ def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> Non
     assert watch(sandbox, store) == ["unhealthy"]
 
 
+def test_nothing_is_watched_until_the_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
+    store = Store()
+    sandbox.control.update_health(group="hsm", status="error")
+    assert watch(sandbox, store, fire_on="change") == ["unhealthy"]
+    sandbox.control.update_health(group="hsm", status="success")
+    store.error = RuntimeError("the API server is starting")
+    made = trigger(fire_on="change")
+    made.asset_state_store = cast(Any, store)
+    before = len(sandbox.control.request_log())
+
+    def script() -> None:
+        deadline = time.monotonic() + 600
+        while "the API server is starting" not in task_log.text:
+            assert time.monotonic() < deadline, "no warning"
+            time.sleep(0.05)
+        assert len(sandbox.control.request_log()) == before
+        store.error = None
+        polled(sandbox)
+
+    assert [event["status"] for event in events_during(made, script)] == ["healthy"]
+
+
 @pytest.mark.parametrize(
     "other",
     [{"custody_conn_id": "other"}, {"groups": ["hsm"]}, {"fire_on": "change"}],
