@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_custody.overview.verdict import Level, judge_overview
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: The levels, worst first, and the words that stand next to their colours.
 WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
 _WORST_FIRST = list(WORDS)
-#: After waiting this many seconds for a new reading, a service counts as not responding.
-SLOW_AFTER = 10.0
+#: If a newer reading is awaited, a reading of this age no longer shows that the service is healthy.
+OLD_AFTER = timedelta(minutes=1)
 #: The sections that are the same for all users who may see them.
 _SHARED_SECTIONS = ("health", "requests", "webhooks", "journal")
 
@@ -188,8 +188,8 @@ def _service_of(conn_id: str, reading: Reading[Overview], known: Iterable[_Servi
 def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
     if reading.problem:
         return "bad", reading.describe_problem(now)
-    is_slow = (reading.awaited_for or 0) > SLOW_AFTER
-    if is_slow or reading.value is None:
+    is_old = reading.is_awaited and now - (reading.read_at or now) >= OLD_AFTER
+    if is_old or reading.value is None:
         return "unknown", reading.describe_wait(now)
     return "good", ""
 

@@ -74,14 +74,14 @@ class Reading(Generic[T]):
         read succeeded, or if there was none.
     :param service: the base URL of the service; empty if it is unknown.
     :param read_at: the time of the read that returned the value; None if there is no value.
-    :param awaited_for: the seconds since a newer reading was requested; None if this reading is current.
+    :param is_awaited: whether this reading is outdated, and a newer one is still missing.
     """
 
     value: T | None = None
     problem: str = ""
     service: str = ""
     read_at: datetime | None = None
-    awaited_for: float | None = None
+    is_awaited: bool = False
 
     def describe_problem(self, now: datetime) -> str:
         """Return why the last read failed, and the age of the value; empty if it succeeded."""
@@ -111,7 +111,6 @@ class _Read:
     """A read that is queued or, once started, in progress."""
 
     query: Query[Any]
-    queued_at: float
     started_at: float | None = None
     done: Future[None] = field(default_factory=Future)
 
@@ -146,7 +145,7 @@ class Readings:
         with self._lock:
             read = self._find(query)
             if read is None and not self._is_current(query) and self._has_room(query.connection):
-                read = _Read(query, self._clock())
+                read = _Read(query)
                 self._queued.append(read)
             self._start_queued()
             return read
@@ -172,11 +171,7 @@ class Readings:
 
     def _reading_of(self, query: Query[Any]) -> Reading[Any]:
         reading = self._latest[query].reading if query in self._latest else Reading()
-        if self._is_current(query):
-            return reading
-        now = self._clock()
-        queued_at = [read.queued_at for read in (*self._queued, *self._running) if read.query == query]
-        return replace(reading, awaited_for=now - min(queued_at, default=now))
+        return replace(reading, is_awaited=not self._is_current(query))
 
     def _start_queued(self) -> None:
         """Start the queued reads that may start, in the order of the queue."""

@@ -86,7 +86,7 @@ def _read(request: Request, query: Query[Any], missing: str = "") -> dict[str, A
         "view": reading.value,
         "is_missing": is_missing,
         "problem": missing if is_missing else reading.describe_problem(now),
-        "waiting": "" if reading.awaited_for is None else reading.describe_wait(now),
+        "waiting": reading.describe_wait(now) if reading.is_awaited else "",
     }
 
 

@@ -141,10 +141,12 @@ async def ask_store(store: Any, what: str, *arguments: Any) -> Any:
     :param store: the store.
     :param what: the method, ``get`` or ``set``.
     :param arguments: its arguments.
+    :raises asyncio.TimeoutError: if the store does not respond within 30 seconds.
     """
     # Airflow before 3.3.2 has no asynchronous methods.
     method = getattr(store, f"a{what}", None)
-    return await (asyncio.to_thread(getattr(store, what), *arguments) if method is None else method(*arguments))
+    call = asyncio.to_thread(getattr(store, what), *arguments) if method is None else method(*arguments)
+    return await within(30.0, call)
 
 
 # --- arguments and events ------------------------------------------------------------------------------------

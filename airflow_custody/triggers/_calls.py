@@ -35,8 +35,6 @@ MAX_CALLS_PER_EVENT = 100
 MAX_EVENTS_PER_POLL = 50
 #: Maximum number of calls of a backlog that are read at once.
 MAX_CALLS_PER_READING = MAX_CALLS_PER_EVENT * MAX_EVENTS_PER_POLL
-#: Time limit in seconds for reading or writing a cursor.
-STORE_TIMEOUT = 30.0
 #: How many seconds after Airflow's acknowledgement of events their cursor is saved; at most a poll's interval. If a
 #: watcher was just removed, because its DAG was paused, Airflow drops its events but acknowledges them, and then ends
 #: the watcher. An ended watcher saves no cursor, so the dropped events are fired again when the watcher restarts.
@@ -418,7 +416,7 @@ class CallWatcher:
             self._complain("another watcher of this asset is using its cursor", _OWN_NAME)
             return False
         try:
-            self._cursor = self._saved = await within(STORE_TIMEOUT, self.store.load_async())
+            self._cursor = self._saved = await self.store.load_async()
         except ValueError as error:
             self._complain(
                 f"Airflow only stores state for a trigger of exactly one asset ({sanitize(error)})",
@@ -443,7 +441,7 @@ class CallWatcher:
         if self._wanted is None:
             return
         try:
-            is_own = await within(STORE_TIMEOUT, self.store.save_async(cursor))
+            is_own = await self.store.save_async(cursor)
         except Exception as error:
             self._complain(f"the cursor cannot be saved. A restart would continue from the last saved one: {error!r}")
             return

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     CheckHealth = Callable[[HealthCriteria], HealthVerdict]
 
+#: How many seconds after an event the state is saved. Airflow first keeps the event in memory, and usually stores it in
+#: its database after a second or two. If the triggerer is killed before that, the event is repeated instead of lost.
+SAVE_DELAY = 10.0
 _STATE_KEY = "custody_health"
 _STATES = ("healthy", "unhealthy")
 #: The parameters that the triggerer may render.
@@ -68,11 +71,12 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
     For an ``AssetWatcher``, set ``fire_on``. The trigger then fires each time the service becomes healthy or unhealthy:
     ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does not respond,
-    refuses the credentials, or lacks a name in the criteria is unhealthy. On Airflow 3.3, the state is stored with the
-    asset, and a restart of the triggerer does not fire again. Earlier versions assume that the service was healthy
-    before the first poll. Airflow only stores state for a watcher of exactly one asset, so give each asset's watcher
-    its own trigger with different arguments. A triggerer with ``--queues`` does not run asset watchers: run another
-    triggerer without it.
+    refuses the credentials, or lacks a name in the criteria is unhealthy. The next event fires at least ten seconds
+    later. On Airflow 3.3, the state is stored with the asset ten seconds after the event, because Airflow must store
+    the event first. If the triggerer restarts before that, it repeats the event; later, it does not. Earlier versions
+    assume that the service was healthy before the first poll. Airflow only stores state for a watcher of exactly one
+    asset, so give each asset's watcher its own trigger with different arguments. A triggerer with ``--queues`` does not
+    run asset watchers: run another triggerer without it.
 
     All triggers with the same connection, tenant and interval share one poll. The arguments contain the connection's
     id, but no secrets.
@@ -174,9 +178,12 @@ class CustodyHealthTrigger(BaseEventTrigger):
                     self.log.info("Custody became %s: %s", now, reason)
                     if self.fire_on in (now, "change"):
                         yield event(now, result=result, reason=reason)
-                    # Save after the event: if the triggerer dies in between, the event is repeated instead of lost.
+                        await asyncio.sleep(SAVE_DELAY)
                     await self._save_state(now)
                     before = now
+                    # Continue with the latest result, so that a service that keeps changing causes no backlog.
+                    while results.qsize() > 1:
+                        results.get_nowait()
             # The poll has died, but the watch continues with a new poll.
             await asyncio.sleep(float(self.poke_interval))
 
@@ -193,14 +200,21 @@ class CustodyHealthTrigger(BaseEventTrigger):
         """
         Return the stored state.
 
-        Without a stored state, return ``healthy``, so that the first failure fires.
+        Without a stored state, return ``healthy``, so that the first failure fires. If the state cannot be loaded, try
+        again until it can, because a guess may hide a change.
         """
-        try:
-            if (store := getattr(self, "asset_state_store", None)) is not None:
+        store = getattr(self, "asset_state_store", None)
+        while store is not None:
+            try:
                 state = await ask_store(store, "get", self._state_key(), "healthy")
+            except ValueError as exception:
+                self._warn("There is no stored state, so a restart may repeat or miss an event", exception)
+                break
+            except Exception as exception:
+                self._warn("The state cannot be loaded. Trying again; until then, nothing is watched", exception)
+                await asyncio.sleep(max(1.0, float(self.poke_interval)))
+            else:
                 return state if state in _STATES else "healthy"
-        except Exception as exception:
-            self._warn("The state cannot be loaded, so it may be reported again", exception)
         return "healthy"
 
     async def _save_state(self, state: str) -> None:
@@ -208,7 +222,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
-            self._warn("The state cannot be saved, so a restart may report it again", exception)
+            self._warn("The state cannot be saved, so a restart may repeat or miss an event", exception)
 
     def _warn(self, text: str, exception: Exception) -> None:
         advice = None

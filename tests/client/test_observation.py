@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import socket
+import time
 from datetime import datetime, timezone
 from typing import Any
 
@@ -86,10 +87,12 @@ PACKED = gzip.compress(b"{}")
         (PACKED, None),
         # An empty body would say that the deletion was done.
         *((PACKED[:size], "early") for size in (0, 5)),
-        (b"not gzip at all", "early"),
+        (PACKED[:-1], "early or is damaged"),
+        (PACKED + b"{}", "early or is damaged"),
+        (b"not gzip at all", "early or is damaged"),
         (gzip.compress(b" " * 5_000_000), "larger than 1000000"),
     ],
-    ids=["whole", "0", "5", "no gzip", "large"],
+    ids=["whole", "0", "5", "all but a byte", "more", "no gzip", "large"],
 )
 def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | None, framing: str) -> None:
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
@@ -113,3 +116,24 @@ def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | No
             with pytest.raises(CustodyError, match=error):
                 client.delete_webhook(WEBHOOK)
     assert [(each.status, each.is_complete) for each in found] == [(200, is_complete)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [({"timeout": 1}, "within 1 s"), ({"max_response_bytes": 1000}, "larger than 1000")],
+    ids=["time", "size"],
+)
+def test_a_compressed_body_without_content_is_limited(settings: dict[str, Any], error: str) -> None:
+    def respond(stream: socket.socket) -> None:
+        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:10])
+        for _ in range(300):
+            # Ten empty blocks.
+            stream.sendall(b"\0\0\0\xff\xff" * 10)
+            time.sleep(0.05)
+
+    with (
+        raw_server(respond) as (url, _),
+        CustodyClient(url, "token", **{"max_retries": 0, **settings}) as client,
+        pytest.raises(CustodyError, match=error),
+    ):
+        client.list_health_checks()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from functools import partial
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -190,6 +192,17 @@ class TestAServiceThatHangs:
 
     def test_the_latest_reading_is_shown(self, pages: Pages) -> None:
         assert re.search(rf"Healthy {HEALTHY} .* UTC , refreshing", text_of(pages.get("/custody/")))
+
+    @pytest.mark.parametrize("path", ["/custody/", "/custody/connections/custody_default"])
+    def test_an_old_reading_does_not_count_as_healthy(
+        self, pages: Pages, monkeypatch: pytest.MonkeyPatch, path: str
+    ) -> None:
+        in_three_days = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=3))
+        monkeypatch.setattr("airflow_custody.plugin.overview_page.datetime", in_three_days)
+        text = text_of(pages.get(path))
+        assert "No response The service has not responded yet. This data is 3 d old." in text
+        assert "9 of 9 healthy" in text
+        assert f"Healthy {HEALTHY}" not in text
 
     @pytest.mark.parametrize("path", ["/requests/1", "/requests?ids=1"])
     def test_without_a_reading_a_page_says_so(self, pages: Pages, path: str) -> None:

@@ -107,7 +107,7 @@ def test_a_reading_is_shown_for_its_lifetime(readings: Readings, clock: Clock, s
     clock.now += seconds
     (reading,) = readings.get(query(service))
     assert reading.value == reads
-    assert reading.awaited_for is None
+    assert not reading.is_awaited
 
 
 class TestAReadThatHangs:
@@ -130,7 +130,7 @@ class TestAReadThatHangs:
         (reading,) = readings.get(query(service))
         assert reading.value == 1
         assert reading.read_at == before.read_at
-        assert reading.awaited_for == 50
+        assert reading.is_awaited
 
     def test_it_is_not_repeated(self, readings: Readings, clock: Clock, service: Service) -> None:
         clock.now += 50

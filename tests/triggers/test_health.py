@@ -62,6 +62,7 @@ def polled(sandbox: Sandbox, times: int = 3) -> None:
 # --- for a deferred task -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("saves_at_once")
 def test_a_renewed_token_is_used_from_the_next_poll_on(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect() -> str:
         user = sandbox.control.add_user("reader", ["TPUser"])
@@ -125,6 +126,13 @@ def test_another_name_is_missing_each_time() -> None:
 # --- watching for an asset: it fires when the state changes, not at every poll ---------------------------------
 
 
+@pytest.fixture
+def saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assume that Airflow stores an event at once."""
+    monkeypatch.setattr("airflow_custody.triggers.health.SAVE_DELAY", 0.0)
+
+
+@pytest.mark.usefixtures("saves_at_once")
 @pytest.mark.parametrize(
     ("fire_on", "fired"),
     [("unhealthy", ["unhealthy"] * 2), ("healthy", ["healthy"]), ("change", ["unhealthy", "healthy", "unhealthy"])],
@@ -146,6 +154,7 @@ def test_fires_when_the_state_changes(sandbox: Sandbox, fire_on: str, fired: lis
     assert all(event["reason"] for event in got)
 
 
+@pytest.mark.usefixtures("saves_at_once")
 def test_a_watch_goes_on_after_its_poll_has_died(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_WATCHED", connection_json(sandbox))
 
@@ -180,6 +189,7 @@ class EarlierStore:
         self.values[key] = value
 
 
+@pytest.mark.usefixtures("saves_at_once")
 @pytest.mark.parametrize("kind", [Store, EarlierStore])
 def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> None:
     store = kind()
@@ -191,6 +201,60 @@ def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> Non
     assert watch(sandbox, store) == ["unhealthy"]
 
 
+def test_an_event_that_airflow_may_not_have_stored_is_repeated(sandbox: Sandbox) -> None:
+    store = Store()
+    for status, fired in (("error", ["unhealthy"]), ("error", ["unhealthy"]), ("success", [])):
+        sandbox.control.update_health(group="hsm", status=status)
+        assert watch(sandbox, store) == fired
+
+
+@pytest.mark.usefixtures("saves_at_once")
+def test_a_change_that_was_reverted_before_the_state_is_saved_causes_no_event(sandbox: Sandbox) -> None:
+    class HeldStore(Store):
+        is_held = True
+
+        async def aset(self, key: str, value: Any) -> None:
+            while self.is_held:
+                await asyncio.sleep(0.01)
+            await super().aset(key, value)
+
+    def script() -> None:
+        for status in ("error", "success", "error"):
+            sandbox.control.update_health(group="hsm", status=status)
+            polled(sandbox)
+        store.is_held = False
+        polled(sandbox)
+
+    store = HeldStore()
+    made = trigger(fire_on="change")
+    made.asset_state_store = cast(Any, store)
+    assert [event["status"] for event in events_during(made, script)] == ["unhealthy"]
+
+
+@pytest.mark.usefixtures("saves_at_once")
+def test_nothing_is_watched_until_the_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
+    store = Store()
+    sandbox.control.update_health(group="hsm", status="error")
+    assert watch(sandbox, store, fire_on="change") == ["unhealthy"]
+    sandbox.control.update_health(group="hsm", status="success")
+    store.error = RuntimeError("the API server is starting")
+    made = trigger(fire_on="change")
+    made.asset_state_store = cast(Any, store)
+    before = len(sandbox.control.request_log())
+
+    def script() -> None:
+        deadline = time.monotonic() + 600
+        while "the API server is starting" not in task_log.text:
+            assert time.monotonic() < deadline, "no warning"
+            time.sleep(0.05)
+        assert len(sandbox.control.request_log()) == before
+        store.error = None
+        polled(sandbox)
+
+    assert [event["status"] for event in events_during(made, script)] == ["healthy"]
+
+
+@pytest.mark.usefixtures("saves_at_once")
 @pytest.mark.parametrize(
     "other",
     [{"custody_conn_id": "other"}, {"groups": ["hsm"]}, {"fire_on": "change"}],

@@ -9,7 +9,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -470,9 +471,10 @@ class Transport:
         deadline = time.monotonic() + self.settings.timeout
         body = bytearray()
         try:
-            while piece := received.raw.read1(_PIECE, decode_content=True):
+            for piece in _decoded_pieces(received):
                 body += piece
-                if len(body) > limit:
+                # Count the bytes as received too, because compressed data may decode to nothing.
+                if max(len(body), received.raw.tell()) > limit:
                     raise operation.after_sending(
                         CustodyResponseError,
                         f"the response is larger than {limit} bytes and was not read to its end",
@@ -481,6 +483,8 @@ class Transport:
                     )
                 if time.monotonic() > deadline:
                     raise TimeoutError
+        except zlib.error:
+            return bytes(body), "its compressed body ends early or is damaged"
         except NETWORK_ERRORS as exception:
             if status < 400 and is_timeout(exception_chain(exception)):
                 raise
@@ -489,14 +493,31 @@ class Transport:
         return bytes(body), None
 
 
+def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
+    """
+    Yield the body, decompressed, in a piece for each read.
+
+    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
+    as the server sends such data.
+
+    :raises zlib.error: if the compressed data is damaged, or not complete.
+    """
+    is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
+    # The sum makes zlib detect the format.
+    decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
+    while piece := received.raw.read1(_PIECE, decode_content=False):
+        yield decompressor.decompress(piece) if is_compressed else piece
+    is_whole = decompressor.eof and not decompressor.unused_data
+    if is_compressed and received.raw.tell() and not is_whole:
+        raise zlib.error
+
+
 def _may_lack_body(received: requests.Response) -> bool:
     """
-    Tell whether a response that looks empty may have lost its body.
+    Tell whether a response without a body may have lost it.
 
-    http.client accepts the end of the stream as the end of the headers, and urllib3 accepts a truncated gzip body.
+    http.client accepts the end of the stream as the end of the headers.
     """
-    if received.raw.tell():
-        return True
     is_framed = "Content-Length" in received.headers or "Transfer-Encoding" in received.headers
     return received.status_code != 204 and not is_framed
 
