@@ -42,7 +42,7 @@ from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     describe_only,
 )
-from airflow_custody.client.whitelist.request import Request, status_word, to_whitelist_request
+from airflow_custody.client.whitelist.request import VANISHED, Request, status_word, to_whitelist_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 
 if TYPE_CHECKING:
@@ -359,8 +359,8 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     fields += contradicting
     notes += faults
     if request.state == "unknown":
-        fields.append("status")
-        notes.append(_UNKNOWN_STATUS)
+        fields += [] if request.has_vanished else ["status"]
+        notes.append(f"{VANISHED}: plan again" if request.has_vanished else _UNKNOWN_STATUS)
     notes += [] if fields else _notes_on_filled_in(comparison)
     notes += _notes_on_signatures(request)
     is_different = bool(fields) or not is_certain
@@ -547,13 +547,16 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     fields, faults = _contradictions(request, None, settings)
     # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
+    cause = "" if request.has_vanished else f"its status is {status}, so "
     notes = [
         {
             "pending": "pending approval",
-            "unknown": f"its status is {status}, so it is unknown whether it is in effect",
+            "unknown": f"{cause}it is unknown whether it is in effect",
         }.get(request.state, "in effect")
     ]
     notes += _notes_on_signatures(request)
+    if request.has_vanished:
+        faults.append(f"{VANISHED}, so it is not deleted: plan again")
     if rows := context.rows.get(request.id):
         faults.append(f"may be for the same destination as {rows[-1][0].row.where}, so it is not deleted")
     faults += _notes_on_ignored(request, settings)

@@ -32,7 +32,7 @@ from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.request import Request, status_word
+from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
 from airflow_custody.client.whitelist.signing.batches import BatchProgress, same_texts
 from airflow_custody.client.whitelist.signing.review import SigningReview, message_to_sign
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -323,7 +323,8 @@ class RequestSigner:
         for each in requests:
             if each.envelope is not None:
                 self._review.check_status(each.envelope)
-                why = self._review.why_unsigned(each.envelope) or "signed by this user"
+                unsigned = VANISHED if each.has_vanished else self._review.why_unsigned(each.envelope)
+                why = unsigned or "signed by this user"
                 shown.append(f"{each.id} (status {sanitize(each.envelope.status or 'not given', 30)}; {why})")
             is_any_rejected = is_any_rejected or each.reported == "rejected"
         return CustodyConflictError(

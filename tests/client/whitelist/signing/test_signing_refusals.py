@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.service.request_signing import NoSigner, SignedInApprover, request
+from support.service.vanishing import vanish
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
 
@@ -245,6 +246,17 @@ def test_each_name_that_is_lacking_is_given_as_it_is_accepted(approver: SignedIn
             approver.approve(accept_fields=[each for each in accepted if each != lacking])
         assert f"accept_fields=['{lacking}']" in str(caught.value)
     assert approver.approve(accept_fields=accepted) == 1
+
+
+def test_one_that_vanishes_between_two_listings_is_not_said_to_be_signed(approver: SignedInApprover) -> None:
+    number = approver.create()
+    assert approver.approve(number) == 1
+    vanish(approver.sandbox, number, ids=number)
+    with pytest.raises(
+        CustodyConflictError, match=r"missing from the later listing of all requests\); nothing"
+    ) as caught:
+        approver.approve(number, expected=None)
+    assert "signed by this user" not in caught.value.message
 
 
 def test_without_ids_a_comment_or_a_description_nothing_is_signed(approver: SignedInApprover) -> None:
