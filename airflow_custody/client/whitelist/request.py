@@ -110,6 +110,7 @@ class Request:
     :param trust: the result of verifying its signatures.
     :param deletion_pending: whether the request is settled, and its deletion is pending approval by the client's user.
     :param is_contradictory: whether the request is listed as pending although it has the status of a settled request.
+    :param is_settled: whether it is among the requests that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
         requests. Default False.
     :param reason: why the request is unverified or unreadable, or :data:`VANISHED`, without the request's name; empty
@@ -126,6 +127,7 @@ class Request:
     trust: Trust = _NOT_CHECKED
     deletion_pending: bool = False
     is_contradictory: bool = False
+    is_settled: bool = False
     has_vanished: bool = False
     reason: str = ""
 
@@ -171,6 +173,7 @@ def make_request(
         for_approval=listed.for_approval,
         deletion_pending=listed.is_deletion_pending,
         is_contradictory=reported == "pending" and words.meaning(listed.envelope.status) != "unknown",
+        is_settled=listed.is_settled,
         has_vanished=listed.has_vanished,
         reason=VANISHED if listed.has_vanished and request.state == "unknown" else request.reason,
     )

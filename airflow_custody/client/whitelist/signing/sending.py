@@ -261,24 +261,23 @@ class RequestSigner:
         :return: hash and log entry of each such request, by id.
         """
         found = {}
-        for each, row in self._wait_until_pending(ids).items():
-            found[each] = str(row.hash), self._review.check(row)
+        for request, row in self._wait_until_pending(ids):
+            found[row.id] = str(row.hash), self._review.check(row)
             self._review.check_status(row)
-            if not row.action and DEFAULT_WORDS.meaning(row.status) == "effective":
+            is_settled = request.is_settled or DEFAULT_WORDS.meaning(row.status) == "effective"
+            if is_settled and not row.action:
                 raise CustodyConflictError(
-                    f"whitelisting request {each} is listed as in effect (status {status_word(row.status)}) without an "
-                    "action: the signature may approve its deletion",
+                    f"{request.name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
+                    "approval, without an action: the signature may approve its deletion",
                     code="request-differs",
                 )
-            if hashes is not None and row.hash != hashes[each]:
-                raise CustodyConflictError(
-                    f"whitelisting request {each} has changed since it was read", code="request-differs"
-                )
+            if hashes is not None and row.hash != hashes[row.id]:
+                raise CustodyConflictError(f"{request.name} has changed since it was read", code="request-differs")
         return found
 
-    def _wait_until_pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
+    def _wait_until_pending(self, ids: list[str]) -> list[tuple[Request, WhitelistEnvelope]]:
         """
-        Wait, and return the requests pending this user's signature, in order.
+        Wait, and return the requests pending this user's signature, in order, each as listed for approval.
 
         Each request must become pending this user's signature, or need no signature. New requests may be missing in
         some listings at first.
@@ -287,8 +286,8 @@ class RequestSigner:
         listed_since: dict[str, float] = {}
         while True:
             snapshot = read_snapshot(self._client, ids=ids, verifier=self._review.verifier)
-            pending = {each.id: each.for_approval for each in snapshot if each.for_approval is not None}
-            done = {each.id: self._why_done(each) for each in snapshot if each.id not in pending}
+            pending = [(each, each.for_approval) for each in snapshot if each.for_approval is not None]
+            done = {each.id: self._why_done(each) for each in snapshot if each.for_approval is None}
             open_ = [snapshot[each] for each, why in done.items() if not why]
             if not open_:
                 self._log_done(done)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.service.request_signing import NoSigner, SignedInApprover, request
+from support.service.request_signing import LISTING, NoSigner, SignedInApprover, request
+from support.service.sandbox_api import Api
 from support.service.vanishing import vanish
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.signers import PemSigner
 
 ADDRESS, OTHER = "0x" + "a" * 40, "0x" + "b" * 40
 
@@ -204,6 +206,27 @@ def test_it_is_refused_before_the_key_is_used(approver: SignedInApprover, case: 
             approver.approve(number, expected=approver.expected if compared else None, accept_fields=case.accept)
         assert not caught.value.retryable
     assert approver.sent == 0
+
+
+@pytest.mark.parametrize("word", ["ACTIVE", "pending", "", None])
+@pytest.mark.parametrize("reading", ["review", "right before signing"])
+def test_a_settled_request_without_an_action_is_refused_whatever_its_status_word(
+    approver: SignedInApprover, word: str | None, reading: str
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.set_whitelist_envelope(number, status=word, action="")
+    page = Api(approver.sandbox.url, approver.person.token).get(
+        "/whitelists/addresses", params={"includeForApproval": "true"}
+    )
+    # Each reading begins with the settled requests, and takes three calls.
+    approver.sandbox.control.add_fault("status", body=page.json(), skip=0 if reading == "review" else 3, **LISTING)
+    approver.signer = NoSigner()
+    with pytest.raises(CustodyConflictError, match=r"without an action: the signature may approve its deletion; noth"):
+        approver.approve(number)
+    # A pending request without an action is signed.
+    approver.signer = PemSigner(lambda: approver.person.pem, name="test key")
+    approver.sandbox.control.clear_faults()
+    assert approver.approve(number) == 1
 
 
 LINKS = [{"id": 7, "name": "hot", "path": "m/7", "label": "", "address": None}]
