@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.arguments import check_identifier
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.destinations import (
     Destination,
@@ -63,6 +64,7 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 )
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
+_HALF = SIGNATURE_BYTES // 2
 _IGNORED = "ignored, so it does not prevent the creation of a request"
 _UNKNOWN_STATUS = (
     "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
@@ -535,11 +537,16 @@ def _may_be_one(one: Request, other: Request) -> bool:
     """
     Tell whether two requests may be one request under two ids.
 
-    This is possible if they have the same text, and a signature in common.
+    This is possible if they have the same signed text, and a signature in common. Signatures are compared by their
+    first half (r), because anyone can compute another valid second half (n - s).
     """
-    first, second = one.shown, other.shown
-    signatures = {each.signature for each in first.signings}
-    return first.hash == second.hash and any(each.signature in signatures for each in second.signings)
+    first, second = ({each.signature[:_HALF] for each in request.shown.signings} for request in (one, other))
+    return _signed_hash(one) == _signed_hash(other) and not first.isdisjoint(second)
+
+
+def _signed_hash(request: Request) -> str | None:
+    """Return the hash that the signatures cover, which may be of a legacy form of the text."""
+    return request.shown.hash if request.proved is None else request.proved.hash
 
 
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
