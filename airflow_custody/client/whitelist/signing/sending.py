@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 1.0
 # Maximum delay, in seconds, of the listing of requests that this user may sign, compared with the other listings.
 _LISTING_LAG = 3.0
-_NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been accepted"
 _REJECTED = "Rejected requests can no longer be signed. Remove their ids, and sign the other requests."
@@ -113,15 +112,15 @@ class RequestSigner:
         :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
             request, or a signature is invalid.
         :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
-            A signature was sent only in the last case. The error reports whether any request was signed. With several
-            batches, the error names the failed batch and the number of signed requests.
+            A signature was sent only in the last case. The error reports whether this call signed any request. With
+            several batches, the error names the failed batch and the number of signed requests.
         :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
             certainly not accepted. The same applies to the error of a gateway.
         """
         wanted = check_request_ids(ids, limit=None)
-        with _concluding(_NOTHING_SIGNED):
-            _check_arguments(wanted, expected, comment)
         self._is_later_try = earlier_try
+        with _concluding(self._nothing_signed(0)):
+            _check_arguments(wanted, expected, comment)
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
         accepted = frozenset(as_list(accept_fields))
@@ -135,7 +134,7 @@ class RequestSigner:
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
                 # Read again right before the key is used, so that the current content is signed.
-                with _concluding(_nothing(progress)):
+                with _concluding(self._nothing_signed(progress.done)):
                     pending = self._read([*hashes], hashes)
                 if pending:
                     self._sign_batch(pending, comment)
@@ -148,13 +147,18 @@ class RequestSigner:
         """Review all batches, and return the hashes to sign, by batch number."""
         reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
-            with progress.failing_in(number), _concluding(_nothing(progress)):
+            with progress.failing_in(number), _concluding(self._nothing_signed(progress.done)):
                 pending = self._read(batch)
             if pending:
                 reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
             else:
                 progress.done_before(number)
         return reviewed
+
+    def _nothing_signed(self, done: int) -> str:
+        """Return what an error before signing means for the signatures, if so many requests are done."""
+        what = "nothing of this batch was signed" if done else "nothing was signed"
+        return f"{what} in this try" if self._is_later_try else what
 
     def _warn_of_same_texts(self, reviewed: Iterable[Mapping[str, str]]) -> None:
         for same in same_texts(dict(ChainMap(*map(dict, reviewed)))):
@@ -428,7 +432,3 @@ def _concluding(consequence: str) -> Iterator[None]:
         error.operation = error.operation or APPROVE_WHITELIST_REQUESTS.name
         error.message = f"{error.message.rstrip('.')}; {consequence}"
         raise
-
-
-def _nothing(progress: BatchProgress) -> str:
-    return "nothing of this batch was signed" if progress.done else _NOTHING_SIGNED
