@@ -83,7 +83,7 @@ class BearerToken(Authentication):
         """
         if self.expires is not None and self.expires <= datetime.now(timezone.utc):
             raise CustodyAuthenticationError(
-                f"the API token expired at {self.expires:%Y-%m-%d %H:%M:%S} UTC; nothing was sent",
+                f"the API token expired at {self.expires:%Y-%m-%d %H:%M:%S} UTC; this request was not sent",
                 advice=f"Put a new token into {self.source}.",
                 code="token-expired",
             )
@@ -260,7 +260,7 @@ class PasswordSignIn(Authentication):
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
                 CustodyConnectionError,
-                "another sign-in with this account did not finish within the time-out; nothing was sent",
+                "another sign-in with this account did not finish within the time-out; this request was not sent",
                 code="no-response",
                 nothing_sent=True,
             )

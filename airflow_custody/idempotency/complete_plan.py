@@ -236,7 +236,7 @@ class CompletePlan:
 
 
 def _why_not_effective(request: Request) -> str:
-    if request.state == "unknown":
+    if request.state == "unknown" and not request.has_vanished:
         return f"{request.name} has an unknown status, so it does not count as in effect"
     reason = f": {request.reason}" if request.reason else ""
     return f"{request.name} is {request.state}, not in effect{reason}"

@@ -65,6 +65,9 @@ def observe(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _state(request: Request) -> str:
+    if request.has_vanished:
+        # No approved deletion has this state, so the request is not deleted.
+        return f"{request.state}, but missing from a listing"
     return f"{request.state}, its deletion is pending" if request.deletion_pending else request.state
 
 
@@ -161,7 +164,8 @@ class Deletions:
         request = now[deletion.id]
         # A service may keep listing deleted requests, with a status word that is among the rejected ones.
         is_marked = request.reported == "rejected"
-        if is_marked or (request.state == "missing" and status_if_exists(self.client, deletion.id) is None):
+        may_be_gone = request.state == "missing" or request.has_vanished
+        if is_marked or (may_be_gone and status_if_exists(self.client, deletion.id) is None):
             return row.become("deleted", row.detail)
         if not _is_as_approved(deletion, now):
             return row.become("refused", _CHANGED)

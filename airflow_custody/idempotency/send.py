@@ -88,7 +88,7 @@ class Fence:
                 self.recorded = now
         if self._is_stopped():
             raise CustodyError(
-                "the task was stopped, or another try of it has taken over; nothing was sent",
+                "the task was stopped, or another try of it has taken over; this request was not sent",
                 code="task-stopped",
                 nothing_sent=True,
                 retryable=True,

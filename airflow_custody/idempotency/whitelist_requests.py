@@ -19,7 +19,7 @@ from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
-from airflow_custody.client.whitelist.request import ListedRequest, Request, make_request
+from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
@@ -193,9 +193,13 @@ class WhitelistCreation:
         :return: the request's id, and a description of its state; None if there is no such request.
         :raises CustodyConflictError: if there is a request that ``if_exists`` forbids to reuse, or that cannot be
             reused; the error is not retryable.
+        :raises CustodyResponseError: if the listings contradict each other about a request; the error is retryable.
         """
         asked = FileRow(self.requests[ONE], "this task")
         found = find_candidates(index_requests(self._filtered), asked.request)
+        if vanished := [each for each in found if each.has_vanished and each.reported == "unknown"]:
+            text = f"{vanished[0].name} cannot be compared: {VANISHED}"
+            raise CustodyResponseError(text, code="listing-changed", retryable=True)
         snapshot = replace(self._filtered, requests={each.id: each for each in found})
         settings = PlanSettings(accept_fields=self.accepted)
         while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:

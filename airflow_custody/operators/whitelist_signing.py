@@ -77,7 +77,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of requests, including those that needed no signature.
     :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
-        was accepted; the error reports whether anything was signed.
+        was accepted; the error reports whether this try signed anything.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
@@ -122,7 +122,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         # A None here is written in the DAG file, because a None from the run was refused earlier.
         expected = None
         if self.expected is not None:
-            expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
+            expected = expected_by_id(ids, self.expected, consequence="nothing was signed in this try")
         if expected is None:
             self.log.warning("expected=None: the content is not checked before signing.")
         request_signer = RequestSigner(hook.get_conn(), self.signer, log=self.log, lookup_wait=self.lookup_wait)  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
         yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary())
     yield from _unread(overview)
     if requests is not None:
-        yield from _of_requests(requests.unknown, "unknown", "status unknown")
+        yield from _of_requests(requests.unknown, "unknown", "state unknown")
         yield from _of_requests(requests.pending, "pending", "pending")
         for row in filter(lambda row: row.deletion_pending, requests.pending.rows):
             text = f"the deletion of {_name(row)} is pending approval; the address stays whitelisted until then"

@@ -397,7 +397,7 @@ def test_what_times_out_before_the_body_is_read_is_not_done_and_sent_again(caplo
     with (
         raw_server(wait) as (url, _),
         CustodyClient(url.replace("http:", "https:"), "t0ken", max_retries=1, timeout=0.5) as client,
-        pytest.raises(CustodyConnectionError, match="; nothing was sent") as caught,
+        pytest.raises(CustodyConnectionError, match="; this request was not sent") as caught,
     ):
         create(client)
     assert caught.value.nothing_sent is True

@@ -152,7 +152,11 @@ def test_a_child_of_a_process_in_use_does_not_wait(fake_hsm: FakeHsm, monkeypatc
         ({"pin": lambda: ""}, "the PIN is missing", False),
         ({"key": "no such key"}, "no private EC key with this label", False),
         ({"key": "p384"}, "not a P-256", False),
-        ({"token": "elsewhere"}, "the HSM is unavailable, or has no token 'elsewhere'; nothing was signed", True),
+        (
+            {"token": "elsewhere"},
+            "the HSM is unavailable, or has no token 'elsewhere'; this signature was not made",
+            True,
+        ),
     ],
     ids=["wrong PIN", "no PIN", "no such key", "another curve", "no such token"],
 )

@@ -220,6 +220,23 @@ def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, st
     assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
 
 
+@pytest.mark.parametrize(("by_id", "state"), [(None, "refused"), (GONE, "deleted")], ids=["still there", "gone"])
+def test_what_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError | None, state: str) -> None:
+    odd = [listed(7, wire={"status": "odd"}), APPROVED[1]]
+    service = Service(*odd, by_id=by_id)
+    find = service.find_whitelist_requests
+
+    def find_without(*, include_pending: bool = True, **given: Any) -> Iterator[WhitelistEnvelope]:
+        return (each for each in find(**given) if each.id != "7" or not include_pending)
+
+    service.find_whitelist_requests = find_without  # type: ignore[method-assign]
+    expected = observe(snapshot_of(odd, settled=["7"]), ["7", KEPT])
+    planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
+    job = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+    assert job.send(KEY, job.look_up([KEY])[KEY], lambda: None).state == state
+    assert service.deleted == []
+
+
 def test_another_failure_is_not_taken_for_a_deletion() -> None:
     error = CustodyPermissionError("no", status=403, from_service=True)
     job = deletions(Service(*APPROVED, delete=error))

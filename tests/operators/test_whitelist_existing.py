@@ -8,7 +8,8 @@ import pytest
 from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once
 from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
-from support.airflow.task_tries import ADDRESS, CREATE, LISTING, somebody_creates
+from support.airflow.task_tries import ADDRESS, CREATE, LISTING, failure_of, somebody_creates
+from support.service.vanishing import vanish
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyResponseError
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -257,3 +258,19 @@ def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, 
 def test_what_does_not_go_together_is_refused_when_the_file_is_parsed(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS, **given)
+
+
+def test_one_that_vanishes_while_it_is_read_is_read_again_by_the_next_try(sandbox: Sandbox) -> None:
+    theirs = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_status(theirs, "APPROVED")
+    vanish(sandbox, theirs, ids=theirs)
+    sandbox.control.clear_request_log()
+    error = failure_of(create)
+    assert isinstance(error, CustodyResponseError)
+    assert error.retryable
+    assert "it was listed as settled, but is missing from the later listing of all requests" in error.message
+    assert "Nothing was created." in str(error)
+    assert "_statuses" not in str(error)
+    sandbox.control.clear_faults()
+    assert sent(sandbox) == 0
+    assert create() == theirs

@@ -19,7 +19,7 @@ from support.airflow.storages import Storage, attach, object_path
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import failure_of, somebody_creates
 from support.airflow.webhook_reads import register_assets, stored_events
-from support.service.sandbox_api import Api
+from support.service.vanishing import vanish
 
 from airflow_custody.assets import whitelist_asset
 from airflow_custody.cli.main import main
@@ -184,16 +184,7 @@ def test_what_the_later_listing_lacks_is_absent_and_hides_no_other_request(
     sandbox: Sandbox, path: Path, auditor: Callable[[str], tuple[int, Any]]
 ) -> None:
     first, vanished, last = (signed(sandbox, number) for number in (1, 2, 3))
-    query = {"includeForApproval": "true", "rulesContainerNormalized": "true"}
-    page = Api(sandbox.url, sandbox.token).get("/whitelists/addresses", params=query).json()
-    page["result"] = [row for row in page["result"] if row["id"] != vanished]
-    sandbox.control.add_fault(
-        "status",
-        path="/whitelists/addresses",
-        query={"includeForApproval": "true"},
-        body={**page, "totalItems": "2"},
-        times=None,
-    )
+    vanish(sandbox, vanished)
     error = fails(path=str(path))
     assert f"request {vanished}: ABSENT: it was listed as settled, but is missing from the later listing" in str(error)
     sandbox.control.clear_faults()

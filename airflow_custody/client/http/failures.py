@@ -246,7 +246,7 @@ class Failures:
         if not is_network and not sent:
             return operation.failed(
                 CustodyConfigurationError,
-                f"the request cannot be sent with these settings: {type(chain[-1]).__name__}; nothing was sent",
+                f"this request cannot be sent with these settings: {type(chain[-1]).__name__}",
                 code="setting-wrong",
                 nothing_sent=True,
             )
@@ -268,7 +268,7 @@ class Failures:
         return operation.failed(
             CustodyConnectionError,
             # Without an exception, the request's headers may have been sent.
-            f"{message}; nothing was sent" if facts.chain else message,
+            f"{message}; this request was not sent" if facts.chain else message,
             code=kind.code,
             advice=advice,
             retryable=kind.retryable,

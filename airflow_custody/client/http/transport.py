@@ -532,7 +532,7 @@ def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
     """Return the error if preparing took too long in every attempt."""
     return operation.failed(
         CustodyError,
-        f"{last}, {_MAX_LATE} times in a row; nothing was sent",
+        f"{last}, {_MAX_LATE} times in a row; this request was not sent",
         code="task-stopped",
         retryable=True,
         nothing_sent=True,

@@ -134,7 +134,7 @@ class PemSigner:
             if isinstance(error, _LASTING):
                 raise self._unusable(why) from None
             raise CustodyError(
-                f"the signing key {self.name!r} cannot be used now: {why}; nothing was signed",
+                f"the signing key {self.name!r} cannot be used now: {why}; this signature was not made",
                 retryable=True,
                 code="signing-failed",
             ) from None

@@ -186,7 +186,7 @@ class Pkcs11Signer:
         if kind == "NoSuchToken":
             what = f"the HSM is unavailable, or has no token {sanitize(where.token, 64)!r}"
         return CustodyError(
-            f"the signing key {self.name!r} cannot be used now: {what}; nothing was signed",
+            f"the signing key {self.name!r} cannot be used now: {what}; this signature was not made",
             retryable=True,
             code="signing-failed",
         )

@@ -26,7 +26,8 @@ NOT_PINNED = "No super-administrators' keys are pinned, so the service is truste
 # Maximum length of an id in a command to copy.
 _MAX_ID = 40
 
-#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown.
+#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown, or
+#: the listings contradict each other about it.
 ReportedState = Literal["effective", "pending", "rejected", "unknown"]
 #: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: it is pending,
 #: its text matches its hash, and it has no signatures yet. ``unverified``: something that its state needs is not

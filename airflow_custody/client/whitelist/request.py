@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-#: State of a request. ``unknown``: not pending, and its status is not a known word. ``unverified``: its signatures do
-#: not prove what its state requires. ``unreadable``: its content cannot be read. ``missing``: not listed.
+#: State of a request. ``unknown``: not pending, and its status is not a known word, or it has vanished.
+#: ``unverified``: its signatures do not prove what its state requires. ``unreadable``: its content cannot be read.
+#: ``missing``: not listed.
 RequestState = Literal["effective", "pending", "rejected", "unknown", "unverified", "unreadable", "missing"]
+#: Why the state of a request that has vanished is unknown, whatever its status word.
+VANISHED = "it was listed as settled, but is missing from the later listing of all requests"
 
 _MAX_STATUS = 100
 _NOT_CHECKED = Trust("not checked")
@@ -107,7 +110,11 @@ class Request:
     :param trust: the result of verifying its signatures.
     :param deletion_pending: whether the request is settled, and its deletion is pending approval by the client's user.
     :param is_contradictory: whether the request is listed as pending although it has the status of a settled request.
-    :param reason: why the request is unverified or unreadable, without the request's name; empty in other states.
+    :param is_settled: whether it is among the requests that are not pending. Default False.
+    :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
+        requests. Default False.
+    :param reason: why the request is unverified or unreadable, or :data:`VANISHED`, without the request's name; empty
+        in other states.
     """
 
     id: str
@@ -120,6 +127,8 @@ class Request:
     trust: Trust = _NOT_CHECKED
     deletion_pending: bool = False
     is_contradictory: bool = False
+    is_settled: bool = False
+    has_vanished: bool = False
     reason: str = ""
 
     @property
@@ -158,11 +167,15 @@ def make_request(
     if listed.envelope is None:
         return Request(listed.id, "missing")
     reported = listed.reported_state(words)
+    request = judge_request(listed.envelope, reported, verifier)
     return replace(
-        judge_request(listed.envelope, reported, verifier),
+        request,
         for_approval=listed.for_approval,
         deletion_pending=listed.is_deletion_pending,
         is_contradictory=reported == "pending" and words.meaning(listed.envelope.status) != "unknown",
+        is_settled=listed.is_settled,
+        has_vanished=listed.has_vanished,
+        reason=VANISHED if listed.has_vanished and request.state == "unknown" else request.reason,
     )
 
 

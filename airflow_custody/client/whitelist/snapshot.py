@@ -71,9 +71,9 @@ def read_snapshot(
 
     The settled requests (those that are not pending) are read first, then all requests, then the requests that the
     client's user may still sign. A request in the second listing but not in the first is pending. In this order, a
-    request that takes effect in between is reported as pending, and not as missing. The state of a request in the first
-    listing but not in the second is unknown. This takes two calls for each hundred requests, and one for each hundred
-    that the user may sign.
+    request that takes effect in between is reported as pending, and not as missing. A request in the first listing
+    but not in the second has vanished: its state is unknown, unless it was rejected, or the user may still
+    sign it. This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
     :param client: the client.
     :param words: the status words. Default: the usual words.

@@ -27,7 +27,7 @@ from airflow_custody.client.verification.trust import ReportedState, describe_le
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
-from airflow_custody.client.whitelist.request import Request, judge_request
+from airflow_custody.client.whitelist.request import VANISHED, Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
 from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES, StatusWords
 
@@ -49,7 +49,6 @@ _LISTED: dict[ReportedState, ListingState] = {
     "unknown": "absent",
 }
 _REPORTED = {listed: reported for reported, listed in _LISTED.items()}
-_VANISHED = "it was listed as settled, but is missing from the later listing of all requests: verify again"
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ def _row(request: Request) -> dict[str, Any]:
     reason: str | None = None
     proved: dict[str, Any] = {}
     if state == "absent":
-        reason = "it is not listed" if request.envelope is None else _VANISHED
+        reason = "it is not listed" if request.envelope is None else f"{VANISHED}: verify again"
     elif error is not None:
         reason = " ".join(sentences(error.why, error.advice).split())
     elif request.state == "unreadable" and state != "rejected":

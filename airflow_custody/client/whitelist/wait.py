@@ -23,7 +23,7 @@ from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches, is_list_of_ids
-from airflow_custody.client.whitelist.request import Request, RequestState, describe_verified, verified_facts
+from airflow_custody.client.whitelist.request import VANISHED, Request, RequestState, describe_verified, verified_facts
 from airflow_custody.client.whitelist.signing.batches import same_texts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
@@ -45,7 +45,7 @@ _WHO_HAS_SIGNED = "`custody whitelist show {id}` shows who has signed. If approv
 _IN_WORDS: dict[RequestState, str] = {
     "pending": "pending approval",
     "missing": "not listed",
-    "unknown": "with an unknown status",
+    "unknown": "in an unknown state",
 }
 # Words for the requests that end a wait, by error type. The first matching type counts.
 _ENDINGS = {
@@ -158,7 +158,7 @@ class RequestWait:
         """Return warnings about unknown status words, each once."""
         warnings = []
         for each in requests:
-            if state_of(each) == "unknown" and each.status not in self._warned_of:
+            if state_of(each) == "unknown" and not each.has_vanished and each.status not in self._warned_of:
                 self._warned_of.add(each.status)
                 warnings.append(_describe(each))
         return warnings
@@ -353,10 +353,12 @@ def _describe(request: Request) -> str:
         claim = f"the service reports it as in effect (status {status}, {signatures})"
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
+        not_effective = "so it does not count as in effect"
+        if request.has_vanished:
+            return f"{request.name} may have been deleted: {VANISHED}, {not_effective}"
         return (
             f"{request.name} is no longer pending ({signatures}), but its status {status!r} is in neither "
-            "effective_statuses nor rejected_statuses, so it does not count as in effect. Add this status to one of "
-            "these two parameters"
+            f"effective_statuses nor rejected_statuses, {not_effective}. Add this status to one of these two parameters"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.clocks import SkippingTime
 from support.service.people import Person
+from support.service.vanishing import vanish
 
 from airflow_custody.client import (
     CustodyClient,
@@ -99,6 +100,24 @@ def test_without_the_list_of_pending_requests_nothing_is_in_effect(
     else:
         with pytest.raises(CustodyError):
             states(ann, numbers[:1])
+
+
+def test_a_request_that_vanishes_between_two_listings_has_no_unknown_word(
+    sandbox: Sandbox, ann: CustodyClient, numbers: list[str]
+) -> None:
+    sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
+    vanish(sandbox, numbers[0], ids=numbers[0])
+    found = RequestWait(numbers[0]).poll(ann)
+    assert not found.is_done
+    assert found.error is None
+    assert found.warnings == []
+    assert found.summary == (
+        f"whitelisting request {numbers[0]} may have been deleted: it was listed as settled, but is missing from the "
+        "later listing of all requests, so it does not count as in effect"
+    )
+    # The next poll reads everything again.
+    sandbox.control.clear_faults()
+    assert RequestWait(numbers[0]).poll(ann).is_done
 
 
 # --- a wait, without a service ------------------------------------------------------------------------------
@@ -265,8 +284,8 @@ def test_many_are_counted_and_ten_are_named() -> None:
     first = wait.update(found)
     assert "`custody whitelist show 1`" in first.advice
     assert first.summary == (
-        "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 with an "
-        "unknown status); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
+        "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 in an "
+        "unknown state); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
     )
     # A status that is not known is named once.
     assert len(first.warnings) == 1

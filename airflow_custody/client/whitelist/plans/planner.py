@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.arguments import check_identifier
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.destinations import (
     Destination,
@@ -42,7 +43,7 @@ from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     describe_only,
 )
-from airflow_custody.client.whitelist.request import Request, status_word, to_whitelist_request
+from airflow_custody.client.whitelist.request import VANISHED, Request, status_word, to_whitelist_request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 )
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
+_HALF = SIGNATURE_BYTES // 2
 _IGNORED = "ignored, so it does not prevent the creation of a request"
 _UNKNOWN_STATUS = (
     "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
@@ -359,8 +361,8 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     fields += contradicting
     notes += faults
     if request.state == "unknown":
-        fields.append("status")
-        notes.append(_UNKNOWN_STATUS)
+        fields += [] if request.has_vanished else ["status"]
+        notes.append(f"{VANISHED}: plan again" if request.has_vanished else _UNKNOWN_STATUS)
     notes += [] if fields else _notes_on_filled_in(comparison)
     notes += _notes_on_signatures(request)
     is_different = bool(fields) or not is_certain
@@ -535,11 +537,16 @@ def _may_be_one(one: Request, other: Request) -> bool:
     """
     Tell whether two requests may be one request under two ids.
 
-    This is possible if they have the same text, and a signature in common.
+    This is possible if they have the same signed text, and a signature in common. Signatures are compared by their
+    first half (r), because anyone can compute another valid second half (n - s).
     """
-    first, second = one.shown, other.shown
-    signatures = {each.signature for each in first.signings}
-    return first.hash == second.hash and any(each.signature in signatures for each in second.signings)
+    first, second = ({each.signature[:_HALF] for each in request.shown.signings} for request in (one, other))
+    return _signed_hash(one) == _signed_hash(other) and not first.isdisjoint(second)
+
+
+def _signed_hash(request: Request) -> str | None:
+    """Return the hash that the signatures cover, which may be of a legacy form of the text."""
+    return request.shown.hash if request.proved is None else request.proved.hash
 
 
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
@@ -547,13 +554,16 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     fields, faults = _contradictions(request, None, settings)
     # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
+    cause = "" if request.has_vanished else f"its status is {status}, so "
     notes = [
         {
             "pending": "pending approval",
-            "unknown": f"its status is {status}, so it is unknown whether it is in effect",
+            "unknown": f"{cause}it is unknown whether it is in effect",
         }.get(request.state, "in effect")
     ]
     notes += _notes_on_signatures(request)
+    if request.has_vanished:
+        faults.append(f"{VANISHED}, so it is not deleted: plan again")
     if rows := context.rows.get(request.id):
         faults.append(f"may be for the same destination as {rows[-1][0].row.where}, so it is not deleted")
     faults += _notes_on_ignored(request, settings)

@@ -32,7 +32,7 @@ from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.request import Request, status_word
+from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
 from airflow_custody.client.whitelist.signing.batches import BatchProgress, same_texts
 from airflow_custody.client.whitelist.signing.review import SigningReview, message_to_sign
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 1.0
 # Maximum delay, in seconds, of the listing of requests that this user may sign, compared with the other listings.
 _LISTING_LAG = 3.0
-_NOTHING_SIGNED = "nothing was signed"
 _SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been accepted"
 _REJECTED = "Rejected requests can no longer be signed. Remove their ids, and sign the other requests."
@@ -113,15 +112,15 @@ class RequestSigner:
         :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
             request, or a signature is invalid.
         :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
-            A signature was sent only in the last case. The error reports whether any request was signed. With several
-            batches, the error names the failed batch and the number of signed requests.
+            A signature was sent only in the last case. The error reports whether this call signed any request. With
+            several batches, the error names the failed batch and the number of signed requests.
         :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
             certainly not accepted. The same applies to the error of a gateway.
         """
         wanted = check_request_ids(ids, limit=None)
-        with _concluding(_NOTHING_SIGNED):
-            _check_arguments(wanted, expected, comment)
         self._is_later_try = earlier_try
+        with _concluding(self._nothing_signed(0)):
+            _check_arguments(wanted, expected, comment)
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
         accepted = frozenset(as_list(accept_fields))
@@ -135,7 +134,7 @@ class RequestSigner:
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
                 # Read again right before the key is used, so that the current content is signed.
-                with _concluding(_nothing(progress)):
+                with _concluding(self._nothing_signed(progress.done)):
                     pending = self._read([*hashes], hashes)
                 if pending:
                     self._sign_batch(pending, comment)
@@ -148,13 +147,18 @@ class RequestSigner:
         """Review all batches, and return the hashes to sign, by batch number."""
         reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
-            with progress.failing_in(number), _concluding(_nothing(progress)):
+            with progress.failing_in(number), _concluding(self._nothing_signed(progress.done)):
                 pending = self._read(batch)
             if pending:
                 reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
             else:
                 progress.done_before(number)
         return reviewed
+
+    def _nothing_signed(self, done: int) -> str:
+        """Return what an error before signing means for the signatures, if so many requests are done."""
+        what = "nothing of this batch was signed" if done else "nothing was signed"
+        return f"{what} in this try" if self._is_later_try else what
 
     def _warn_of_same_texts(self, reviewed: Iterable[Mapping[str, str]]) -> None:
         for same in same_texts(dict(ChainMap(*map(dict, reviewed)))):
@@ -261,24 +265,23 @@ class RequestSigner:
         :return: hash and log entry of each such request, by id.
         """
         found = {}
-        for each, row in self._wait_until_pending(ids).items():
-            found[each] = str(row.hash), self._review.check(row)
+        for request, row in self._wait_until_pending(ids):
+            found[row.id] = str(row.hash), self._review.check(row)
             self._review.check_status(row)
-            if not row.action and DEFAULT_WORDS.meaning(row.status) == "effective":
+            is_settled = request.is_settled or DEFAULT_WORDS.meaning(row.status) == "effective"
+            if is_settled and not row.action:
                 raise CustodyConflictError(
-                    f"whitelisting request {each} is listed as in effect (status {status_word(row.status)}) without an "
-                    "action: the signature may approve its deletion",
+                    f"{request.name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
+                    "approval, without an action: the signature may approve its deletion",
                     code="request-differs",
                 )
-            if hashes is not None and row.hash != hashes[each]:
-                raise CustodyConflictError(
-                    f"whitelisting request {each} has changed since it was read", code="request-differs"
-                )
+            if hashes is not None and row.hash != hashes[row.id]:
+                raise CustodyConflictError(f"{request.name} has changed since it was read", code="request-differs")
         return found
 
-    def _wait_until_pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
+    def _wait_until_pending(self, ids: list[str]) -> list[tuple[Request, WhitelistEnvelope]]:
         """
-        Wait, and return the requests pending this user's signature, in order.
+        Wait, and return the requests pending this user's signature, in order, each as listed for approval.
 
         Each request must become pending this user's signature, or need no signature. New requests may be missing in
         some listings at first.
@@ -287,8 +290,8 @@ class RequestSigner:
         listed_since: dict[str, float] = {}
         while True:
             snapshot = read_snapshot(self._client, ids=ids, verifier=self._review.verifier)
-            pending = {each.id: each.for_approval for each in snapshot if each.for_approval is not None}
-            done = {each.id: self._why_done(each) for each in snapshot if each.id not in pending}
+            pending = [(each, each.for_approval) for each in snapshot if each.for_approval is not None]
+            done = {each.id: self._why_done(each) for each in snapshot if each.for_approval is None}
             open_ = [snapshot[each] for each, why in done.items() if not why]
             if not open_:
                 self._log_done(done)
@@ -323,7 +326,8 @@ class RequestSigner:
         for each in requests:
             if each.envelope is not None:
                 self._review.check_status(each.envelope)
-                why = self._review.why_unsigned(each.envelope) or "signed by this user"
+                unsigned = VANISHED if each.has_vanished else self._review.why_unsigned(each.envelope)
+                why = unsigned or "signed by this user"
                 shown.append(f"{each.id} (status {sanitize(each.envelope.status or 'not given', 30)}; {why})")
             is_any_rejected = is_any_rejected or each.reported == "rejected"
         return CustodyConflictError(
@@ -336,8 +340,10 @@ class RequestSigner:
         """
         Return why this user need not sign a request, or empty text.
 
+        A request in effect that does not verify has no reason yet, because its last signature may be listed late.
+
         :param request: a request that is not pending this user's signature.
-        :raises CustodyError: if its content is not as expected, or it does not verify.
+        :raises CustodyError: if its content is not as expected.
         """
         envelope, expected = request.envelope, self._review.expected
         if envelope is None or request.reported == "rejected" or (expected is None and not self._is_later_try):
@@ -346,8 +352,7 @@ class RequestSigner:
         if may_be_signed and not self._review.why_unsigned(envelope):
             self._check_signed(envelope)
             return "Already signed"
-        if expected is not None and request.reported == "effective":
-            self._review.check_status(envelope)
+        if expected is not None and request.reported == "effective" and request.state != "unverified":
             compare_effective(expected[envelope.id], request, self._review.accepted)
             return f"Already in effect (status {request.status})"
         return ""
@@ -428,7 +433,3 @@ def _concluding(consequence: str) -> Iterator[None]:
         error.operation = error.operation or APPROVE_WHITELIST_REQUESTS.name
         error.message = f"{error.message.rstrip('.')}; {consequence}"
         raise
-
-
-def _nothing(progress: BatchProgress) -> str:
-    return "nothing of this batch was signed" if progress.done else _NOTHING_SIGNED

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from support.keys.attacks import NOT_READ, STEP_OF, attack
@@ -13,6 +16,13 @@ from airflow_custody.client.whitelist.plans.plan import WhitelistPlan, create_op
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.sandbox import Sandbox
+
+# The order of the curve P-256.
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -39,6 +49,35 @@ def test_the_text_of_another_request_is_compared_and_not_its_id(sandbox: Sandbox
     assert [each.state for each in found.rows] == ["create", "unchanged", "duplicate"]
     assert "may be one request with two ids, so this request is not deleted" in found.rows[2].note
     assert not found.with_action("delete")
+
+
+def twin(signing: dict[str, Any]) -> dict[str, Any]:
+    """Return the other signature that anyone can compute from a signature: r, n - s."""
+    raw = base64.b64decode(signing["signature"]["signature"])
+    other = raw[:32] + (ORDER - int.from_bytes(raw[32:], "big")).to_bytes(32, "big")
+    return {**signing, "signature": {**signing["signature"], "signature": base64.b64encode(other).decode()}}
+
+
+@pytest.mark.parametrize("has_legacy_form", [False, True], ids=["same text", "a legacy form is signed"])
+@pytest.mark.parametrize("change", [dict, twin], ids=["same signatures", "twins"])
+def test_one_request_under_two_ids_is_never_deleted(
+    sandbox: Sandbox, change: Callable[[dict[str, Any]], dict[str, Any]], has_legacy_form: bool
+) -> None:
+    copy, real = sandbox.control.add_whitelist_requests([ask().to_wire()] * 2, status="pending")
+    with CustodyClient(
+        sandbox.url, sandbox.token, max_retries=0, **sandbox.control.pins(), allow_legacy_signatures=has_legacy_form
+    ) as client:
+        old_text = str(client.get_whitelist_request(real).text).replace(',"contractType":""', "")
+        sandbox.control.set_whitelist_metadata(real, payloadAsString=old_text, hash=hash_of(old_text))
+        sandbox.control.sign_whitelist_requests([real])
+        signings: Any = (client.get_whitelist_request(real).wire["signedAddress"] or {})["signatures"]
+        text = old_text[:-1] + ',"contractType":""}' if has_legacy_form else old_text
+        sandbox.control.set_whitelist_status(copy, "APPROVED")
+        sandbox.control.set_whitelist_metadata(copy, payloadAsString=text, hash=hash_of(text))
+        sandbox.control.set_whitelist_envelope(copy, signedAddress={"signatures": [*map(change, signings)]})
+        found = read_plan(client, ask())
+    assert states(found) == [("unchanged", None, copy), ("duplicate", None, real)]
+    assert "may be one request with two ids, so this request is not deleted" in found.rows[1].note
 
 
 def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_kept(

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.whitelist.whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
+from support.service.vanishing import vanish
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of, states
 
 from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
-from airflow_custody.client.whitelist.plans.planner import make_plan
+from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.sandbox import Sandbox
@@ -111,6 +112,27 @@ def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
 
 def read_plan(client: CustodyClient, *requests: WhitelistRequest, **options: Any) -> WhitelistPlan:
     return make_plan(rows_of(*requests), read_snapshot(client, StatusWords.read(**options)))
+
+
+@pytest.mark.parametrize("word", ["APPROVED", "odd"])
+def test_what_vanishes_between_two_listings_is_neither_created_nor_deleted(
+    sandbox: Sandbox, client: CustodyClient, word: str
+) -> None:
+    first, second = map(client.create_whitelist_request, [ask(), ask(address=OTHER)])
+    sandbox.control.set_whitelist_status(first, word)
+    sandbox.control.set_whitelist_status(second, "APPROVED")
+    vanish(sandbox, first)
+    why = "it was listed as settled, but is missing from the later listing of all requests"
+    both = PlanSettings(prune=True, replace=True)
+    for asked in (ask(), ask(label="Other")):
+        found = make_plan(rows_of(asked, ask(address=OTHER)), read_snapshot(client), both)
+        assert states(found) == [("differs", None, first), ("unchanged", None, second)]
+        assert f"{why}: plan again" in found.rows[0].note
+        assert "status" not in found.rows[0].note
+        assert "status" not in found.rows[0].fields
+    found = make_plan(rows_of(ask(address=OTHER)), read_snapshot(client), both)
+    assert states(found) == [("unchanged", None, second), ("undeclared", None, first)]
+    assert found.rows[1].note == f"it is unknown whether it is in effect; {why}, so it is not deleted: plan again"
 
 
 def test_each_request_is_read_in_the_same_three_calls(sandbox: Sandbox, client: CustodyClient) -> None:

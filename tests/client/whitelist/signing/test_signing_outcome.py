@@ -75,6 +75,16 @@ def test_an_approval_lost_before_the_work_is_retryable(approver: SignedInApprove
     assert approver.approve(earlier_try=True) == 1
 
 
+def test_a_later_try_does_not_deny_the_signature_of_an_earlier_try(approver: SignedInApprover) -> None:
+    number = approver.create()
+    assert approver.approve() == 1
+    approver.sandbox.control.change_whitelist_request(number, label="Other")
+    odd: list[dict[str, Any]] = [{}, {"comment": " "}]
+    for arguments in odd:
+        with pytest.raises(CustodyError, match="; nothing was signed in this try"):
+            approver.approve(earlier_try=True, **arguments)
+
+
 @pytest.mark.parametrize("fault", GATEWAY, ids=str)
 def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     approver: SignedInApprover, fault: dict[str, Any]
@@ -204,7 +214,7 @@ def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInAp
     number = approver.create()
     unplug = lambda: object.__setattr__(approver.client.settings, "base_url", "http://127.0.0.1:9")  # noqa: E731
     approver.signer = ChangingSigner(approver, unplug)
-    with pytest.raises(CustodyConnectionError, match="nothing was sent") as caught:
+    with pytest.raises(CustodyConnectionError, match="this request was not sent") as caught:
         approver.approve(number)
     assert "not carried out" not in str(caught.value)
     assert approver.sandbox.control.request_log()[-1]["method"] == "GET"

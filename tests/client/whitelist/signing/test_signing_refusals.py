@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.service.request_signing import NoSigner, SignedInApprover, request
+from support.service.request_signing import LISTING, NoSigner, SignedInApprover, request
+from support.service.sandbox_api import Api
+from support.service.vanishing import vanish
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.signers import PemSigner
 
 ADDRESS, OTHER = "0x" + "a" * 40, "0x" + "b" * 40
 
@@ -205,6 +208,27 @@ def test_it_is_refused_before_the_key_is_used(approver: SignedInApprover, case: 
     assert approver.sent == 0
 
 
+@pytest.mark.parametrize("word", ["ACTIVE", "pending", "", None])
+@pytest.mark.parametrize("reading", ["review", "right before signing"])
+def test_a_settled_request_without_an_action_is_refused_whatever_its_status_word(
+    approver: SignedInApprover, word: str | None, reading: str
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.set_whitelist_envelope(number, status=word, action="")
+    page = Api(approver.sandbox.url, approver.person.token).get(
+        "/whitelists/addresses", params={"includeForApproval": "true"}
+    )
+    # Each reading begins with the settled requests, and takes three calls.
+    approver.sandbox.control.add_fault("status", body=page.json(), skip=0 if reading == "review" else 3, **LISTING)
+    approver.signer = NoSigner()
+    with pytest.raises(CustodyConflictError, match=r"without an action: the signature may approve its deletion; noth"):
+        approver.approve(number)
+    # A pending request without an action is signed.
+    approver.signer = PemSigner(lambda: approver.person.pem, name="test key")
+    approver.sandbox.control.clear_faults()
+    assert approver.approve(number) == 1
+
+
 LINKS = [{"id": 7, "name": "hot", "path": "m/7", "label": "", "address": None}]
 SIGNED = [
     # What is empty or harmless.
@@ -245,6 +269,17 @@ def test_each_name_that_is_lacking_is_given_as_it_is_accepted(approver: SignedIn
             approver.approve(accept_fields=[each for each in accepted if each != lacking])
         assert f"accept_fields=['{lacking}']" in str(caught.value)
     assert approver.approve(accept_fields=accepted) == 1
+
+
+def test_one_that_vanishes_between_two_listings_is_not_said_to_be_signed(approver: SignedInApprover) -> None:
+    number = approver.create()
+    assert approver.approve(number) == 1
+    vanish(approver.sandbox, number, ids=number)
+    with pytest.raises(
+        CustodyConflictError, match=r"missing from the later listing of all requests\); nothing"
+    ) as caught:
+        approver.approve(number, expected=None)
+    assert "signed by this user" not in caught.value.message
 
 
 def test_without_ids_a_comment_or_a_description_nothing_is_signed(approver: SignedInApprover) -> None:

@@ -185,13 +185,25 @@ def test_an_unusable_key_is_refused_before_anything_is_read(approver: SignedInAp
 @pytest.mark.parametrize(
     ("failure", "why", "retryable"),
     [
-        (TimeoutError("8642-PIN"), "cannot be used now: it cannot be read: TimeoutError; nothing was signed", True),
-        (OSError(errno.EIO, "8642-PIN"), "cannot be used now: it cannot be read: Input/output error; nothing", True),
+        (
+            TimeoutError("8642-PIN"),
+            "cannot be used now: it cannot be read: TimeoutError; this signature was not made",
+            True,
+        ),
+        (
+            OSError(errno.EIO, "8642-PIN"),
+            "cannot be used now: it cannot be read: Input/output error; this signature",
+            True,
+        ),
         # Numbers that are not the system's.
-        (ssl.SSLCertVerificationError(1, "8642-PIN"), "it cannot be read: SSLCertVerificationError; nothing", True),
-        (socket.gaierror(-2, "8642-PIN"), "it cannot be read: gaierror; nothing", True),
-        (OSError("8642-PIN", "text"), "it cannot be read: OSError; nothing", True),
-        (OSError(2**40, "8642-PIN"), "it cannot be read: OSError; nothing", True),
+        (
+            ssl.SSLCertVerificationError(1, "8642-PIN"),
+            "it cannot be read: SSLCertVerificationError; this signature",
+            True,
+        ),
+        (socket.gaierror(-2, "8642-PIN"), "it cannot be read: gaierror; this signature", True),
+        (OSError("8642-PIN", "text"), "it cannot be read: OSError; this signature", True),
+        (OSError(2**40, "8642-PIN"), "it cannot be read: OSError; this signature", True),
         (FileNotFoundError(errno.ENOENT, "8642-PIN"), "it cannot be read: No such file", False),
         (PermissionError("8642-PIN"), "it cannot be read: PermissionError", False),
     ],

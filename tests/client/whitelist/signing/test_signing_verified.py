@@ -12,6 +12,7 @@ from support.keys.attacks import ATTACKS, Unsuitable, attack
 from support.service.people import ROLES, Person, pem_of, public_pem_of
 from support.service.request_signing import (
     APPROVE,
+    LISTING,
     ChangingSigner,
     KeylessSigner,
     NoSigner,
@@ -19,6 +20,7 @@ from support.service.request_signing import (
     current_hash,
     signing,
 )
+from support.service.sandbox_api import Api
 
 from airflow_custody.client import (
     CustodyClient,
@@ -238,6 +240,21 @@ def test_what_is_listed_for_approval_and_said_to_be_in_effect(
     ann.signer = right
     with CustodyClient(sandbox.url, ann.person.token) as ann.client:
         assert ann.approve() == 1
+
+
+def test_a_request_in_effect_whose_last_signature_is_listed_late_is_read_again(
+    approvers: Approvers, sandbox: Sandbox
+) -> None:
+    number = approvers.ann.create()
+    approvers.bob.approve()
+    sandbox.control.set_whitelist_status(number, "APPROVED")
+    late = Api(sandbox.url, approvers.ann.person.token).get("/whitelists/addresses").json()
+    sandbox.control.set_whitelist_status(number, "pending")
+    approvers.cat.approve()
+    # The first reading: the settled requests, and all of them.
+    sandbox.control.add_fault("status", body=late, times=2, **LISTING)
+    approvers.ann.signer = NoSigner()
+    assert approvers.ann.approve() == 1
 
 
 @pytest.mark.parametrize("earlier_try", [False, True])
