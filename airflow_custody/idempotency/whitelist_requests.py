@@ -29,6 +29,7 @@ from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.plans.plan import PlanRow
 
 #: Behaviour if a request with the same content exists already, regardless of its creator.
@@ -210,9 +211,7 @@ class WhitelistCreation:
         if row.state not in ("pending", "unchanged"):
             raise _unusable(row)
         envelope = snapshot[row.request_id].shown
-        by = sanitize(max((each for _, each in envelope.created_by), key=len, default="an unknown user"), 60)
-        state = "pending approval" if row.state == "pending" else "in effect"
-        state = f"{state} (status {row.status or 'not given'}, created by {by})"
+        state = _describe_state(row, envelope)
         if if_exists == "fail":
             raise CustodyConflictError(
                 f"whitelisting request {row.request_id} already has the same content and is {state}; nothing was sent",
@@ -309,6 +308,12 @@ def why_not_trusted(request: Request) -> str:
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"
     return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
+
+
+def _describe_state(row: PlanRow, envelope: WhitelistEnvelope) -> str:
+    by = max((name for _, name in envelope.created_by), key=len, default="an unknown user")
+    state = "pending approval" if row.state == "pending" else "in effect"
+    return f"{state} (status {row.status or 'not given'}, created by {sanitize(by, 60)})"
 
 
 def _unusable(row: PlanRow) -> CustodyConflictError:

@@ -96,11 +96,7 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
     for row in planned[len(rows) :]:
         if row.request is None or row.state not in ("undeclared", "duplicate"):
             dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
-    if unsigned:
-        dumped.notes.append(
-            f"{count(len(unsigned), 'row is', 'rows are')} not proved by any signature: {name_some(unsigned)}. Keep "
-            "only addresses that you requested"
-        )
+    dumped.notes += _note_on_unsigned(unsigned)
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:
         dumped.faults += _why_refused(body)
@@ -116,6 +112,13 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
 def _note_on_rejected(snapshot: Snapshot) -> list[str]:
     rejected = sum(each.state == "rejected" for each in snapshot)
     return [f"left out: {count(rejected, 'rejected request')}"] if rejected else []
+
+
+def _note_on_unsigned(ids: list[str]) -> list[str]:
+    if not ids:
+        return []
+    rows = count(len(ids), "row is", "rows are")
+    return [f"{rows} not proved by any signature: {name_some(ids)}. Keep only addresses that you requested"]
 
 
 def _why_refused(text: str) -> list[str]:

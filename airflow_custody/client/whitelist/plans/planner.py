@@ -351,18 +351,11 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     envelope, asked = request.shown, match.row.request
     comparison = compare_spelled(asked, request.fields, envelope.network)
     fields = differing(comparison, request.fields, settings.accept_fields)
-    notes = _notes_on_fields(fields, comparison)
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
-    if not is_certain:
-        notes.append("this request may be for the row, under another name or in another case, so nothing is created")
-    elif "network" in fields and not match.destination.network:
-        notes.append("the row has no network, but the request is not on the main network, so nothing is created")
-    contradicting, faults = _contradictions(request, asked, settings)
-    fields += contradicting
-    notes += faults
-    if request.state == "unknown":
-        fields += [] if request.has_vanished else ["status"]
-        notes.append(f"{VANISHED}: plan again" if request.has_vanished else _UNKNOWN_STATUS)
+    notes = _notes_on_fields(fields, comparison) + _notes_on_destination(match, fields, is_certain=is_certain)
+    for names, faults in (_contradictions(request, asked, settings), _notes_on_unknown(request)):
+        fields += names
+        notes += faults
     notes += [] if fields else _notes_on_filled_in(comparison)
     notes += _notes_on_signatures(request)
     is_different = bool(fields) or not is_certain
@@ -385,6 +378,21 @@ def _notes_on_fields(fields: Iterable[str], comparison: Comparison) -> list[str]
     if not unknown:
         return []
     return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to 'accept_fields'"]
+
+
+def _notes_on_destination(match: _Match, fields: Iterable[str], *, is_certain: bool) -> list[str]:
+    if not is_certain:
+        return ["this request may be for the row, under another name or in another case, so nothing is created"]
+    if "network" in fields and not match.destination.network:
+        return ["the row has no network, but the request is not on the main network, so nothing is created"]
+    return []
+
+
+def _notes_on_unknown(request: Request) -> tuple[list[str], list[str]]:
+    """Return the fields that make a request's state unknown, and why."""
+    if request.state != "unknown":
+        return [], []
+    return ([], [f"{VANISHED}: plan again"]) if request.has_vanished else (["status"], [_UNKNOWN_STATUS])
 
 
 def _notes_on_filled_in(comparison: Comparison) -> list[str]:
