@@ -9,7 +9,7 @@ from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import check_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.limits import LOOKUP_WAIT
-from airflow_custody.hooks._lookup import find_connection, mask
+from airflow_custody.hooks._lookup import find_connection, mask, read_password
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
@@ -118,7 +118,9 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
 
     :param webhook_type: the type of event to deliver. Published types are ``requestStatus.updated``,
         ``transactionExternal.received``, ``transactionInternal.received`` and ``currencyStatus.updated``. (templated)
-    :param url: the HTTPS URL to deliver to. (templated)
+    :param url: the HTTPS URL to deliver to. The log and errors only have its scheme, host and port. If another part is
+        secret, write it as ``{{ conn.ID.password }}``, because the UI has all of the rendered URL, and Airflow only
+        masks the secrets that it knows. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret, at most 150 characters. Default:
         the service generates the secret, and ``store_secret`` stores it. (templated)
     :param store_secret: called with the webhook's id and the secret from the service, before the task succeeds. It must
@@ -173,10 +175,15 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
             return None
         check_text("secret_conn_id", self.secret_conn_id)
         advice = "Create a connection with this id and the webhook's secret as its Password."
-        secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
+        secret = read_password(find_connection(self.secret_conn_id, advice, setting="secret_conn_id"))
         if not secret:
+            why = (
+                "has no Password, which must be the webhook's secret"
+                if secret is not None
+                else "has a Password that is not text: put it in quotation marks in the connection's definition"
+            )
             raise CustodyConfigurationError(
-                f"the Airflow connection {self.secret_conn_id!r} has no Password, which must be the webhook's secret",
+                f"the Airflow connection {self.secret_conn_id!r} {why}",
                 setting="secret_conn_id",
                 code="credentials-missing",
             )

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from support.airflow.airflow_runs import execute, failing_at_once, new_dag, redacted, run_dag
+from airflow.providers.common.compat.sdk import Connection
+from support.airflow.airflow_runs import AIRFLOW, execute, failing_at_once, new_dag, redacted, run_dag
 from support.airflow.apply_tries import before
 from support.airflow.task_log import TaskLog
 
@@ -98,6 +99,23 @@ def test_a_webhook_that_existed_before_is_not_taken_for_the_new_one(sandbox: San
     assert len(sandbox.control.webhooks()) == 1
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["created", "unknown"])
+def test_neither_log_nor_error_has_the_secret_parts_of_the_url(
+    sandbox: Sandbox, task_log: TaskLog, is_lost: bool
+) -> None:
+    url = "https://user:PassW0rd9@hooks.example.com/in/T0KEN1?token=T0KEN2"
+    if is_lost:
+        sandbox.control.add_fault("drop", method="POST", path="/webhooks")
+        with failing_at_once("webhook for requestStatus.updated to https://.*hooks.example.com/") as caught:
+            create(secret_conn_id="hook", url=url)
+    else:
+        create(secret_conn_id="hook", url=url)
+        assert sandbox.control.webhooks()[0]["url"] == url
+    shown = task_log.text + (str(caught.value) if is_lost else "")
+    assert "hooks.example.com" in shown
+    assert not [each for each in ("PassW0rd9", "T0KEN1", "T0KEN2") if each in shown]
+
+
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", work=True)
     kept: dict[str, str] = {}
@@ -112,6 +130,34 @@ def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypat
     with failing_at_once("no Password"):
         create(secret_conn_id="hook")
     assert sandbox.control.request_log() == []
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 does not accept such a connection")
+def test_a_secret_that_is_a_number_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields: Any = {"password": 12345678901}
+    connection = Connection(conn_id="hook", conn_type="generic", **fields)
+    monkeypatch.setattr("airflow_custody.operators.webhook.find_connection", lambda *args, **kwargs: connection)
+    with failing_at_once("has a Password that is not text"):
+        create(secret_conn_id="hook")
+    assert sandbox.control.request_log() == []
+
+
+def test_a_secret_that_is_too_long_is_refused_without_retries(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": "t" * 151}))
+    with failing_at_once("the secret must have 1 to 150 characters; nothing was sent") as caught:
+        create(secret_conn_id="hook")
+    assert "after it was sent" not in str(caught.value)
+    assert sandbox.control.request_log(method="POST") == []
+
+
+def test_a_line_break_after_the_secret_is_not_part_of_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With the line break, it would be too long.
+    secret = SECRET.ljust(150, "t")
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": f"{secret}\r\n"}))
+    assert create(secret_conn_id="hook") == sandbox.control.webhooks()[0]["id"]
+    assert redacted(secret) == "***"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyNotFoundError
+from airflow_custody.client.health.operations import LIST_HEALTH_CHECKS
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
@@ -122,7 +123,8 @@ class WebhookOperations(ServiceOperations):
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing was sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
-            does not list it, or offers no listing.
+            does not list it, or offers no listing. If it responds to the listing with 404, too, it must know
+            ``GET /health``: with a wrong base URL, every response is a 404.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
 
@@ -137,7 +139,7 @@ class WebhookOperations(ServiceOperations):
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
-            self._write(operation, shows=shows, read_back=read_back, is_deletion=True)
+            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=LIST_HEALTH_CHECKS)
 
     def create_webhook(
         self,
@@ -156,8 +158,9 @@ class WebhookOperations(ServiceOperations):
             generates one.
         :param before_send: as for :meth:`create_whitelist_request`.
         :return: the webhook's id, and its secret, which the service never returns again.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, a 5xx or
-            a refusal that is not the service's own.
+        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, interim
+            (1xx), a 5xx or a refusal that is not the service's own: it may have been created.
+        :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
         if secret is not None and not 0 < len(secret) <= MAX_SECRET_LENGTH:
@@ -236,8 +239,9 @@ class WebhookOperations(ServiceOperations):
         that a call appears at most five minutes after a newer call.
 
         :attr:`NewCalls.gap` describes the calls that may be lost. There is a gap if the newest known call is no longer
-        listed, or if the service's clock (the ``Date`` of its responses) was set back by more than five minutes. Each
-        gap is reported once.
+        listed, or if the service's clock (the ``Date`` of its responses) was set back, and is more than five minutes
+        behind the cursor. If the clock has caught up before this reading, no gap is reported, although calls may be
+        lost. Each gap is reported once.
 
         :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: there was none.
         :param start: where to start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all
