@@ -55,7 +55,7 @@ def split_location(location: str) -> tuple[str, str]:
     if not _SCHEME.fullmatch(scheme):
         # Airflow would remove white space from the scheme. It could then take the URL for a file:// URL, and follow
         # links out of the bundle.
-        raise StorageError(location, "the part before :// is not an object storage scheme, such as s3")
+        raise StorageError(f"{scheme}://", "the part before :// is not an object storage scheme, such as s3")
     _check_url(scheme, rest)
     return "", f"{scheme}://{rest}"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.secrets import without_secrets
 from airflow_custody.client.text import lines
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.hooks._lookup import mask
@@ -44,7 +45,7 @@ class WebhookCreation:
         self.content = {"service": service, "webhook_type": self.webhook_type, "url": self.url}
 
     def which(self, key: str) -> str:
-        return f"{self.webhook_type} to {self.url}"
+        return f"{self.webhook_type} to {without_secrets(self.url)}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         webhook_id, secret = self.client.create_webhook(

@@ -118,7 +118,9 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
 
     :param webhook_type: the type of event to deliver. Published types are ``requestStatus.updated``,
         ``transactionExternal.received``, ``transactionInternal.received`` and ``currencyStatus.updated``. (templated)
-    :param url: the HTTPS URL to deliver to. (templated)
+    :param url: the HTTPS URL to deliver to. The log and errors only have its scheme, host and port. If another part is
+        secret, write it as ``{{ conn.ID.password }}``, because the UI has all of the rendered URL, and Airflow only
+        masks the secrets that it knows. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret, at most 150 characters. Default:
         the service generates the secret, and ``store_secret`` stores it. (templated)
     :param store_secret: called with the webhook's id and the secret from the service, before the task succeeds. It must

@@ -320,6 +320,13 @@ def test_no_proxy_password_in_an_error_a_repr_or_the_log() -> None:
     assert "proxy-s3cret" not in repr(ClientSettings("https://custody.example.com", proxy=proxy))
 
 
+def test_the_log_has_no_query_of_a_confidential_operation(client: CustodyClient) -> None:
+    with logged() as lines:
+        list(client.list_webhooks(url=f"https://hooks.example.com/{WORD}"))
+    assert "list webhooks" in "".join(lines)
+    assert WORD not in "".join(lines)
+
+
 def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile) -> None:
     class Careless(Authentication):
         def apply(self, request: Any, transport: Any) -> None:

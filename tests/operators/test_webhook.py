@@ -98,6 +98,23 @@ def test_a_webhook_that_existed_before_is_not_taken_for_the_new_one(sandbox: San
     assert len(sandbox.control.webhooks()) == 1
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["created", "unknown"])
+def test_neither_log_nor_error_has_the_secret_parts_of_the_url(
+    sandbox: Sandbox, task_log: TaskLog, is_lost: bool
+) -> None:
+    url = "https://user:PassW0rd9@hooks.example.com/in/T0KEN1?token=T0KEN2"
+    if is_lost:
+        sandbox.control.add_fault("drop", method="POST", path="/webhooks")
+        with failing_at_once("webhook for requestStatus.updated to https://.*hooks.example.com/") as caught:
+            create(secret_conn_id="hook", url=url)
+    else:
+        create(secret_conn_id="hook", url=url)
+        assert sandbox.control.webhooks()[0]["url"] == url
+    shown = task_log.text + (str(caught.value) if is_lost else "")
+    assert "hooks.example.com" in shown
+    assert not [each for each in ("PassW0rd9", "T0KEN1", "T0KEN2") if each in shown]
+
+
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", work=True)
     kept: dict[str, str] = {}

@@ -450,7 +450,7 @@ def test_a_storage_that_cannot_be_read_is_named(
     for place, why in (
         (f"{begin}/none.json", f"{begin}/none.json cannot be read: there is no such file"),
         ("s3://key:hunter2@bucket/a.json", "s3://bucket/a.json cannot be read: the part before the @ must be"),
-        ("s3 ://bucket/a.json", "is not an object storage scheme"),
+        ("s3 ://key:hunter2@bucket/a.json", "is not an object storage scheme"),
     ):
         pins = ["--superadmin-keys", str(keys), "--superadmin-minimum", "2"]
         assert main(["whitelist", "verify", "--from", place, *pins]) == 1

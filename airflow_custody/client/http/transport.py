@@ -194,20 +194,21 @@ class _Session(requests.Session):
 _calling: ContextVar[tuple[Operation, Authentication] | None] = ContextVar("_calling", default=None)
 
 
-def _redact_warning(record: logging.LogRecord) -> bool:
+def _redact_entry(record: logging.LogRecord) -> bool:
     """
     Redact urllib3's log entries about a call.
 
-    urllib3 quotes headers that it cannot read.
+    urllib3 quotes headers that it cannot read and, at level DEBUG, the query.
     """
     if (call := _calling.get()) is not None:
         operation, auth = call
-        text = f"{operation.name}: unreadable headers" if operation.confidential else record.getMessage()
-        record.msg, record.args, record.exc_info = auth.redact(text), (), None
+        text = "not shown: it may contain a secret" if operation.confidential else auth.redact(record.getMessage())
+        record.msg, record.args, record.exc_info = f"{operation.name}: {text}", (), None
     return True
 
 
-logging.getLogger("urllib3.connection").addFilter(_redact_warning)
+for _name in ("urllib3.connection", "urllib3.connectionpool"):
+    logging.getLogger(_name).addFilter(_redact_entry)
 
 
 class Transport:

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, NoReturn
 
+from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wire import LENIENT, TypedDict
@@ -118,7 +119,9 @@ class WebhookCall:
 
     def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
         """
-        Return the call as plain JSON data; times as ISO 8601 text.
+        Return the call as plain JSON data.
+
+        Times are ISO 8601 text. URLs in the message on the status are shortened, because they may contain a secret.
 
         :param with_payload: whether to include the payload. Default True.
         """
@@ -128,7 +131,8 @@ class WebhookCall:
             "event_id": self.event_id,
             **({"payload": self.payload} if with_payload else {}),
             "status": self.status,
-            "status_message": self.status_message,
+            # The service may quote the webhook's URL, for example if it cannot be reached.
+            "status_message": shorten_urls(self.status_message),
             "attempts": self.attempts,
             "created_at": self.created_at and self.created_at.isoformat(),
             "updated_at": self.updated_at and self.updated_at.isoformat(),

@@ -43,6 +43,12 @@ def test_a_call_as_it_is_published() -> None:
     }
 
 
+def test_the_secret_parts_of_a_url_stay_out_of_events() -> None:
+    message = 'Post "https://user:PassW0rd9@hooks.example.com:8443/in?token=T0KEN": no route'
+    call = WebhookCall.from_wire("7", {"statusMessage": message})
+    assert call.to_json()["status_message"] == "Post https://***@hooks.example.com:8443/*** no route"
+
+
 @pytest.mark.parametrize(
     ("text", "payload"),
     [
