@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.health.verdict import HealthVerdict
 
+# Stands for a status that the service does not report.
+_MISSING = "(missing)"
 # The options that select checks, with their criterion, the name of their value, and their help.
 _OPTIONS = {
     "--group": ("groups", "NAME", "evaluate only this group"),
@@ -41,8 +44,9 @@ def check_health(args: Namespace, output: Output) -> int:
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}}, "groups_not_named", "problems":
     [{"group", "component", "check", "tenant_id", "status", "reason"}], "problems_not_named",
     "oldest_result_age_seconds", "fetched_at", "listed": [{"group", "component", "check", "status", "results": {KEY:
-    WORD}}]}. There are at most 20 problems and 50 groups; the numbers of the rest are in the fields that end in
-    not_named. All checks are listed; identical rows, of several tenants or machines, are merged.
+    WORD}}]}. A value that the service does not report is null. There are at most 20 problems and 50 groups; the
+    numbers of the rest are in the fields that end in not_named. All checks are listed; identical rows, of several
+    tenants or machines, are merged.
     """
 
     criteria = HealthCriteria.of(
@@ -84,13 +88,14 @@ def _row(check: HealthCheck) -> dict[str, Any]:
 def _view(row: dict[str, Any], healthy_statuses: tuple[str, ...]) -> dict[str, Any]:
     """Return a row for people, with healthy and unhealthy words in colour."""
 
-    def mark(text: str, *statuses: str) -> Mark:
+    def mark(text: str, statuses: Iterable[str]) -> Mark:
         is_healthy = all(ascii_lower(each) in healthy_statuses for each in statuses)
         return Mark(text, "good" if is_healthy else "bad")
 
-    results = row["results"]
-    words = ", ".join(f"{key} {status}" for key, status in results.items())
-    return {**row, "status": mark(row["status"], row["status"]), "results": words and mark(words, *results.values())}
+    status = row["status"] or _MISSING
+    results = {key: each or _MISSING for key, each in row["results"].items()}
+    words = ", ".join(f"{key} {each}" for key, each in results.items())
+    return {**row, "status": mark(status, [status]), "results": words and mark(words, results.values())}
 
 
 def view_health(verdict: HealthVerdict) -> list[Mark]:

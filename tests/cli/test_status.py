@@ -152,6 +152,32 @@ def test_names_for_a_health_gate_are_listed(custody: Run, sandbox: Sandbox) -> N
     assert "healthy" not in ran.out
 
 
+CHECK = {"healthCheck": "connectivity", "report": {"status": "success", "results": {"BTC": "success", "ETH": None}}}
+
+
+@pytest.mark.parametrize(
+    ("group", "row"),
+    [
+        ({"healthChecks": [CHECK]}, "hsm    connectivity  (missing)  BTC success, ETH (missing)"),
+        ({"healthChecks": [{}]}, "hsm    (missing)"),
+        ({"checks": [CHECK]}, "hsm    (missing)"),
+        (None, "hsm    (missing)"),
+    ],
+    ids=["check without status, result without word", "empty check", "unreadable group", "no group"],
+)
+def test_a_check_with_missing_values_is_listed_and_is_not_healthy(
+    custody: Run, sandbox: Sandbox, group: object, row: str
+) -> None:
+    sandbox.control.set_health_response({"groups": {"hsm": group}})
+    ran = custody("health")
+    assert ran.code == 2
+    assert ran.err == ""
+    assert ran.out.splitlines()[1] == row
+    assert "the service is not healthy (1 of 1 check unhealthy)" in ran.out
+    (listed,) = custody("health", "-o", "json").data["listed"]
+    assert listed["status"] is None
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [
