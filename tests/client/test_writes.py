@@ -285,6 +285,35 @@ def test_the_services_own_404_is_its_word(sandbox: Sandbox, client: CustodyClien
             assert caught.value.from_service
 
 
+@pytest.mark.parametrize(
+    ("health", "error_type"),
+    [
+        # With a wrong base URL, the service itself responds with 404 to everything.
+        ({"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE}, CustodyResponseError),
+        ({"kind": "status", "status": 403, "body": {"message": "Forbidden"}}, CustodyResponseError),
+        ({"kind": "html"}, CustodyResponseError),
+        ({"kind": "drop"}, CustodyResponseError),
+        # The base URL is right, but the service does not list webhooks.
+        (None, CustodyNotFoundError),
+        ({"kind": "status", "status": 403}, CustodyNotFoundError),
+    ],
+    ids=["unknown", "gateway", "page", "no response", "known", "forbidden"],
+)
+def test_where_webhooks_are_not_found_at_all_another_path_must_be_known(
+    sandbox: Sandbox, client: CustodyClient, health: dict[str, Any] | None, error_type: type[CustodyError]
+) -> None:
+    sandbox.control.add_webhook(id=OTHER_ID)
+    sandbox.control.add_fault("status", path="/webhooks", status=404, body=_UNKNOWN_ROUTE, times=None)
+    if health is not None:
+        sandbox.control.add_fault(path="/health", times=None, **health)
+    with pytest.raises(CustodyError) as caught:
+        client.delete_webhook(OTHER_ID)
+    assert type(caught.value) is error_type
+    is_unknown = error_type is CustodyResponseError
+    assert caught.value.code == ("outcome-unknown" if is_unknown else "not-found")
+    assert (f"Check the base URL {sandbox.url}" in str(caught.value)) is is_unknown
+
+
 @pytest.mark.parametrize("name", ["delete request", "delete webhook"])
 def test_the_services_own_404_may_be_about_the_operation(sandbox: Sandbox, client: CustodyClient, name: str) -> None:
     write = prepare(sandbox, client, name)

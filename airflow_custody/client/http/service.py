@@ -40,6 +40,7 @@ class ServiceOperations:
         shows: Callable[[Mapping[str, Any]], bool],
         read_back: Callable[[], str | None],
         is_deletion: bool = False,
+        probe: Operation | None = None,
     ) -> None:
         """
         Carry out a write, and return only if it is confirmed.
@@ -57,6 +58,9 @@ class ServiceOperations:
         :param read_back: reads the object. Returns None if it is in its new state, otherwise its state as text. Raises
             a :class:`CustodyError` if the state is unknown.
         :param is_deletion: whether the object must no longer exist. Default False.
+        :param probe: for a documented deletion: a documented read. If the service does not offer to read the object
+            back, its own 404 to the deletion still counts, unless it responds with 404 to these two reads as well. It
+            does so if the base URL is wrong. Default None: such a 404 does not count.
         :raises CustodyNotFoundError: if the service itself reports that the object does not exist.
         :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is in another state,
             or may become readable later.
@@ -74,7 +78,63 @@ class ServiceOperations:
         if doubt.from_service and not is_absent:
             _accept_if_done(operation, doubt, read_back)
         else:
-            _confirm(operation, doubt, read_back, is_absent=is_absent)
+            self._confirm(operation, doubt, read_back, probe, is_absent=is_absent)
+
+    def _confirm(
+        self,
+        operation: Operation,
+        doubt: CustodyError,
+        read_back: Callable[[], str | None],
+        probe: Operation | None,
+        *,
+        is_absent: bool,
+    ) -> None:
+        """
+        Read the object after an inconclusive response.
+
+        :param is_absent: whether the service itself reports that the object to delete does not exist.
+        """
+        # Do not retry after the service's own 404, because the service would respond in the same way again.
+        retryable = not is_absent
+        advice = "The outcome is unknown. It is safe to repeat."
+        try:
+            state = read_back()
+            why = f"when it was read back, {state}"
+        except CustodyError as error:
+            is_enough = is_absent and probe is not None and self._is_not_offered(error, probe)
+            state = None if is_enough else "unread"
+            why, retryable = f"reading it back failed too: {error.reason}", error.retryable
+            if error.status == 404:
+                advice = f"{advice} Check {self._transport.settings.base_url_text}."
+        if state is not None:
+            raise operation.failed(
+                CustodyResponseError,
+                f"{doubt.message}; {why}",
+                code="outcome-unknown",
+                status=doubt.status,
+                retryable=retryable,
+                advice=lines(None if doubt.status == 200 else doubt.advice, advice),
+            )
+        if is_absent:
+            raise doubt
+        log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
+
+    def _is_not_offered(self, error: CustodyError, probe: Operation) -> bool:
+        """
+        Tell whether a read failed because the service does not offer it, and not because the base URL is wrong.
+
+        :param error: the error of the read.
+        :param probe: another read.
+        """
+        if not error.not_offered_by_service:
+            return False
+        if error.status != 404:
+            return True
+        try:
+            self._transport.call(probe, dict[str, Any])
+            return True
+        except CustodyError as other:
+            return other.from_service and other.status != 404
 
 
 def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -> bool:
@@ -99,39 +159,6 @@ def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
         return False
     # After a forbidden deletion (403), reading back proves nothing: the user may be unable to read the object, too.
     return not is_deletion or error.status in (400, 404, 409)
-
-
-def _confirm(
-    operation: Operation, doubt: CustodyError, read_back: Callable[[], str | None], *, is_absent: bool
-) -> None:
-    """
-    Read the object after an inconclusive response.
-
-    :param is_absent: whether the service itself reports that the object to delete does not exist.
-    """
-    # Do not retry after the service's own 404, because the service would respond in the same way again.
-    retryable = not is_absent
-    try:
-        state = read_back()
-        why = f"when it was read back, {state}"
-    except CustodyError as error:
-        # If the service does not offer this read, only its own 404 to a documented deletion proves the absence.
-        is_enough = is_absent and operation.documented and error.not_offered_by_service
-        state = None if is_enough else "unread"
-        why, retryable = f"reading it back failed too: {error.reason}", error.retryable
-    if state is not None:
-        advice = "The outcome is unknown. It is safe to repeat."
-        raise operation.failed(
-            CustodyResponseError,
-            f"{doubt.message}; {why}",
-            code="outcome-unknown",
-            status=doubt.status,
-            retryable=retryable,
-            advice=lines(None if doubt.status == 200 else doubt.advice, advice),
-        )
-    if is_absent:
-        raise doubt
-    log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
 
 
 def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyNotFoundError
+from airflow_custody.client.health.operations import LIST_HEALTH_CHECKS
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
@@ -122,7 +123,8 @@ class WebhookOperations(ServiceOperations):
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing was sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
-            does not list it, or offers no listing.
+            does not list it, or offers no listing. If it responds to the listing with 404, too, it must know
+            ``GET /health``: with a wrong base URL, every response is a 404.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
 
@@ -137,7 +139,7 @@ class WebhookOperations(ServiceOperations):
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
-            self._write(operation, shows=shows, read_back=read_back, is_deletion=True)
+            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=LIST_HEALTH_CHECKS)
 
     def create_webhook(
         self,
