@@ -217,16 +217,17 @@ def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
         assert len(service.connections) == 1 + number
 
 
-@pytest.mark.parametrize("interim", ["101 Switching Protocols", "103 Early Hints"])
+@pytest.mark.parametrize("interim", ["101 Switching Protocols", "102 Processing", "103 Early Hints"])
 def test_an_interim_response_is_no_response_and_ends_the_connection(
     service: Service, client: CustodyClient, interim: str
 ) -> None:
     head = f"HTTP/1.1 {interim}\r\n\r\n".encode()
     service.responses = [head + created(666), head + listed("other")]
-    with pytest.raises((CustodyResponseError, CustodyOutcomeUnknownError)) as caught:
+    with pytest.raises(CustodyOutcomeUnknownError, match="it is not a final response") as caught:
         create(client)
     assert not caught.value.from_service
     assert not caught.value.nothing_sent
+    assert not caught.value.retryable
     with pytest.raises(CustodyResponseError):
         read(client)
     assert groups_of(client) == ["own"]

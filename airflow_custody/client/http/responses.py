@@ -276,9 +276,9 @@ class Reply(Generic[T]):
 
     def unexpected(self, why: str) -> CustodyError:
         """
-        Return the error for an unusable 2xx response.
+        Return the error for an unusable 1xx or 2xx response.
 
-        The response comes from another program, or is truncated.
+        The response comes from another program, is truncated, or is not final.
         """
         return self.operation.after_sending(
             CustodyResponseError,
@@ -323,7 +323,8 @@ class Reply(Generic[T]):
         """Return the error for a status other than 2xx."""
         status = self.response.status
         if status < 200:
-            return self._no_final_response()
+            # A server is processing the request, so a create may still be carried out.
+            return self.unexpected("it is not a final response")
         if status < 400:
             return self._redirect()
         operation, own = self.operation, self.response.is_service_error
@@ -351,22 +352,14 @@ class Reply(Generic[T]):
             return operation.outcome_unknown(text, **facts)
         return operation.failed(meaning.error_type, text, code=self._error_code(meaning), **facts)
 
-    def _no_final_response(self) -> CustodyError:
-        """Return the error for an interim status without a final response."""
-        text, error_code = self._error_text()
-        return self._not_from_service(f"it is not a final response: {text}", error_code)
-
     def _redirect(self) -> CustodyError:
         """Return the error for a redirect."""
         _, error_code = self._error_text()
         is_quoted = self.response.location and not self.operation.confidential
         target = f" to {self.auth.redact(self.response.location)}" if is_quoted else ""
-        return self._not_from_service(f"the service redirects{target}; redirects are not followed", error_code)
-
-    def _not_from_service(self, message: str, error_code: str | None) -> CustodyError:
         return self.operation.failed(
             CustodyResponseError,
-            message,
+            f"the service redirects{target}; redirects are not followed",
             code="response-unusable",
             status=self.response.status,
             error_code=error_code,

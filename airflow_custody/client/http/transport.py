@@ -282,9 +282,10 @@ class Transport:
             times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
-        :raises CustodyError: with ``nothing_sent`` if sending the body had not begun, whatever the failure. Otherwise,
-            if the operation may not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and
-            the service's own refusal (``from_service``).
+        :raises CustodyError: before the request, if signing in fails, or if the token has expired. After that, with
+            ``nothing_sent`` if sending the body had not begun, whatever the failure. Otherwise, if the operation may
+            not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and the service's own
+            refusal (``from_service``).
         """
         request = requests.Request(
             operation.method,

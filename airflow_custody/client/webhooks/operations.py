@@ -158,8 +158,9 @@ class WebhookOperations(ServiceOperations):
             generates one.
         :param before_send: as for :meth:`create_whitelist_request`.
         :return: the webhook's id, and its secret, which the service never returns again.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, a 5xx or
-            a refusal that is not the service's own.
+        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, interim
+            (1xx), a 5xx or a refusal that is not the service's own: it may have been created.
+        :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
         if secret is not None and not 0 < len(secret) <= MAX_SECRET_LENGTH:

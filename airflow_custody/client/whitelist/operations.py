@@ -110,7 +110,7 @@ class WhitelistOperations(ServiceOperations):
             three times in all. Default None.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
-            unreadable, a 5xx or a refusal that is not the service's own: it may have been created.
+            unreadable, interim (1xx), a 5xx or a refusal that is not the service's own: it may have been created.
         :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
