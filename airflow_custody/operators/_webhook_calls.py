@@ -59,8 +59,9 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param with_payload: whether the event includes the calls' payloads. Default True.
     :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
     :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
-        clock was set back, or the asset's cursor comes from another task with other filters. ``fail`` (default): the
-        task fails. ``continue``: it logs a warning, and the event describes the gap. (templated)
+        clock was set back by more than five minutes and has not caught up, or the asset's cursor comes from another
+        task with other filters. ``fail`` (default): the task fails. ``continue``: it logs a warning, and the event
+        describes the gap. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ...}``: the number of calls in the event.
     :raises AirflowSkipException: if there are no new calls.

@@ -239,8 +239,9 @@ class WebhookOperations(ServiceOperations):
         that a call appears at most five minutes after a newer call.
 
         :attr:`NewCalls.gap` describes the calls that may be lost. There is a gap if the newest known call is no longer
-        listed, or if the service's clock (the ``Date`` of its responses) was set back by more than five minutes. Each
-        gap is reported once.
+        listed, or if the service's clock (the ``Date`` of its responses) was set back, and is more than five minutes
+        behind the cursor. If the clock has caught up before this reading, no gap is reported, although calls may be
+        lost. Each gap is reported once.
 
         :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: there was none.
         :param start: where to start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all
