@@ -52,10 +52,10 @@ class CustodyHealthSensor(CustodySensor):
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
-    :param start_from_trigger: whether a deferrable sensor starts in the triggerer, so that even the first poll needs no
-        worker slot. Parameters must then be text or templates (on Airflow 2, text only), and not an upstream task's
-        output. A mapped sensor still starts in a worker. On Airflow 3.3, such a trigger has no queue, so a triggerer
-        with ``--queues`` does not run it. Default False.
+    :param start_from_trigger: whether a deferrable sensor starts in the triggerer, so that even the first poll needs
+        no worker slot. Parameters must then be text or templates (on Airflow 2, text only), and not an upstream
+        task's output, and ``omit_if_none`` cannot be used. A mapped sensor still starts in a worker. On Airflow 3.3,
+        such a trigger has no queue, so a triggerer with ``--queues`` does not run it. Default False.
     :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` only have an
         effect in a worker.
     :param timeout: seconds until the sensor times out. Airflow applies ``execution_timeout`` only while a worker runs
@@ -108,7 +108,10 @@ class CustodyHealthSensor(CustodySensor):
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
         self._check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
-        begins_in_trigger = deferrable and start_from_trigger
+        # A mapped sensor starts in a worker.
+        begins_in_trigger = deferrable and start_from_trigger and self._mapped_arguments is None
+        if begins_in_trigger and self.omit_if_none:
+            self._refuse("omit_if_none cannot be used with start_from_trigger: the trigger would refuse the None")
         if begins_in_trigger:
             # Set omitted fields to None now, because the trigger is created from the fields below.
             self._leave_out()

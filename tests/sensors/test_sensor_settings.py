@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import task
-from support.airflow.airflow_runs import FakeTaskInstance, new_dag
+from support.airflow.airflow_runs import FakeTaskInstance, new_dag, run_dag
 
 from airflow_custody.client import CustodyError
 from airflow_custody.sandbox import Sandbox
@@ -70,6 +70,21 @@ def test_start_from_trigger_takes_no_upstream_output() -> None:
 
     with new_dag(), pytest.raises(ValueError, match="groups: with start_from_trigger"):
         SENSORS["health"](deferrable=True, start_from_trigger=True, groups=upstream())
+
+
+def test_start_from_trigger_cannot_omit_parameters() -> None:
+    settings: dict[str, Any] = {"deferrable": True, "start_from_trigger": True, "omit_if_none": ("groups",)}
+    with pytest.raises(ValueError, match="omit_if_none cannot be used with start_from_trigger"):
+        SENSORS["health"](groups="{{ none }}", **settings)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_mapped_sensor_omits_parameters_because_it_starts_in_a_worker(sandbox: Sandbox) -> None:
+    with new_dag() as dag:
+        CustodyHealthSensor.partial(
+            task_id="wait", deferrable=True, start_from_trigger=True, omit_if_none=("groups",)
+        ).expand(groups=[["hsm"], None])
+    assert run_dag(dag).state == "success"
 
 
 def test_a_trigger_that_begins_the_wait_has_none_for_what_was_not_given() -> None:
