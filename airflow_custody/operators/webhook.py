@@ -9,7 +9,7 @@ from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import check_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.limits import LOOKUP_WAIT
-from airflow_custody.hooks._lookup import find_connection, mask
+from airflow_custody.hooks._lookup import find_connection, mask, read_password
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
@@ -175,10 +175,15 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
             return None
         check_text("secret_conn_id", self.secret_conn_id)
         advice = "Create a connection with this id and the webhook's secret as its Password."
-        secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
+        secret = read_password(find_connection(self.secret_conn_id, advice, setting="secret_conn_id"))
         if not secret:
+            why = (
+                "has no Password, which must be the webhook's secret"
+                if secret is not None
+                else "has a Password that is not text: put it in quotation marks in the connection's definition"
+            )
             raise CustodyConfigurationError(
-                f"the Airflow connection {self.secret_conn_id!r} has no Password, which must be the webhook's secret",
+                f"the Airflow connection {self.secret_conn_id!r} {why}",
                 setting="secret_conn_id",
                 code="credentials-missing",
             )

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from support.airflow.airflow_runs import execute, failing_at_once, new_dag, redacted, run_dag
+from airflow.providers.common.compat.sdk import Connection
+from support.airflow.airflow_runs import AIRFLOW, execute, failing_at_once, new_dag, redacted, run_dag
 from support.airflow.apply_tries import before
 from support.airflow.task_log import TaskLog
 
@@ -129,6 +130,24 @@ def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypat
     with failing_at_once("no Password"):
         create(secret_conn_id="hook")
     assert sandbox.control.request_log() == []
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 does not accept such a connection")
+def test_a_secret_that_is_a_number_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields: Any = {"password": 12345678901}
+    connection = Connection(conn_id="hook", conn_type="generic", **fields)
+    monkeypatch.setattr("airflow_custody.operators.webhook.find_connection", lambda *args, **kwargs: connection)
+    with failing_at_once("has a Password that is not text"):
+        create(secret_conn_id="hook")
+    assert sandbox.control.request_log() == []
+
+
+def test_a_line_break_after_the_secret_is_not_part_of_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With the line break, it would be too long.
+    secret = SECRET.ljust(150, "t")
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": f"{secret}\r\n"}))
+    assert create(secret_conn_id="hook") == sandbox.control.webhooks()[0]["id"]
+    assert redacted(secret) == "***"
 
 
 @pytest.mark.parametrize(
