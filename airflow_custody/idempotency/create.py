@@ -15,6 +15,7 @@ from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
     CustodyOutcomeUnknownError,
+    CustodyRequestError,
     CustodyResponseError,
 )
 from airflow_custody.client.text import lines, name_some
@@ -274,7 +275,9 @@ class CreateOnce:
         if search.failure is not None:
             advice = lines(self._history(), "The next try searches again; nothing is sent until then.")
             return error.with_facts(advice=advice)
-        if ONE in outcome.left and outcome.stopped is None:
+        # A request that the client itself refuses is not recorded, because it was not sent.
+        is_refused = isinstance(error, CustodyRequestError)
+        if ONE in outcome.left and outcome.stopped is None and not is_refused:
             advice = (
                 f"The request had no effect: {search.under_way:g} s after it was sent, the service lists no such "
                 f"{self.creation.what}. Trying again is safe."

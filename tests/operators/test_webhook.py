@@ -142,6 +142,16 @@ def test_a_secret_that_is_a_number_is_refused(sandbox: Sandbox, monkeypatch: pyt
     assert sandbox.control.request_log() == []
 
 
+def test_a_secret_that_is_too_long_is_refused_without_retries(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": "t" * 151}))
+    with failing_at_once("the secret must have 1 to 150 characters; nothing was sent") as caught:
+        create(secret_conn_id="hook")
+    assert "after it was sent" not in str(caught.value)
+    assert sandbox.control.request_log(method="POST") == []
+
+
 def test_a_line_break_after_the_secret_is_not_part_of_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     # With the line break, it would be too long.
     secret = SECRET.ljust(150, "t")
