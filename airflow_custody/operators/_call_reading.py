@@ -128,13 +128,13 @@ class CallReading:
 
     def _report_disabled(self, webhook: WireWebhook) -> None:
         """Log a webhook that is not enabled, or is cooling down."""
-        until = webhook.get("timeoutUntil")
+        until = cooling_until(webhook)
         self.log.warning(
             "Webhook %s (%s) is %s%s: the service may no longer record its calls.",
             sanitize(webhook["id"], 60),
             sanitize(webhook.get("type") or "no type", 60),
             sanitize(webhook.get("status") or "without a status", 60),
-            f" until {sanitize(until, 40)}" if until else "",
+            f", cooling down until {until}" if until else "",
         )
 
     def _check_filters(self) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import gzip
 import math
 import socket
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -34,11 +34,16 @@ def seen(date: str | None) -> Observation:
     ("header", "date"),
     [
         ("Wed, 01 Jul 2026 12:00:00 GMT", datetime(2026, 7, 1, 12, tzinfo=timezone.utc)),
+        ("Wed, 01 Jul 2026 14:00:00 +0200", datetime(2026, 7, 1, 12, tzinfo=timezone.utc)),
+        # In UTC, it is after the last possible date.
+        ("Fri, 31 Dec 9999 23:00:00 -0200", None),
         *((each, None) for each in (None, "", "now", "2026-07-01T12:00:00Z", "Wed, 01 Jul 2026 12:00:00")),
     ],
 )
 def test_a_date(header: str | None, date: datetime | None) -> None:
-    assert seen(header).date == date
+    found = seen(header).date
+    assert found == date
+    assert found is None or found.utcoffset() == timedelta(0)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Z][a-z]{2}, \d{1,9} [A-Z][a-z]{2} \d{1,9} [\d:]{1,12} [+-]?\d{1,9}"))

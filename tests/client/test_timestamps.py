@@ -38,8 +38,19 @@ def test_only_rfc_3339_is_parsed(data: st.DataObject) -> None:
     assert parsed is None or (FORM.fullmatch("".join(text)) and parsed.tzinfo is not None)
 
 
-@given(st.datetimes(), st.sampled_from(["Z", "z", "+00:00", "-00:00"]), st.sampled_from("Tt"), st.integers(0, 9))
-@example(datetime(1, 1, 1), "z", "t", 0)
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2008-12-31T23:59:59.999999999Z"])
+def test_a_time_before_2009_is_a_zero_value(text: str) -> None:
+    assert parse_timestamp(text) is None
+    assert parse_timestamp(text, keep_zero=True) is not None
+
+
+@given(
+    st.datetimes(datetime(2009, 1, 1)),
+    st.sampled_from(["Z", "z", "+00:00", "-00:00"]),
+    st.sampled_from("Tt"),
+    st.integers(0, 9),
+)
+@example(datetime(2009, 1, 1), "z", "t", 0)
 def test_every_spelling_of_a_time_in_utc_means_the_same(moment: datetime, end: str, middle: str, digits: int) -> None:
     fraction = f"{moment.microsecond:06d}000"[:digits]
     text = moment.replace(microsecond=0).isoformat().replace("T", middle) + (f".{fraction}" if fraction else "") + end

@@ -134,12 +134,12 @@ Observer = Callable[[Observation], None]
 
 
 def parse_date(text: str | None) -> datetime | None:
-    """Return the time of a ``Date`` header; None if unreadable."""
+    """Return the time of a ``Date`` header, in UTC; None if unreadable."""
     try:
         date = parsedate_to_datetime(text) if text else None
+        return date.astimezone(timezone.utc) if date is not None and date.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-    return date if date is not None and date.tzinfo is not None else None
 
 
 def parse_retry_after(header: str) -> float | None:

@@ -163,7 +163,8 @@ def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> st
     text = webhook.get("timeoutUntil")
     if not text:
         return ""
-    until = parse_timestamp(str(text))
+    # A zero value means that there is no cool-down.
+    until = parse_timestamp(str(text), keep_zero=True)
     if until is None:
         return f"a time that cannot be read ({sanitize(text, 40)!r})"
     return f"{until:%Y-%m-%d %H:%M:%S} UTC" if until > (now or datetime.now(timezone.utc)) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
@@ -16,9 +16,6 @@ from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signature_count import Entry, read_entries
 from airflow_custody.client.verification.signed_text import read_json_object
 from airflow_custody.client.wire import LENIENT, TypedDict
-
-# A request cannot be older than the first blockchain. An earlier date is a program's zero value.
-_EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
 
 
 class WireCreated(TypedDict, total=False):
@@ -213,14 +210,15 @@ class WhitelistEnvelope:
     @property
     def created_at(self) -> datetime | None:
         """The earliest date in its history; None if unknown."""
-        dates = [_trail_date(trail) for trail in self.trails]
+        dates = [parse_timestamp(trail.get("date")) for trail in self.trails]
         return None if None in dates else min(filter(None, dates), default=None)
 
     @property
     def created_by(self) -> UserIds:
         """The user ids in its earliest history entry; empty if unknown."""
-        first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
-        if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
+        trails = self.trails
+        first = [each for each in trails if len(trails) == 1 or parse_timestamp(each.get("date")) == self.created_at]
+        if len(first) != 1 or (len(trails) > 1 and self.created_at is None):
             return frozenset()
         return user_ids(first[0].get("userId"), first[0].get("externalUserId"))
 
@@ -257,8 +255,3 @@ class WhitelistEnvelope:
 
     def __repr__(self) -> str:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
-
-
-def _trail_date(trail: WireTrail) -> datetime | None:
-    date = parse_timestamp(trail.get("date"))
-    return date if date is not None and date >= _EARLIEST_DATE else None

@@ -194,12 +194,12 @@ AT = "2026-01-01T00:00:00Z"
     [
         *(
             ([{"id": "odd", **created}], "call odd has no readable time stamp")
-            for created in ({}, {"createdAt": "soon"})
+            for created in ({}, {"createdAt": "soon"}, {"createdAt": "0001-01-01T00:00:00Z"})
         ),
         ([{"id": each, "webhookId": "w", "createdAt": AT} for each in (5, "5")], "each once"),
         ([{"id": each, "webhookId": "w", "createdAt": f"2026-01-0{each}T00:00:00Z"} for each in "12"], "not listed by"),
     ],
-    ids=["no time", "no readable time", "one id for two", "no order"],
+    ids=["no time", "no readable time", "zero time", "one id for two", "no order"],
 )
 def test_calls_that_are_not_understood_stop_the_reading(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, rows: list[dict[str, Any]], why: str
