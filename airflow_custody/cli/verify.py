@@ -58,6 +58,8 @@ def verify(args: Namespace, output: Output) -> int:
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
     file = None
     if args.file:
+        if args.rejected_statuses:
+            raise usage_error("--rejected-status: not with --from", "The file has the state of each request.")
         pins = read_pins(args)
         kept, sha256 = _read_evidence(args.file)
         file = {"name": args.file, "sha256": sha256}

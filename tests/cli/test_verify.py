@@ -274,7 +274,8 @@ def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[st
     ran = plain("whitelist", "verify", "--from", str(kept), *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
     assert "0 verified, 3 unverified" in ran.out
-    for more in (["--conn-id", "x"], ["--base-url", "https://x"], ["--timeout", "3"], ["--token-stdin"]):
+    options = ("--conn-id x", "--base-url https://x", "--timeout 3", "--token-stdin", "--rejected-status x")
+    for more in map(str.split, options):
         ran = plain("whitelist", "verify", "--from", str(kept), *pins, *more)
         assert ran.code == 1
         assert f"{more[0]}: not with --from" in ran.err
