@@ -20,8 +20,8 @@ class WaitState:
     :param summary: the state as text.
     :param result: the state as plain JSON data; when done, the task's result.
     :param error: the error that ends the wait. Default None: it continues, or is done.
-    :param in_doubt: whether an object or a name is missing. Then the next poll follows early, and decides whether the
-        wait has failed. Default False.
+    :param in_doubt: whether an object or a name is missing. The next poll decides whether the wait has failed. In a
+        worker, it follows early; in the triggerer, after the usual interval. Default False.
     :param warnings: warnings that were not given yet. Default: none.
     :param advice: advice for a wait that times out in this state. Default: none.
     """

@@ -26,7 +26,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
     If the service is unhealthy, Airflow's retries apply. A wrong token, a missing role or a wrong setting fails the
     task at once. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
     listings, ten seconds apart, also fails the task, even with ``fail_when_unhealthy=False``; the error lists the
-    existing names.
+    existing names. A missing key in ``require_results`` has this effect only if all evaluated checks are healthy,
+    because an unhealthy check may lack its results.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: id of the tenant whose checks are evaluated. Default: all tenants. (templated)

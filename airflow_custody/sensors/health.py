@@ -32,7 +32,8 @@ class CustodyHealthSensor(CustodySensor):
     truncated response, a 5xx or a 429 counts as "not yet". The task fails at once for a wrong token, a missing role, a
     wrong setting, a 404, an unexpected response, or, at the first poll, a host name that does not exist. It also fails
     if a name in ``groups``, ``components``, ``checks`` or ``require_results`` is missing from two listings in a row;
-    the error lists the existing names.
+    the error lists the existing names. A missing key in ``require_results`` has this effect only if all evaluated
+    checks are healthy, because an unhealthy check may lack its results.
 
     ``soft_fail`` turns only a timeout into a skip. All other errors fail the task in every mode. ``never_fail`` and
     ``silent_fail`` are refused, because they would hide errors.

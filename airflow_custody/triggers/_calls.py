@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import lines, sanitize
+from airflow_custody.client.text import ascii_lower, lines, name_some, sanitize
 from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, CallFilter, to_event
 from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
 from airflow_custody.metrics import calls_read
@@ -106,11 +106,13 @@ class PollResult(NamedTuple):
     :param gap: description of the calls that may be lost; empty: no calls are lost.
     :param portions: the payloads of the events to fire, in portions, and the cursor after each portion. The watcher
         fires one portion per poll.
+    :param unknown_types: the types in the watcher's filter that no webhook has, if the webhooks were read.
     """
 
     cursor: CallCursor | None
     gap: str
     portions: list[tuple[list[dict[str, Any]], CallCursor]]
+    unknown_types: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -243,9 +245,12 @@ def _read_all(
             errors.append(error)
             for watcher in filtering:
                 del new_calls[watcher]
+    known = set(map(ascii_lower, types.values()))
     found: dict[CallWatcher, PollResult] = {}
     for watcher, new in new_calls.items():
-        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, types))
+        filtered = watcher.call_filter.webhook_types if watcher in filtering else ()
+        unknown = frozenset(each for each in filtered if ascii_lower(each) not in known)
+        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, types), unknown)
     return found, errors
 
 
@@ -301,6 +306,8 @@ class CallWatcher:
     _next: CallCursor | None = None
     _saved: CallCursor | None = None
     _complaint: str = ""
+    # The types in the filter that no webhook has, and that were reported.
+    _unknown_types: frozenset[str] = frozenset()
 
     async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
         """Return the payloads of the events to fire for a reading."""
@@ -328,6 +335,9 @@ class CallWatcher:
         calls_read(self.custody_conn_id, number)
         if found.gap:
             self.log.warning("Webhook calls may be lost: %s", found.gap)
+        if unknown := found.unknown_types - self._unknown_types:
+            self._unknown_types |= unknown
+            self.log.warning("webhook_types: no webhook has the type %s.", name_some(sorted(unknown), 60))
         if self._cursor is None and self.start == "now":
             # Save the cursor at once, because there is no event to wait for. A restart then continues from this cursor.
             self.log.info("Watching webhook calls from now on.")

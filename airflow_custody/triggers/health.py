@@ -66,8 +66,9 @@ class CustodyHealthTrigger(BaseEventTrigger):
     For a deferred task (``fire_on=None``), it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
     ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. Errors are always events, never
     exceptions. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
-    listings in a row is an error. A connection failure, a truncated response, a 5xx or a 429 is not: it is logged, and
-    polls become less frequent until the service responds again.
+    listings in a row is an error; for ``require_results``, only if all evaluated checks are healthy. A connection
+    failure, a truncated response, a 5xx or a 429 is not an error: it is logged, and polls become less frequent until
+    the service responds again.
 
     For an ``AssetWatcher``, set ``fire_on``. The trigger then fires each time the service becomes healthy or unhealthy:
     ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does not respond,

@@ -218,8 +218,9 @@ def shows_members(obj: type) -> bool:
 def operations() -> list[Operation]:
     """Return all operations of the service that the client knows, by path."""
     modules = pkgutil.walk_packages(client.__path__, f"{client.__name__}.")
-    values = [value for module in modules for value in vars(importlib.import_module(module.name)).values()]
-    found = {each.name: each for each in values if isinstance(each, Operation)}
+    names = [each for module in modules for each in vars(importlib.import_module(module.name)).items()]
+    # A private name is a variant of an operation.
+    found = {each.name: each for name, each in names if isinstance(each, Operation) and not name.startswith("_")}
     return sorted(found.values(), key=lambda each: (each.path, each.method, each.name))
 
 

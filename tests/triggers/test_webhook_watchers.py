@@ -106,6 +106,18 @@ async def test_a_webhook_has_the_type_and_not_its_calls(sandbox: Sandbox) -> Non
 
 
 @in_triggerers
+async def test_a_type_that_no_webhook_has_is_reported_once(sandbox: Sandbox, task_log: TaskLog) -> None:
+    sandbox.control.add_webhook("requestStatus.updated", id=HOOK)
+    _, store = await Triggerer.watching(webhook_types=["RequestStatus.updated", "requestStatus.update"])
+    add_call(sandbox, "a")
+    await until(lambda: "a" in store.known)
+    add_call(sandbox, "b")
+    await until(lambda: "b" in store.known)
+    assert task_log.text.count("no webhook has the type ") == 1
+    assert "webhook_types: no webhook has the type requestStatus.update." in task_log.text
+
+
+@in_triggerers
 async def test_types_that_cannot_be_read_skip_nothing(
     sandbox: Sandbox, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

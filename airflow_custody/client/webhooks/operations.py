@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -75,6 +76,9 @@ LIST_WEBHOOK_CALLS = Operation(
     documented=False,
 )
 
+# A read that shows whether the base URL is right. It needs no role, because the service's own 403 shows this, too.
+_PROBE = replace(LIST_HEALTH_CHECKS, roles=())
+
 #: Default for the maximum number of new calls that are returned at once.
 DEFAULT_CALL_LIMIT = 10_000
 
@@ -139,7 +143,7 @@ class WebhookOperations(ServiceOperations):
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
-            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=LIST_HEALTH_CHECKS)
+            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=_PROBE)
 
     def create_webhook(
         self,
