@@ -367,8 +367,7 @@ class ApplyPlan:
         :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request.
         """
         for key, (batch, row) in [*self._store.rows.items()]:
-            is_recorded = batch.plan == self.plan_hash and row.state in ("created", "found")
-            if not is_recorded or key not in self._requests:
+            if batch.plan != self.plan_hash or row.state not in ("created", "found"):
                 continue
             request = snapshot.requests.get(row.detail)
             if request is None and row.state == "found":

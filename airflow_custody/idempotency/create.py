@@ -129,7 +129,7 @@ class CreateRows:
             sent, todo = todo, self._in_state(keys, "void")
             # Send rows that had no effect again, unless the last round had no effect on any row.
             is_in_vain = bool(sent) and {*sent} <= {*todo}
-            if not todo or is_in_vain or self._is_ended:
+            if not todo or is_in_vain or self.search.failure is not None:
                 break
         outcome = Outcome()
         outcome.add(self.store, keys, self.plan)
@@ -140,10 +140,6 @@ class CreateRows:
         }
         outcome.stopped = self.sender.stopped or self.search.failure
         return outcome
-
-    @property
-    def _is_ended(self) -> bool:
-        return self.sender.stopped is not None or self.search.failure is not None
 
     def _in_state(self, keys: Sequence[str], *states: RecordState) -> list[str]:
         return [key for key in keys if key not in self.search.unknown and self._state(key) in states]

@@ -261,6 +261,8 @@ def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, 
         write_rows(Path(path), numbers)
         error = stored.fails()
         assert "the rows of the file have changed since the first try; this try sent nothing, and earlier" in str(error)
+        # This try made no plan.
+        assert "See the log for the whole current plan." not in str(error)
         assert error.code == "plan-changed"
     assert len(sandbox.control.whitelist_requests()) == sent
     # Another order is no change.

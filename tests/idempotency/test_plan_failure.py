@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_custody.client.errors import CustodyConnectionError
+from airflow_custody.client.errors import CustodyConnectionError, CustodyPermissionError
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import deletion_key
 from airflow_custody.idempotency.plan_failure import PlanFailure
@@ -15,6 +15,7 @@ NEW_RUN = "Start a new run: this Airflow keeps no record for a later try."
 CLEAR, FIX = "Then clear this task.", "Fix the service, then clear this task."
 DELETION = deletion_key("7")
 AWAY = CustodyConnectionError("away", retryable=True)
+FORBIDDEN = CustodyPermissionError("no role")
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,8 @@ AWAY = CustodyConnectionError("away", retryable=True)
         (Outcome(deleted={DELETION: "7"}, refused={"a": "no"}), False, NEW_RUN, False),
         (Outcome(unknown={"a": "lost"}), True, CLEAR, False),
         (Outcome(unknown={"a": "lost"}), False, NEW_RUN, False),
+        (Outcome(left=["a"]), True, "", True),
+        (Outcome(left=["a"], stopped=FORBIDDEN), True, "", False),
         (Outcome(left=["a"], stopped=AWAY), True, "", True),
         (Outcome(left=["a"], stopped=AWAY), False, "", True),
         (Outcome(created={"b": "1"}, left=["a"], stopped=AWAY), True, "", True),
@@ -38,6 +41,8 @@ AWAY = CustodyConnectionError("away", retryable=True)
         "refused after a deletion, no store",
         "unknown",
         "unknown, no store",
+        "left, and nothing stopped it",
+        "left, and an error stopped it that a retry repeats",
         "left",
         "left, no store",
         "left after a creation",
@@ -50,6 +55,22 @@ def test_whether_a_later_try_can_continue(outcome: Outcome, has_store: bool, adv
     assert error.retryable is is_retryable
     given = error.advice or ""
     assert [each for each in (NEW_RUN, CLEAR, FIX) if each in given] == ([advice] if advice else [])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome(unknown={"a": "lost"}, left=["b"], stopped=AWAY), "outcome-unknown"),
+        (Outcome(unknown={DELETION: "lost"}), "outcome-unknown"),
+        (Outcome(unknown={DELETION: "lost"}, left=["b"], stopped=AWAY), AWAY.code),
+        (Outcome(refused={"a": "no"}), "plan-incomplete"),
+    ],
+    ids=["a creation", "a deletion", "a deletion, and the service is away", "nothing"],
+)
+def test_the_code_says_whether_an_outcome_is_unknown(outcome: Outcome, code: str) -> None:
+    error = PlanFailure(outcome, {"a": "line 1"}, "", has_store=True).error()
+    assert error is not None
+    assert error.code == code
 
 
 @pytest.mark.parametrize(("rows", "more"), [(1, 0), (100, 0), (101, 1), (250, 150)])

@@ -33,6 +33,15 @@ def test_the_stored_form_stays_as_it_is() -> None:
     assert to_stored(from_stored(BATCH)) == BATCH
 
 
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [(["sent", "created"], "open"), (["created", "void"], "closed"), (["refused", "found", "deleted"], "closed")],
+)
+def test_a_batch_is_open_while_an_outcome_is_unknown(states: list[str], state: str) -> None:
+    rows = {each: {**ROW, "state": each} for each in states}
+    assert to_stored(from_stored({**BATCH, "rows": rows}))["state"] == state
+
+
 def test_a_task_without_retries_stores_no_number_of_tries() -> None:
     row = {**ROW, "max_tries": 0}
     stored = to_stored(from_stored({**BATCH, "rows": {"one": row}}))

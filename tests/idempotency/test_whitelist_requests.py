@@ -83,6 +83,12 @@ def test_only_what_was_given_is_what_is_asked_for() -> None:
     }
 
 
+def test_a_request_that_was_listed_before_stops_its_row_although_the_filter_misses_it() -> None:
+    made = creation(Service(listed(3711), hidden=["3711"]), before=snapshot_of([listed(3711)]))
+    (row,) = made.look_up([ONE]).values()
+    assert (row.state, row.detail) == ("found", "3711")
+
+
 def test_an_address_is_recognized_by_its_ends() -> None:
     for length in range(30):
         text = "abcdefghijklmnopqrstuvwxyz0123"[:length]

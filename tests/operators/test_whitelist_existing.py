@@ -111,7 +111,13 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "request-differs",
         "replace=True",
     ),
-    "an unknown status": ({}, "frozen", r"3711 .* status \(shown 'frozen'\)", "request-differs", "effective_statuses"),
+    "an unknown status": (
+        {},
+        "frozen",
+        r"3711 .* status \(shown 'frozen'\): its status is unknown \(neither in",
+        "request-differs",
+        "effective_statuses",
+    ),
     "rejected": (
         {},
         "rejected",
