@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{**keywords, "allow_abbrev": False})
         #: The rest of the description, for the full help.
         self.details = ""
-        # The options that the short help only names.
+        # The options that the short help lists without a description.
         self._minor: list[argparse.Action] = []
 
     def add_argument(
@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
 
         :param flags: as in argparse.
         :param group: the group of the argument. Default: none.
-        :param is_minor: whether the short help only names it.
+        :param is_minor: whether the short help lists it without a description.
         :param keywords: as in argparse.
         """
         if keywords.get("action") in (None, "store", "append"):

@@ -204,7 +204,8 @@ def _statuses(found: _Found) -> _Verdict:
         return (
             "does not hold",
             seen,
-            "Set effective_statuses and rejected_statuses to the words of requests in effect and of rejected requests.",
+            "Set effective_statuses to the status words of requests in effect, and rejected_statuses to those of "
+            "rejected requests.",
         )
     if "effective" in meanings:
         return "holds", seen, ""

@@ -171,7 +171,7 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
     :param client: the client.
     :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If roles are
         passed and the service does not return the user's roles, the check fails. Default: :data:`DEFAULT_ROLE`, which
-        is checked only if the service returns the roles, or responds with a 403 of its own.
+        is checked only if the service returns the roles, or if the service itself (not a gateway) responds with a 403.
     """
     facts = _read_facts(client, list(roles))
     return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)

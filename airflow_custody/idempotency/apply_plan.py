@@ -429,8 +429,9 @@ class ApplyPlan:
                 why = why and f"the service returned the id {request_id} for this row, but {why}"
             elif failure is None:
                 why = (
-                    f"the service does not list request {request_id}, which this task created: if the list is late, "
-                    "clear this task later; if the request was removed, start a new run, which requests it again"
+                    f"the service does not list request {request_id}, which this task created: if the service is slow "
+                    "to list it, clear this task later; if the request was removed, start a new run, which requests it "
+                    "again"
                 )
                 outcome.stopped = outcome.stopped or CustodyConflictError(
                     "the service does not list a request that it reported as created",

@@ -29,8 +29,8 @@ MARKED = (
 )
 _UNCLEAR = "an earlier try began to delete it, but the outcome is unknown: look at the service, and start a new run"
 _STILL_LISTED = (
-    "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the list is late, "
-    f"clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
+    "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the listing is "
+    f"only out of date, clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
 )
 _CHANGED = "it has changed since the plan was approved: plan again in a new run"
 

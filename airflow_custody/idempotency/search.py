@@ -90,7 +90,11 @@ class Creation(Protocol):
 
     @property
     def content(self) -> Mapping[str, object]:
-        """The fields that must not change between tries of a single creation: the content and the service."""
+        """
+        The service and the requested fields, which must not change between tries.
+
+        Used only to create a single object.
+        """
 
     def which(self, key: str) -> str:
         """Return a short description of a row's object, enough to recognize it at the service."""

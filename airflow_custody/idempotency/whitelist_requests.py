@@ -98,8 +98,8 @@ class WhitelistCreation:
         """
         Read the requests that the service's own filter has found.
 
-        :raises CustodyResponseError: if one of them is missing: it was deleted in between, or a listing is late. The
-            error is retryable.
+        :raises CustodyResponseError: if one of them is missing: it was deleted in between, or a listing is out of date.
+            The error is retryable.
         """
         try:
             snapshot = read_snapshot(self.client, self.words, ids)

@@ -1,7 +1,7 @@
 """
 One run of the operator that reads webhook calls.
 
-The operator imports this module only when the task runs, because this module imports the client.
+The operator imports this module only when the task runs, so that parsing a DAG file does not load the client.
 """
 
 from __future__ import annotations

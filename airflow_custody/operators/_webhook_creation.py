@@ -1,7 +1,8 @@
 """
 The creation of a webhook.
 
-The operator imports this module only when the task runs, because this module imports the search for existing webhooks.
+The operator imports this module only when the task runs, so that parsing a DAG file does not load the search for
+existing webhooks.
 """
 
 from __future__ import annotations

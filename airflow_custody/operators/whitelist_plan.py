@@ -192,7 +192,11 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return None
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """Log warnings about a plan within its limits, and return the advice."""
+        """
+        Log warnings about a plan, and return the advice.
+
+        The plan is within the task's limits.
+        """
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
         differs = advice_on_differences(plan, replace=replace)

@@ -22,7 +22,7 @@ class Section(Generic[T]):
     :param value: its contents; None if it could not be read.
     :param problem: why it could not be read, and what to do; empty if it was read.
     :param not_offered: whether the service itself responded that it does not offer this section, or not to this user.
-        For some sections this is not an error, see :func:`~airflow_custody.overview.verdict.judge_overview`.
+        For some sections this is not an error; see :func:`~airflow_custody.overview.verdict.judge_overview`.
     """
 
     value: T | None = None

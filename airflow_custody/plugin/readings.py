@@ -192,7 +192,7 @@ class Readings:
         reading = replace(self._read(read.query), read_at=datetime.now(timezone.utc))
         with self._lock:
             self._running.remove(read)
-            # A read that has hung may be older than the latest reading.
+            # The result of a hung read may be older than the latest reading.
             if not self._has_hung(read):
                 self._keep(read.query, reading)
             self._start_queued()

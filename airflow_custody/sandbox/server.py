@@ -106,7 +106,7 @@ class Sandbox:
             sockets = [opened.enter_context(_listen(self.host, self.port))]
             servers = [self._server(service, encrypted=self._certfile is not None)]
             if self._certfile is not None:
-                # An unencrypted port, so that the control needs no certificates.
+                # Also listen on an unencrypted port, so that SandboxControl needs no certificates.
                 sockets.append(opened.enter_context(_listen("127.0.0.1", 0)))
                 servers.append(self._server(service, encrypted=False))
             # From here on, the thread closes the state and the sockets.

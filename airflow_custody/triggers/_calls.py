@@ -199,8 +199,8 @@ class JournalProducer(SharedStreamProducer):
         for item in batch:
             reading: SharedReading = item.broker_payload
             if not item.outcome.is_clean:
-                # The events of one watcher may be lost, but Airflow does not report which watcher. Readings that were
-                # already yielded may have a later cursor of that watcher, so none of these readings may save cursors.
+                # One watcher's events may be lost, but Airflow does not report whose. Any reading yielded so far may
+                # have a later cursor of that watcher, so do not save cursors from any of these readings.
                 self._last_distrusted = self._number
             elif reading.number > self._last_distrusted:
                 # Save only the latest cursor of a watcher, because it replaces the earlier ones.

@@ -474,9 +474,9 @@ def _problems_of_listing(
     # A name that does not exist at all explains why the other filters select nothing.
     problems = _missing_names(checks, checks, criteria, "exists")
     if not problems:
-        problems = _missing_names(checks, selected, criteria, "passes the other filters")
+        problems = _missing_names(checks, selected, criteria, "matches the other filters")
     if not problems and not selected:
-        problems = [Problem("no health check passes the filters")]
+        problems = [Problem("no health check matches the filters")]
     if criteria.require_results:
         problems += _missing_results(selected, criteria.require_results, is_complete=is_complete)
     return problems

@@ -104,7 +104,7 @@ class Operation:
         return error_type(message, operation=self.name, method=self.method, path=self.path, code=code, **facts)
 
     def refused(self, message: str, code: ErrorCode = "parameter-wrong") -> CustodyError:
-        """Return the error for a wrong request that was not sent."""
+        """Return the error for an invalid request, which was not sent."""
         return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
     def after_sending(

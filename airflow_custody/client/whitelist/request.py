@@ -51,7 +51,7 @@ class ListedRequest:
     :param envelope: the request, as last listed; None: it is not listed. Default None.
     :param is_settled: whether it is among the requests that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
-        requests: it was deleted in between, or one of the listings is late. Default False.
+        requests: it was deleted in between, or one of the listings is out of date. Default False.
     :param for_approval: the request, as listed among the requests that the client's user may still sign. Default None:
         it is not among them.
     """

@@ -51,7 +51,7 @@ class Branch(_Model):
 
 
 class Line(_Model):
-    """Required signers if a wallet is the request's only link."""
+    """Required signers if the wallet at ``path`` is the request's only link."""
 
     path: str
     parallel: list[Branch]

@@ -117,7 +117,7 @@ def test_healthy(checks: list[HealthCheck], criteria: dict[str, Any], healthy: b
         ([HealthCheck(entry("hsm").wire, "db")], {}, "db"),
         ([entry()], {"groups": ["hsm", "db"]}, "no group named 'db' exists; the groups are 'hsm'"),
         ([entry()], {"require_results": ["BTC"]}, "no check reports a result for 'BTC'; the results are 'ETH'"),
-        ([entry(), OTHER], {"groups": ["hsm"], "checks": ["x"]}, "passes the other filters"),
+        ([entry(), OTHER], {"groups": ["hsm"], "checks": ["x"]}, "matches the other filters"),
     ],
     ids=["none", "tenant", "listed under another group", "group", "result", "left out by another filter"],
 )
