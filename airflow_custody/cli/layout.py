@@ -150,7 +150,8 @@ class Layout:
 
     def _row(self, cells: Sequence[Mark], widths: Sequence[int]) -> Iterator[str]:
         wrapped = [split(str(cell), width) for cell, width in zip(cells, widths, strict=True)]
-        for number in range(max(map(len, wrapped))):
+        # If all values of a table are empty, it has no columns.
+        for number in range(max(map(len, wrapped), default=0)):
             parts = [lines[number] if number < len(lines) else "" for lines in wrapped]
             painted = [
                 self._paint(part, cell) + " " * (width - len(part))

@@ -74,6 +74,15 @@ def test_a_legacy_form_names_what_it_does_not_cover(
     assert f', "L1", validly signed by signer-1@example.test, {what}\n'.lstrip(", ") in ran.out
 
 
+def test_a_signature_and_a_history_without_values(custody: Run, create: Create, sandbox: Sandbox) -> None:
+    identifier = create(1)
+    sandbox.control.set_whitelist_envelope(identifier, trails=[{}], signedAddress={"signatures": [{}]})
+    ran = custody("whitelist", "show", identifier)
+    assert ran.err == ""
+    assert ran.code == 0
+    assert "signatures, as reported by the service:\nhistory, as reported by the service:\n" in ran.out
+
+
 def test_a_payload_that_cannot_be_used_is_not_shown(custody: Run, create: Create, sandbox: Sandbox) -> None:
     identifier = create(1, label="not to be believed")
     sandbox.control.set_whitelist_metadata(identifier, hash="0" * 64)
