@@ -22,12 +22,14 @@ from support.whitelist.whitelist_plans import (
 )
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client.text import MAX_NAMED
 from airflow_custody.client.whitelist.plans.plan import (
     CHANGES,
     ROW_STATES,
     FileRow,
     PlanLimits,
     advice_on_differences,
+    changes_text,
     check_only,
 )
 from airflow_custody.client.whitelist.plans.planner import make_plan
@@ -612,6 +614,22 @@ def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
     assert found.has_changes
     assert states(plan([], envelope)) == [(state, None, envelope.id)]
     assert len(found.operations) == (action is not None)
+
+
+@pytest.mark.parametrize(("status", "shown"), [("FROZEN", "FROZEN"), ("", "empty"), (None, "empty")])
+def test_a_deletion_begins_with_the_status_if_it_is_unknown(status: str | None, shown: str) -> None:
+    (row,) = plan([], listed(wire={"status": status}), settled=["3711"], prune=True).rows
+    assert row.note.startswith(f"its status is {shown}, so it is unknown whether it is in effect")
+
+
+@pytest.mark.parametrize(
+    ("rows", "end"), [(1, "line 2 create"), (MAX_NAMED, "create"), (MAX_NAMED + 2, "; and 2 more")]
+)
+def test_a_summary_names_the_first_rows(rows: int, end: str) -> None:
+    found = plan([ask(address=f"0x{number:040x}") for number in range(rows)], [])
+    text = changes_text(found, CHANGES)
+    assert text.endswith(end)
+    assert text.count(" create") == 1 + min(rows, MAX_NAMED)
 
 
 def test_a_row_that_was_removed_is_deleted_beside_one_that_is_like_it() -> None:
