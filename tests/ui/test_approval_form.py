@@ -71,7 +71,8 @@ def test_its_tables_fit_in_a_window_of_1280_pixels(visit: Callable[..., Visitor]
     run = form["task_instance"]["dag_run_id"]
     visitor.page.goto(f"{visitor.url}/dags/whitelist_plan/runs/{run}/tasks/approve/required_actions")
     tables = visitor.page.locator("table")
-    expect(tables).to_have_count(2, timeout=120_000)
+    # The operations, the requests that are not in the file, if there are any, and the number of rows in each state.
+    expect(tables.nth(1)).to_be_visible(timeout=120_000)
     assert tables.first.locator("tbody tr").count() >= 40
     for table in tables.all():
         assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")

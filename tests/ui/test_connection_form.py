@@ -101,7 +101,7 @@ def test_the_button_reports_a_wrong_scheme(visit: Visit, service: Sandbox) -> No
     fill_in(form, base_url=urlsplit(service.url).netloc, token=service.token, port=str(urlsplit(service.url).port))
     save(visitor.page, form)
     note = press_test(visitor.page, "custody_wrong")
-    expect(note).to_contain_text("Begin the base URL of this connection with http://")
+    expect(note).to_contain_text("Start the base URL of this connection with http://")
 
 
 def test_without_a_port_airflows_button_is_a_bad_request(visit: Visit, service: Sandbox) -> None:
