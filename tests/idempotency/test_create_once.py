@@ -113,7 +113,7 @@ def test_a_service_without_the_lookup_does_not_stop_the_first_try(
 
 def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbox, task: Task) -> None:
     sandbox.control.add_fault("status", **LISTING, status=500)
-    with pytest.raises(CustodyServerError, match="Nothing was created"):
+    with pytest.raises(CustodyServerError, match=r"Nothing was created\.\n"):
         task.attempt()
     sandbox.control.add_fault("html", **LISTING)
     with failing_at_once("look_before_create=False"):

@@ -277,6 +277,7 @@ def test_one_that_vanishes_while_it_is_read_is_read_again_by_the_next_try(sandbo
     assert "it was listed as settled, but is missing from the later listing of all requests" in error.message
     assert "Nothing was created." in str(error)
     assert "_statuses" not in str(error)
+    assert "look_before_create" not in str(error)
     sandbox.control.clear_faults()
     assert sent(sandbox) == 0
     assert create() == theirs
