@@ -271,12 +271,10 @@ class _Decision:
 
     :param row: the row of the plan.
     :param request: the request that matches the row, or prevents its creation. Default None: there is none.
-    :param is_chosen: whether the request matches the row. Default False.
     """
 
     row: PlanRow
     request: Request | None = None
-    is_chosen: bool = False
 
 
 def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
@@ -288,7 +286,7 @@ def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
         row, request = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
         if row.state == "differs" and settings.replace:
             row = _replace(row, match, options, settings)
-        return _Decision(row, request, is_chosen=True)
+        return _Decision(row, request)
     if match.similar_rows:
         note = f"it differs only in case from {match.similar_rows[0].where}, which may be the same address"
         return _Decision(_stopped(match.row, "address", note))
@@ -510,7 +508,7 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
         return None
     ((match, decision),) = rows
     kept = decision.request
-    if not decision.is_chosen or kept is None or decision.row.state != "unchanged":
+    if kept is None or decision.row.state != "unchanged":
         return None
     if _group_of(kept) != _group_of(request):
         return None
