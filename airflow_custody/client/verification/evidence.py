@@ -129,18 +129,7 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     :return: its evidence, with the id and the rules added to the envelope of each row; and the file's SHA-256, in hex.
     :raises CustodyRequestError: if the data is not such a file.
     """
-    if len(data) > MAX_EVIDENCE_BYTES:
-        raise evidence_error(name, f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB")
-    try:
-        said = json.loads(data.decode(), object_pairs_hook=each_once)
-    except (ValueError, RecursionError) as error:
-        raise evidence_error(name, f"is not JSON with unique keys: {sanitize(error, 160)}") from None
-    try:
-        found = EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        why = f"has no evidence, or evidence in an unexpected form: {sanitize(where, 160) or 'evidence'}"
-        raise evidence_error(name, why) from None
+    found = _decode(data, name)
     if any(row.rules is not None and row.rules >= len(found.rules) for row in found.rows):
         raise evidence_error(name, "refers to rules that it does not contain")
     if len({row.id for row in found.rows}) != len(found.rows):
@@ -150,6 +139,21 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
             own = {} if row.rules is None else found.rules[row.rules]
             row.envelope = {**row.envelope, **own, "id": row.id}
     return found, hashlib.sha256(data).hexdigest()
+
+
+def _decode(data: bytes, name: str) -> EvidenceFile:
+    if len(data) > MAX_EVIDENCE_BYTES:
+        raise evidence_error(name, f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB")
+    try:
+        said = json.loads(data.decode(), object_pairs_hook=each_once)
+    except (ValueError, RecursionError) as error:
+        raise evidence_error(name, f"is not JSON with unique keys: {sanitize(error, 160)}") from None
+    try:
+        return EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        why = f"has no evidence, or evidence in an unexpected form: {sanitize(where, 160) or 'evidence'}"
+        raise evidence_error(name, why) from None
 
 
 def evidence_error(name: str, why: str, *, retryable: bool = False) -> CustodyRequestError:

@@ -156,7 +156,11 @@ class RequestSigner:
         return reviewed
 
     def _nothing_signed(self, done: int) -> str:
-        """Return what an error before signing means for the signatures, if so many requests are done."""
+        """
+        Return what was not signed if an error occurs before a signature is sent.
+
+        :param done: number of requests whose batches are done.
+        """
         what = "nothing of this batch was signed" if done else "nothing was signed"
         return f"{what} in this try" if self._is_later_try else what
 
