@@ -233,6 +233,11 @@ def _parse(text: str) -> dict[str, Any]:
     # there are no surrogates.
     if len(text) <= 1000 and text.count("{") + text.count("[") <= _MAX_DEPTH and "\\" not in text:
         return parsed
+    _check_limits(parsed)
+    return parsed
+
+
+def _check_limits(parsed: dict[str, Any]) -> None:
     links = (link for value in parsed.values() if isinstance(value, list) for link in value if isinstance(link, dict))
     if len(parsed) + len({key for link in links for key in link}) > _MAX_KEYS:
         raise RefusalError(f"has more than {_MAX_KEYS} keys")
@@ -241,7 +246,6 @@ def _parse(text: str) -> dict[str, Any]:
         json.dumps(parsed, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise RefusalError("has half of a surrogate pair") from None
-    return parsed
 
 
 def _check_depth(value: object, levels: int) -> None:
