@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_KEYS = 100
 INTEGER_BYTES = 32
 SIGNATURE_BYTES = 2 * INTEGER_BYTES
+_ALGORITHM = ECDSA(Prehashed(SHA256()))
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
@@ -109,7 +110,7 @@ class PublicKey:
             return False
         r, s = int.from_bytes(signature[:INTEGER_BYTES], "big"), int.from_bytes(signature[INTEGER_BYTES:], "big")
         try:
-            _library_key(self.point).verify(encode_dss_signature(r, s), digest, ECDSA(Prehashed(SHA256())))
+            _library_key(self.point).verify(encode_dss_signature(r, s), digest, _ALGORITHM)
         except InvalidSignature:
             return False
         return True

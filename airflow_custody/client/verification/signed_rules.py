@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from airflow_custody.client.text import count
@@ -66,11 +67,18 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
         raise RefusalError("the response lacks the rules that it refers to", _NOT_NAMED)
     if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:
         raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING)
+    return text, _read_enclosed(signatures)
+
+
+# Most envelopes carry the same few rules. Errors are not cached.
+@lru_cache(maxsize=64)
+def _read_enclosed(signatures: str) -> tuple[bytes, ...]:
+    """Return the bytes of each signature of enclosed rules."""
     try:
         found = read_signatures(_decode(signatures, "they", MAX_SIGNATURES_BYTES))
     except RefusalError as error:
         raise RefusalError(f"the signatures of its rules cannot be read: {error}") from None
-    return text, _not_too_many(found)
+    return _not_too_many(found)
 
 
 def listed_rules(rules: object) -> UnverifiedRules:

@@ -259,6 +259,10 @@ def _check_depth(value: object, levels: int) -> None:
 
 
 def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    # Fast path for nearly every object: known keys, each once.
+    if len(found) == len(pairs) and found.keys() <= KNOWN_KEYS:
+        return found
     # Use casefold, not only ASCII, because the service's reader also accepts a Kelvin sign as a "k".
     seen: dict[str, str] = {}
     for key, _ in pairs:
@@ -272,7 +276,7 @@ def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if _KNOWN_BY_FOLDED.get(folded, key) != key:
             raise RefusalError(f"has the key {_KNOWN_BY_FOLDED[folded]} in another case: {escape(key[:60])}")
         seen[folded] = key
-    return dict(pairs)
+    return found
 
 
 def _refuse_number(number: str) -> NoReturn:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_custody.client.errors import (
-    CustodyRequestError,
-)
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import ascii_lower, escape, hidden_difference, name_some, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.files.addresses import network_name
@@ -31,8 +30,7 @@ _MAX_VALUE = 120
 _MAX_LINKS = 5
 
 
-@dataclass(frozen=True)
-class KeyComparison:
+class KeyComparison(NamedTuple):
     """
     The result of comparing one key of a payload.
 
@@ -192,7 +190,15 @@ _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "re
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
 
 
+# A listing repeats the same few words.
+@lru_cache(maxsize=100)
 def is_creation(action: str, *, accept_unknown: bool) -> bool:
+    """
+    Tell whether an envelope's action is the creation of an address; an empty action is.
+
+    :param action: the action.
+    :param accept_unknown: whether to accept an unknown word, unless it may mean a change or a deletion.
+    """
     words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
     if any(each in ascii_lower(action) for each in _CHANGING):
         return False
@@ -321,7 +327,7 @@ def _compare_network(request: WhitelistRequest, shown: object, outside: str | No
     name, asked = "network", request.network
     if not outside or shown not in (None, ""):
         found = _compare_key(name, PAYLOAD_KEYS[name], asked, shown)
-        return replace(found, by_service=isinstance(shown, str) and _is_main(shown, request))
+        return found._replace(by_service=isinstance(shown, str) and _is_main(shown, request))
     if asked is not None:
         return KeyComparison(
             name, name, "" if asked == outside else _describe_difference(name, asked, outside), outside=True
@@ -346,7 +352,7 @@ def _compare_key(name: str, key: _Key, asked: Any, shown: object) -> KeyComparis
     elif is_valid:
         if key.harmless and shown == key.harmless:
             return KeyComparison(name, field, filled_in=True)
-        return replace(_unasked_key(name, field), by_service=key.by_service)
+        return _unasked_key(name, field)._replace(by_service=key.by_service)
     else:
         is_same = False
     return KeyComparison(name, field, "" if is_same else _describe_difference(field, asked, shown))

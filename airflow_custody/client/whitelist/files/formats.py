@@ -185,6 +185,7 @@ def _misread(source: str, text: str, advice: str = "quote it") -> Misread:
 
 # Prefer libyaml, because it is many times faster than the pure Python loader.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVER: Any = yaml.resolver.Resolver()
 _NUMBER = "a number"
 _KINDS = {
     "tag:yaml.org,2002:str": "text",
@@ -206,8 +207,7 @@ def read_yaml(text: str, faults: Faults) -> Any:
     :param faults: collects the faults.
     """
     try:
-        root = yaml.compose(text, Loader=_LOADER)
-        contents = None if root is None else _read_node(root, faults, set())
+        contents = _read_document(yaml.parse(text, Loader=_LOADER), faults)
         return None if faults.faults else contents
     except RecursionError:
         faults.fault(0, "the file is nested too deeply")
@@ -236,28 +236,56 @@ def _has_tab_before(text: str, index: int) -> bool:
     return re.match(r"[ -]*\t", line) is not None
 
 
-def _read_node(node: yaml.Node, faults: Faults, seen: set[int]) -> Any:
-    """Return the value of a node, and note aliases as faults."""
-    if id(node) in seen:
-        faults.fault(_line(node), "an alias refers to this value, which is not allowed: use defaults, or repeat it")
-        return None
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        return Items((_read_node(each, faults, seen), _line(each)) for each in node.value)
-    if isinstance(node, yaml.MappingNode):
-        for key, _ in node.value:
-            _read_node(key, faults, seen)
-        return Fields(
-            (key.value if isinstance(key, yaml.ScalarNode) else "[...]", _read_node(value, faults, seen), _line(key))
-            for key, value in node.value
-        )
-    return _read_scalar(node)
+# Events are read one by one, because a tree of nodes for a large file takes long to build, and much memory.
+def _read_document(events: Iterator[Any], faults: Faults) -> Any:
+    """Return the value of the only document; None if there is none."""
+    contents = None
+    # Between the start and the end of the stream, each document has a start and an end.
+    next(events)
+    if not isinstance(next(events), yaml.StreamEndEvent):
+        contents = _read_value(next(events), events, faults)
+        next(events)
+        event = next(events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            problem = "expected a single document in the stream"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+    return contents
 
 
-def _read_scalar(node: Any) -> Any:
-    text: str = node.value
-    kind = _KINDS.get(node.tag, "a special word")
-    if kind == "text" and node.style:
+def _read_value(event: Any, events: Iterator[Any], faults: Faults) -> Any:
+    """Return the value that begins with an event, and note aliases as faults."""
+    if isinstance(event, yaml.ScalarEvent):
+        return _read_scalar(event)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return Items(_read_items(events, faults))
+    if isinstance(event, yaml.MappingStartEvent):
+        return Fields(_read_pairs(events, faults))
+    faults.fault(_line(event), "an alias is not allowed: use defaults, or repeat the value")
+    return None
+
+
+def _read_items(events: Iterator[Any], faults: Faults) -> Iterator[tuple[Any, int]]:
+    """Yield the items of a list, with their lines."""
+    while not isinstance(item := next(events), yaml.SequenceEndEvent):
+        yield _read_value(item, events, faults), _line(item)
+
+
+def _read_pairs(events: Iterator[Any], faults: Faults) -> Iterator[tuple[str, Any, int]]:
+    """Yield the keys of a mapping, with their values and lines."""
+    while not isinstance(key := next(events), yaml.MappingEndEvent):
+        if isinstance(key, yaml.ScalarEvent):
+            name = key.value
+        else:
+            _read_value(key, events, faults)
+            name = "[...]"
+        yield name, _read_value(next(events), events, faults), _line(key)
+
+
+def _read_scalar(event: Any) -> Any:
+    text: str = event.value
+    tag = event.tag if event.tag not in (None, "!") else _RESOLVER.resolve(yaml.ScalarNode, text, event.implicit)
+    kind = _KINDS.get(tag, "a special word")
+    if kind == "text" and event.style:
         return text
     if kind == "text" and _NUMBER_1_2.fullmatch(text):
         kind = _NUMBER
@@ -268,8 +296,8 @@ def _read_scalar(node: Any) -> Any:
     return (_number if kind == _NUMBER else _misread)(text, f"YAML reads {{}} as {kind}")
 
 
-def _line(node: yaml.Node) -> int:
-    line: int = node.start_mark.line
+def _line(event: Any) -> int:
+    line: int = event.start_mark.line
     return line + 1
 
 

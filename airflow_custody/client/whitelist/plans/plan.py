@@ -44,6 +44,7 @@ CHANGES: tuple[RowState, ...] = (
 ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
 #: Version of the text that a plan's hash covers.
 _HASH_FORMAT = "custody-plan-3"
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,7 @@ def _fields(request: WhitelistRequest) -> dict[str, Any]:
 
 
 def _operation(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, separators=(",", ":"))
+    return _ENCODER.encode(data)
 
 
 def check_only(value: object) -> dict[str, list[str]]:
