@@ -216,6 +216,7 @@ def recovery(rows: int) -> None:
     path = write_file(rows, HOME / "killed.yaml")
     store = HOME / "killed"
     from airflow_custody.client import CustodyClient
+    from airflow_custody.idempotency.send import MAX_BATCH
 
     with service() as (control, url, token), CustodyClient(url, token) as client:
         hash_ = plan_hash(client, path)
@@ -230,7 +231,7 @@ def recovery(rows: int) -> None:
         found = _program(*arguments)
         calls = control.request_log()
         again = sum(each["method"] == "POST" for each in calls)
-        windows = -(-again // 50)
+        windows = -(-again // MAX_BATCH)
         listings = [each["query"] for each in calls if each["method"] == "GET" and each["path"].endswith(CREATES)]
         # Subtract one search for each window (batch) that is sent, and one for the plan. The rest are the recovery's.
         searches = sum("ids" not in query and query.get("offset", ["0"]) == ["0"] for query in listings)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.airflow.apply_tries import ApplyTask, address, before, effective, plan, write_rows
+from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, needs_store
 
 from airflow_custody.idempotency.deletions import Deletions
@@ -70,6 +71,12 @@ def test_what_is_replaced_is_approved_with_it(sandbox: Sandbox, path: str, old: 
     effective(sandbox, 1, label="Older")
     assert task.fails().code == "plan-changed"
     assert "(" not in "".join(there(sandbox).values())
+
+
+def test_the_log_says_what_to_do_about_rows_that_differ(path: str, old: str, task_log: TaskLog) -> None:
+    task = applied(path)
+    task.attempt()
+    assert "Rows that differ (1) are left as they are at the service." in task_log.text
 
 
 def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox, path: str, old: str) -> None:

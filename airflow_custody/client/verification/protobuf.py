@@ -22,7 +22,7 @@ _VARINT_BYTES = 10
 _LAST_FIELD_NUMBER = (1 << 29) - 1
 # A negative enum value is written with 64 bits. All of its bits above the low 31 are then set.
 _NEGATIVE_ENUM = (1 << 33) - 1
-_LAST_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
+_NUMBERS = frozenset({"uint32", "uint64", "enum"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
 
 
 def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
-    if wire_type == _BYTES and field.kind in _LAST_NUMBERS:  # packed
+    if wire_type == _BYTES and field.kind in _NUMBERS:  # packed
         numbers, position = [], 0
         while position < len(value):
             number, position = _varint(value, position)
@@ -90,11 +90,10 @@ def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
 
 
 def _value(field: Field, wire_type: int, value: Any) -> Any:
-    maximum = _LAST_NUMBERS.get(field.kind)
-    if wire_type != (_BYTES if maximum is None else _VARINT):
+    if wire_type != (_VARINT if field.kind in _NUMBERS else _BYTES):
         raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
-    if maximum is not None and value > maximum:
-        raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
+    if field.kind == "uint32" and value >> 32:
+        raise RefusalError(f"its field {field.name} is larger than 32 bits")
     # Refuse a larger number, because other readers keep only its low 32 bits, and may get another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
         raise RefusalError(f"its field {field.name} is not a valid enum value")

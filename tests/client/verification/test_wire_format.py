@@ -77,8 +77,8 @@ WHOLE = {
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (field(1, VARINT, varint(2**32)), "small is larger than a uint32"),
-        (field(5, BYTES, sized(varint(2**32))), "many is larger than a uint32"),
+        (field(1, VARINT, varint(2**32)), "small is larger than 32 bits"),
+        (field(5, BYTES, sized(varint(2**32))), "many is larger than 32 bits"),
         (field(2, VARINT, varint(2**64)), "larger than 64 bits"),
         (field(2, VARINT, varint(2**70 - 1)), "larger than 64 bits"),
         (field(2, VARINT, varint(5, 11)), "a number has no end"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator
@@ -337,6 +338,14 @@ def test_equal_texts_are_named() -> None:
     assert wait.update(found).warnings == [
         "whitelisting requests 0, 2 have the same signed text: signatures do not prove that each of them exists"
     ]
+
+
+def test_the_signatures_are_counted() -> None:
+    data = base64.b64encode(bytes(64)).decode()
+    signatures = [{"signature": {"userId": each, "signature": data}, "hashes": []} for each in "ab"]
+    shown = envelope("pending", signedAddress={"signatures": signatures})
+    summary = RequestWait("7").update({"7": make_request(ListedRequest("7", shown))}).summary
+    assert summary == "whitelisting request 7 is pending approval (status pending, 2 signatures)"
 
 
 def test_what_is_verified_is_plain_json() -> None:

@@ -100,6 +100,16 @@ def test_the_log_shows_the_whole_of_what_is_signed(
     assert caplog.text.count("so the service is trusted without verification") == 1
 
 
+@pytest.mark.parametrize(("is_hashed", "network"), [(True, ""), (False, "network mainnet, ")])
+def test_a_network_is_only_called_unsigned_if_the_text_lacks_it(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture, is_hashed: bool, network: str
+) -> None:
+    caplog.set_level("INFO")
+    approver.sandbox.control.configure(network_is_hashed=is_hashed)
+    approver.approve(approver.create(network="mainnet"))
+    assert f"Only in the envelope, which is not signed: {network}action create, tenantId 1" in caplog.text
+
+
 def test_two_ids_that_show_the_same_text_are_named(
     approver: SignedInApprover, caplog: pytest.LogCaptureFixture
 ) -> None:
