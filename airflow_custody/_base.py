@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
-from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
+from airflow_custody.client.arguments import check_text, describe, is_missing, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.hooks.custody import CustodyHook
@@ -154,6 +154,9 @@ class CustodyTask(RendersNoData):
         super().__init__(**kwargs)
         use_default_retry_policy(self)
         self.custody_conn_id = custody_conn_id
+        if not isinstance(omit_if_none, (str, Collection)):
+            self._refuse(f"omit_if_none must be a name or a list of names, not {describe(omit_if_none)}")
+            omit_if_none = ()
         self.omit_if_none = (omit_if_none,) if isinstance(omit_if_none, str) else tuple(omit_if_none)
         optional = self._optional_parameters() if self.omit_if_none else set()
         for name in self.omit_if_none:

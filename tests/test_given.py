@@ -187,6 +187,8 @@ def test_no_other_parameter_may_be_left_out(entry: Entry) -> None:
     for name in entry.templated.keys() - entry.optional.keys():
         with pytest.raises(ValueError, match=f"omit_if_none contains '{name}'"):
             entry.make(omit_if_none=name)
+    with pytest.raises(ValueError, match="omit_if_none must be a name or a list of names, not None"):
+        entry.make(omit_if_none=None)
 
 
 @pytest.mark.usefixtures("airflow_db")

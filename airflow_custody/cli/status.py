@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         WebhookRow,
     )
 
-_REQUESTS = {"pending": "PENDING", "unknown": "UNKNOWN STATUS", "recent": "RECENTLY IN EFFECT"}
+_REQUESTS = {"pending": "PENDING", "unknown": "STATE UNKNOWN", "recent": "RECENTLY IN EFFECT"}
 # Text that other people wrote comes last.
 _COLUMNS = (
     *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
@@ -116,7 +116,9 @@ def _view_approvals(approvals: PendingApprovals) -> str:
 
 
 def _view_webhooks(webhooks: Sequence[WebhookRow]) -> list[dict[str, Any]] | str:
-    return [{**vars(each), "status": as_state(each.status)} for each in webhooks] or "none"
+    # Problems are among the lines above.
+    rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in webhooks]
+    return rows or "none"
 
 
 def _view_journal(journal: JournalView) -> dict[str, Any] | str:
