@@ -247,7 +247,7 @@ def _read_document(events: Iterator[Any], faults: Faults) -> Any:
         next(events)
         event = next(events)
         if not isinstance(event, yaml.StreamEndEvent):
-            problem = "expected a single document in the stream"
+            problem = "expected a single document in the stream, but found another document"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
     return contents
 
