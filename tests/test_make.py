@@ -162,3 +162,16 @@ def test_the_matrix_fails_if_a_supported_pair_does_not_pass(
     assert is_broken(line, airflow, outcome) is expected
     assert NEWEST_PYTHONS.keys() < AIRFLOWS.keys()
     assert {*NEWEST_PYTHONS.values()} < {*PYTHONS}
+
+
+# --- what `make test` does not run ---------------------------------------------------------------------------
+
+
+def test_the_dags_of_the_scale_suite_can_be_imported(tmp_path: Path) -> None:
+    """Only `make scale` runs these DAGs, so an operator that refuses them would be noticed late."""
+    (tmp_path / "file0.csv").write_text("label,address,blockchain\n")
+    (tmp_path / "ids.json").write_text('["1", "2"]')
+    paths = os.pathsep.join([str(ROOT / "tests" / "faults"), str(ROOT)])
+    dags = str(ROOT / "tests" / "scale" / "dags" / "scale.py")
+    done = run(sys.executable, dags, FAULTS_FOLDER=str(tmp_path), PYTHONPATH=paths)
+    assert done.returncode == 0, done.stderr[-2000:]

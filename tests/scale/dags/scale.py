@@ -39,6 +39,8 @@ class DeferredSensor(CustodyWhitelistRequestSensor):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(deferrable=True, **kwargs)
+        # Parameters that are not given have no value before.
+        self._check_given()
         path, arguments = self._trigger(None).serialize()
         self.start_trigger_args = StartTriggerArgs(path, "execute_complete", arguments, None, timedelta(hours=1))
 
