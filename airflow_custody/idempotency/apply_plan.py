@@ -103,15 +103,17 @@ class PlanChangedError(CustodyConflictError):
     def __init__(
         self, outcome: Outcome, plan: WhitelistPlan | None = None, why: str = "", *, is_forgotten: bool = False
     ) -> None:
-        created, deleted = len(outcome.created), len(outcome.deleted)
-        what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
-        done = " and ".join(filter(None, what))
+        numbers = {
+            "created {}": len(outcome.created),
+            "deleted {}": len(outcome.deleted),
+            "may have sent {} whose outcome is unknown": len(outcome.unknown),
+        }
+        done = " and ".join(text.format(number) for text, number in numbers.items() if number)
+        sent = "this try sent nothing"
         if is_forgotten:
-            sent = "this try sent nothing; there is no record of earlier tries of this task"
+            sent += "; there is no record of earlier tries of this task"
         elif done:
-            sent = f"this try sent nothing, and earlier tries {done}"
-        else:
-            sent = "nothing was sent"
+            sent += f", and earlier tries {done}"
         reason = f": {why}" if why else ""
         now = "" if plan is None else f". Now it has {changes_text(plan, _NOT_DONE)}"
         super().__init__(
@@ -170,6 +172,7 @@ class ApplyPlan:
         :raises PlanChangedError: if the plan is not the approved one.
         :raises CustodyError: if the service cannot be read, or the outcome of an earlier try is unknown.
         """
+        # Whether there is no record, although an earlier try may have sent something.
         is_forgotten = self._store.read()
         record = self._store.read_plan(self.plan_hash)
         self._wait_for_earlier_sends(is_forgotten=is_forgotten)
@@ -273,13 +276,15 @@ class ApplyPlan:
         return digest(sorted(self._requests))
 
     def _done(self, snapshot: Snapshot) -> Outcome:
-        """Return the known creations and deletions of earlier tries."""
+        """Return what earlier tries did, also for rows that are no longer in the file."""
         outcome = Outcome()
         for key, row in self._rows_of_plan().items():
-            if row.state == "created" and key in self._requests:
+            if row.state == "created":
                 outcome.created[key] = row.detail
             elif is_deletion_key(key) and row.state in ("sent", "deleted") and deleted_id(key) not in snapshot.requests:
                 outcome.deleted[key] = row.detail
+            elif row.state == "sent":
+                outcome.unknown[key] = "this try has not searched for it"
         return outcome
 
     def _creation(self, snapshot: Snapshot, record: PlanRecord | None = None) -> WhitelistCreation:
@@ -350,6 +355,7 @@ class ApplyPlan:
         search.judge(creation.found_in(snapshot, own, thorough=False))
         # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
         search.unknown.clear()
+        # A user has to decide only about rows that the snapshot does not settle.
         for key in own:
             if self._store.rows[key][1].state == "sent":
                 search.follow_override(key)
@@ -496,6 +502,7 @@ class ApplyPlan:
             name_some(waiting, 60),
         )
         ids = {**outcome.created, **outcome.found}
+        # A plan with a creation that has no id is never completed.
         creations = [
             AppliedCreation(
                 request=self._requests[key].model_dump(exclude_none=True), id=ids.get(key, ""), replaces=replaces

@@ -371,7 +371,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     ) -> dict[str, Any]:
         """Push the outcome to XCom, even if the task fails afterwards."""
         states = ("created", "deleted", "found", "refused", "unknown", "left")
-        self._linked_ids = tuple(outcome.created.values())
+        # If the file has changed, an earlier try may have created requests for rows that are gone.
+        own = {key: request_id for key, request_id in outcome.created.items() if key in requests}
+        self._linked_ids = tuple(own.values())
         result = {
             "plan_hash": self.plan_hash,
             "counts": {state: len(getattr(outcome, state)) for state in states},
@@ -379,10 +381,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             "completion": None if completion is None else completion.model_dump(),
         }
         # The signing task compares these contents with the requests at the service.
-        created = [
-            {"id": request_id, **requests[key].model_dump(exclude_none=True)}
-            for key, request_id in outcome.created.items()
-        ]
+        created = [{"id": request_id, **requests[key].model_dump(exclude_none=True)} for key, request_id in own.items()]
         context["ti"].xcom_push(key="requests", value=created)
         self._push(context, result)
         return result

@@ -55,7 +55,7 @@ def test_a_file_that_changed_since_the_approval_is_refused(sandbox: Sandbox, tas
     write_rows(Path(path), [*ROWS, 99])
     error = task.fails()
     assert isinstance(error, CustodyConflictError)
-    assert "is not the approved plan; nothing was sent" in str(error)
+    assert "is not the approved plan; this try sent nothing" in str(error)
     assert "See the log for the whole current plan." in str(error)
     check_exactly(sandbox, [0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -244,7 +245,7 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
         task.store.values[PLAN_KEY] = json.dumps({**record, **change})
         error = task.fails()
         assert error.code == "plan-changed"
-        assert "the service, its tenant or the task's record has changed; nothing was sent" in str(error)
+        assert "the service, its tenant or the task's record has changed; this try sent nothing" in str(error)
     for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, {**record, "plan": "0" * 64}, None):
         task.store.values[PLAN_KEY] = json.dumps(damaged)
         assert task.fails().code == "record-unreadable"
@@ -270,6 +271,21 @@ def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, 
     Path(path).write_text("version: 1\naddresses:\n" + "".join([*reversed(rows), head]))
     stored.attempt()
     check_all(sandbox, stored)
+
+
+@pytest.mark.parametrize("write", range(2, 8))
+def test_what_earlier_tries_sent_is_counted_even_if_the_file_no_longer_has_it(
+    sandbox: Sandbox, stored: ApplyTask, path: str, write: int
+) -> None:
+    stored.dies_at(write, before=False)
+    write_rows(Path(path), [99])
+    message = stored.fails().message
+    known, unknown = (
+        sum(map(int, re.findall(text, message)))
+        for text in (r"earlier tries .*created (\d+)", r"earlier tries .*may have sent (\d+) whose outcome is unknown")
+    )
+    sent = len(sandbox.control.whitelist_requests()) - 1
+    assert known <= sent <= known + unknown
 
 
 def test_what_appears_elsewhere_between_two_tries_does_not_stop_a_plan(sandbox: Sandbox, stored: ApplyTask) -> None:

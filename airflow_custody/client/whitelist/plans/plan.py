@@ -290,8 +290,13 @@ def describe_only(only: Mapping[str, Iterable[str]]) -> str:
 
 
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
-    """Return lines of advice about differing rows and duplicates."""
+    """Return lines of advice about differing rows, duplicates, and requests that cannot be read."""
     found = []
+    if any(row.state == "unreadable" and row.where for row in plan.rows):
+        found += [
+            "A request that cannot be read may be for any row, so that row is not created.",
+            "If you have inspected the request, and it is for another destination, add its id to 'ignore' (--ignore).",
+        ]
     doubtful = sum(row.is_doubtful for row in plan.rows)
     if doubtful:
         found += [

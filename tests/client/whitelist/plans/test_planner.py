@@ -478,6 +478,9 @@ def test_what_cannot_be_read_stops_every_row_that_is_not_found() -> None:
         assert last.request_id == "3799"
         assert last.where == ""
         assert "request 3799 cannot be read, and may be for this row" in rows[0].note
+        assert "add its id to 'ignore' (--ignore)" in advice_on_differences(found, replace=False)
+        # An ignored request needs no advice.
+        assert advice_on_differences(plan(requests, envelope, ignore=["3799"]), replace=False) == ""
         assert found.has_changes
         # What is there is there.
         assert plan(ask(), [envelope, listed()]).rows[0].state == "unchanged"
