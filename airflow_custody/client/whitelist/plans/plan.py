@@ -290,13 +290,18 @@ def describe_only(only: Mapping[str, Iterable[str]]) -> str:
 
 
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
-    """Return lines of advice about differing rows, duplicates, and requests that cannot be read."""
+    """Return lines of advice about requests that cannot be read, differing rows, and duplicates."""
     found = []
     if any(row.state == "unreadable" and row.where for row in plan.rows):
         found += [
             "A request that cannot be read may be for any row, so that row is not created.",
             "If you have inspected the request, and it is for another destination, add its id to 'ignore' (--ignore).",
         ]
+    return lines(*found, *_advice_on_differing_rows(plan, replace=replace), _advice_on_duplicates(plan))
+
+
+def _advice_on_differing_rows(plan: WhitelistPlan, *, replace: bool) -> list[str]:
+    found = []
     doubtful = sum(row.is_doubtful for row in plan.rows)
     if doubtful:
         found += [
@@ -311,11 +316,15 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
             f"Change the file to match the service; {'' if replace else way}or delete the request at the service "
             "(custody whitelist delete). Then the address is not whitelisted until a new request is signed.",
         ]
+    return found
+
+
+def _advice_on_duplicates(plan: WhitelistPlan) -> str:
     if any(row.state == "duplicate" and not row.action for row in plan.rows):
-        found.append("prune=True deletes all duplicates, and replace=True only those that differ from the file.")
-    elif plan.counts["duplicate"]:
-        found.append("Applying this plan deletes the duplicates, because the requests that are kept are in effect.")
-    return lines(*found)
+        return "prune=True deletes all duplicates, and replace=True only those that differ from the file."
+    if plan.counts["duplicate"]:
+        return "Applying this plan deletes the duplicates, because the requests that are kept are in effect."
+    return ""
 
 
 def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
