@@ -20,7 +20,7 @@ The user who starts a run enters the address; there is no schedule. What to chan
 ``notify``. Or use a provider's notifier instead, such as
 ``SyncCallback("airflow.providers.slack.notifications.slack.SlackNotifier", kwargs={...})``.
 
-Requires Airflow 3.3. On earlier versions, this file defines no DAG.
+Tested on Airflow 3.3. On versions before 3.2, this file defines no DAG.
 """
 
 from __future__ import annotations

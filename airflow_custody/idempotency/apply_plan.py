@@ -296,6 +296,7 @@ class ApplyPlan:
             self.settings.accept_fields,
             before=snapshot,
             replaced={} if record is None else {key: ids for key, ids in record.creations.items() if ids},
+            # Only the ids that the approved hash covers.
             ignored=[each for each in self.settings.ignore if ignored_text(each) in observed],
             own_ids=self._store.ids,
         )

@@ -238,6 +238,7 @@ def _match_row(
     index: Destinations[Request],
     ignored: Collection[str],
 ) -> _Match:
+    # A user can ignore a request only as long as its destination is not certain.
     same = [each for each in index.same(destination) if each.id not in ignored or _is_on_network_of(each, destination)]
     possible: list[Request] = []
     unreadable: list[Request] = []
@@ -518,6 +519,7 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
 
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
+    # Each fault prevents the deletion.
     fields, faults = _contradictions(request, None, settings)
     what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
@@ -557,6 +559,7 @@ def _signed_hash(request: Request) -> str | None:
 
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     settings = context.settings
+    # Each fault prevents the deletion.
     fields, faults = _contradictions(request, None, settings)
     # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
