@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk import Context
 
-    from airflow_custody.client.errors import CustodyError
 
 __all__ = ["CustodyRetryPolicy"]
 

@@ -17,7 +17,7 @@ from airflow_custody.client.verification.pins import PIN_SETTINGS
 from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient, VerificationPins
+    from airflow_custody.client import VerificationPins
     from airflow_custody.client.http.authentication import Authentication
 
 DEFAULT_CONN_ID = "custody_default"
@@ -98,7 +98,6 @@ def read_pins(args: Namespace) -> VerificationPins:
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if an option is missing or wrong, or only makes sense with a service.
     """
-
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
@@ -138,7 +137,6 @@ def _airflow_client(args: Namespace) -> CustodyClient:
 
 
 def _base_url_client(args: Namespace) -> CustodyClient:
-
     if args.proxy and "@" in args.proxy:
         raise CustodyConfigurationError(
             "--proxy contains a password, which other users of this machine can read",
@@ -155,7 +153,6 @@ def _base_url_client(args: Namespace) -> CustodyClient:
 
 
 def _authentication(args: Namespace) -> Authentication:
-
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")
     methods: dict[Callable[..., Authentication], tuple[str, ...]] = {

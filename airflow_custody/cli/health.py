@@ -48,7 +48,6 @@ def check_health(args: Namespace, output: Output) -> int:
     numbers of the rest are in the fields that end in not_named. All checks are listed; identical rows, of several
     tenants or machines, are merged.
     """
-
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
         groups=args.groups,

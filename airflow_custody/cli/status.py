@@ -62,7 +62,6 @@ def show_status(args: Namespace, output: Output) -> int:
     "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same destination}. Times are ISO
     8601 text, or null. Texts in values come from the service and may be anything.
     """
-
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
     verdict = judge_overview(overview)

@@ -52,7 +52,6 @@ def verify(args: Namespace, output: Output) -> int:
     text only; a value that is not proved is null. The rules in force were used for pending rows without rules of
     their own. Duplicates are verified requests for one destination.
     """
-
     if args.evidence and output.form != "json":
         raise usage_error("--evidence needs -o json", "Evidence is written as JSON.")
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
@@ -78,7 +77,6 @@ def verify(args: Namespace, output: Output) -> int:
 
 def _view(found: VerifiedWhitelist) -> list[Any]:
     """Return a line for each request, the duplicates, and the summary."""
-
     lines = [_view_row(each, describe_row(each)) for each in found.rows]
     return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
 
@@ -92,7 +90,6 @@ def _view_row(row: dict[str, Any], text: str) -> Mark:
 
 def _read_evidence(path: str) -> tuple[EvidenceFile, str]:
     """Return the evidence in a file, and the file's SHA-256."""
-
     try:
         local, url = split_location(path)
         if not url:

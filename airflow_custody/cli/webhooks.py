@@ -37,7 +37,6 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     JSON: a list of {"id", "type", "status", "url", "timeout_until", "created_at", "updated_at"}, as the service sends
     them. A value that the service does not send is null.
     """
-
     with open_client(args) as client:
         webhooks = client.list_webhooks()
     rows: list[dict[str, Any]] = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in webhooks]

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
-    from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.client.whitelist.snapshot import Snapshot
-    from airflow_custody.client.whitelist.status_words import StatusWords
     from airflow_custody.overview.models import RequestRow
 
 #: The limits of ``PlanLimits``. For each, there is an option with the same name, this type and this help.
@@ -82,7 +80,6 @@ def validate(args: Namespace, output: Output) -> int:
     checked), "sha256" (of the file), "faults" (list of texts)} for each file. The numbers and the hash are null if
     the file is not valid.
     """
-
     found: list[dict[str, Any]] = []
     lines: list[str] = []
     for name in args.files:
@@ -105,7 +102,6 @@ def validate(args: Namespace, output: Output) -> int:
 
 def _read_file(args: Namespace, name: str) -> WhitelistFile:
     """Return the whitelist in a file or from standard input."""
-
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
     if args.format is None:
@@ -127,7 +123,6 @@ def print_schema(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 printed, 1 error.
     """
-
     output.text(json.dumps(whitelist_schema(), indent=2))
     return NOTHING_TO_DO
 
@@ -151,7 +146,6 @@ def plan(args: Namespace, output: Output) -> int:
     are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified. The
     action is create, delete or null.
     """
-
     words = _words(args)
     settings = _plan_settings(args)
     # If an option is not given, the limit has its default.
@@ -179,7 +173,6 @@ def plan(args: Namespace, output: Output) -> int:
 
 
 def _plan_settings(args: Namespace) -> PlanSettings:
-
     only: dict[str, list[str]] = {}
     for each in args.only or ():
         name, _, value = each.partition("=")
@@ -194,7 +187,6 @@ def _plan_settings(args: Namespace) -> PlanSettings:
 
 
 def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, all_rows: bool) -> None:
-
     if output.form == "json":
         output.data({**plan_to_json(found), "over_limits": list(faults)})
     elif output.form == "markdown":
@@ -205,7 +197,6 @@ def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, 
 
 def _words(args: Namespace) -> StatusWords:
     """Return the status words of the options."""
-
     if args.any_status and args.effective_statuses:
         raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
     effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
@@ -214,7 +205,6 @@ def _words(args: Namespace) -> StatusWords:
 
 def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
     """Return the service's name in a plan, and its requests."""
-
     with open_client(args) as client:
         return service_name(client), read_snapshot(client, words)
 
@@ -235,7 +225,6 @@ def dump(args: Namespace, output: Output) -> int:
 
     Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
     """
-
     service, snapshot = _fetch(args, _words(args))
     dumped = dump_snapshot(snapshot, service, args.accept_fields or ())
     output.text(dumped.text)
@@ -263,7 +252,6 @@ def show(args: Namespace, output: Output) -> int:
     verified: the signed content only), "around" (other data from the service), "signatures": [{"user", "comment",
     "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload is text.
     """
-
     with open_client(args) as client:
         view = read_request(client, args.id)
     data = asdict(view)
@@ -307,7 +295,6 @@ def delete(args: Namespace, output: Output) -> int:
     if the deletion was not confirmed. The state before the deletion is effective, pending, rejected or unknown. The
     state and the values after it are null if the request did not exist.
     """
-
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
         raise usage_error("cannot ask for confirmation: standard input is not a terminal", "Give --yes.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from airflow_custody.client.approvals.operations import ApprovalOperations
 from airflow_custody.client.auth import BearerToken
@@ -28,9 +27,6 @@ from airflow_custody.client.users.operations import UserOperations
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
-
-if TYPE_CHECKING:
-    from airflow_custody.client.verification.verifier import Verifier
 
 
 class CustodyClient(

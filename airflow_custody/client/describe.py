@@ -12,7 +12,7 @@ from airflow_custody.client.verification.verifier import VerificationPins, Verif
 
 if TYPE_CHECKING:
     from airflow_custody.client.rules.operations import WireRules
-    from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
+    from airflow_custody.client.verification.verifier import VerifiedRules
 
 #: The text for settings without pinned keys.
 NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
-    from airflow_custody.client.whitelist.status_words import StatusWords
 
 
 class WhitelistFileTask(WhitelistEventTask):

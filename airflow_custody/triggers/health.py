@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict, HealthWait
+    from airflow_custody.client.health.verdict import HealthVerdict
     from airflow_custody.client.wait_state import WaitState
 
     CheckHealth = Callable[[HealthCriteria], HealthVerdict]
@@ -243,7 +243,6 @@ def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWa
     The function caches its verdicts. It runs in a thread, because evaluating ten thousand checks by hundreds of
     criteria would block the event loop.
     """
-
     # All waits of a poll have the same tenant.
     criteria = waits[0].criteria
     listing = measure_health(lambda: client.list_health_checks(criteria.tenant_id), custody_conn_id, criteria)

@@ -26,7 +26,6 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     :param consequence: the end of each error message: the effect of the error, such as "nothing was signed".
     :raises CustodyRequestError: if ``expected`` has another form, or is empty.
     """
-
     refuse = partial(_refusal, consequence=consequence)
     entries = _entries_of(expected, refuse)
     only_id = ids[0] if len(ids) == len(entries) == 1 else None
