@@ -30,6 +30,7 @@ from support.keys.envelopes import (
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import signed_rules, verifier
 from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.verification.results import VerifiedRules
 from airflow_custody.client.verification.signature_count import MAX_HASHES, read_entries
 from airflow_custody.client.verification.verifier import RequestSignatures, VerificationPins, Verifier, verify_envelope
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -300,3 +301,8 @@ def test_several_threads() -> None:
     for each in threads:
         each.join()
     assert found == [verify_envelope(GOOD, PINS)] * 8
+
+
+@pytest.mark.parametrize(("timestamp", "date"), [(1767225600, "2026-01-01T00:00:00Z"), (0, None)])
+def test_the_date_of_rules_is_text_and_may_be_missing(timestamp: int, date: str | None) -> None:
+    assert VerifiedRules("ab" * 32, timestamp, ()).to_json()["date"] == date

@@ -316,6 +316,8 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
         "whitelisting request 7 is not verified: the service reports it as in effect (status approved, "
         f"0 signatures), but no signature\nPin 'networks'. {what_to_do(['7'])}\n[custody/not-verified]"
     )
+    # The error says it all.
+    assert RequestWait("7").update({"7": LISTED["unverified"]}).warnings == []
     # A command has no odd id.
     for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
         assert "`custody whitelist verify` reports" in what_to_do([odd])
