@@ -368,8 +368,9 @@ class ClientSettings:
             settings._check_together()
             return settings
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-        why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
+            first = error.errors(include_url=False)[0]
+        is_own = first["type"] == "value_error"
+        why = str(first["ctx"]["error"]) if is_own else first["msg"].replace("Input should", "must", 1)
         # Do not quote the value of an unknown setting, because it may be a secret.
         shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
         raise wrong_setting(str(first["loc"][0]), f"{why}{shown}")
