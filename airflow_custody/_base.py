@@ -263,7 +263,7 @@ class CustodyTask(RendersNoData):
         :raises CustodyRequestError: if a value is missing, or a setting is wrong. The error names the parameter.
         """
         if self._refused:
-            raise CustodyRequestError(f"{self._refused}; nothing was sent")
+            raise CustodyRequestError(f"{self._refused}; nothing is sent")
         self._leave_out()
         for field in self.template_fields:
             name, value = PARAMETER_OF.get(field, field), getattr(self, field)
@@ -305,7 +305,7 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
         raise AirflowSkipException(f"Nothing to do: {name} is an empty list, and skip_if_empty is set.")
     if not ids:
         raise CustodyRequestError(
-            f"{name} is an empty list; nothing was sent",
+            f"{name} is an empty list; nothing is sent",
             setting=name,
             advice="To skip the task in this case, set skip_if_empty=True.",
             code="parameter-wrong",

@@ -141,7 +141,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
             return None
     raise CustodyConfigurationError(
         f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} stores a task's position, so the place to "
-        "continue is unknown; nothing was sent",
+        "continue is unknown; nothing is sent",
         setting="asset",
         advice="The asset has events from another source. Give this task its own asset.",
         code="parameter-wrong",

@@ -254,7 +254,7 @@ def test_a_value_of_another_type_is_refused_by_name(sandbox: Sandbox, entry: Ent
     ],
 )
 def test_text_that_native_rendering_rewrites_is_refused(sandbox: Sandbox, name: str, template: str, value: str) -> None:
-    with failing_at_once(f"nothing was sent: {name} must be text, not .*render_template_as_native_obj.*tojson"):
+    with failing_at_once(f"nothing is sent: {name} must be text, not .*render_template_as_native_obj.*tojson"):
         render_and_execute(CREATE.make(**{**XRP, name: template}), native_dag(), x=value)
     assert sandbox.control.request_log() == []
 

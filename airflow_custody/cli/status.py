@@ -98,7 +98,9 @@ def _view_requests(requests: Requests) -> dict[str, Any]:
     for part, title in _REQUESTS.items():
         view: RequestsView = getattr(requests, part)
         if view.total:
-            found[f"{title} ({view.total})"] = [_view_request(row) for row in view.rows]
+            shown = len(view.rows)
+            number = f"{shown} of {view.total}" if shown < view.total else f"{shown}"
+            found[f"{title} ({number})"] = [_view_request(row) for row in view.rows]
         else:
             found[title] = "none"
     return found

@@ -73,9 +73,9 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
-        raise _wrong(error, name, f"{text_fault(value)}; nothing was sent{hint}")
+        raise _wrong(error, name, f"{text_fault(value)}; nothing is sent{hint}")
     if not value.strip():
-        raise _wrong(error, name, "is empty; nothing was sent")
+        raise _wrong(error, name, "is empty; nothing is sent")
     return str.__str__(value)
 
 
@@ -91,7 +91,7 @@ def check_identifier(name: str, value: object, error: type[CustodyError] = Custo
     """
     fault = identifier_fault(value)
     if fault is not None:
-        raise _wrong(error, name, f"{fault}; nothing was sent")
+        raise _wrong(error, name, f"{fault}; nothing is sent")
     return int.__repr__(value) if isinstance(value, int) else check_text(name, value, error)
 
 
@@ -114,7 +114,7 @@ def check_names(
     if isinstance(value, str):
         return [check_text(name, value, error)]
     if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise _wrong(error, name, f"must be a list of names, not {describe(value)}; nothing was sent")
+        raise _wrong(error, name, f"must be a list of names, not {describe(value)}; nothing is sent")
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
         raise _wrong(error, name, "is an empty list; omit the parameter instead")
@@ -130,7 +130,7 @@ def check_flag(name: str, value: object) -> bool:
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
-        raise _wrong(CustodyRequestError, name, f"must be True or False, not {describe(value)}; nothing was sent")
+        raise _wrong(CustodyRequestError, name, f"must be True or False, not {describe(value)}; nothing is sent")
     return value
 
 
@@ -190,10 +190,10 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that contains such a value.
     """
     if value is None:
-        why = "is None: check the DAG file, the template or the upstream task; nothing was sent"
+        why = "is None: check the DAG file, the template or the upstream task; nothing is sent"
         raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, str) and is_missing(value):
-        why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"
+        why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing is sent"
         raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, (list, tuple, set, frozenset)):
         for index, each in enumerate(value):

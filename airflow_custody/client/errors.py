@@ -4,9 +4,9 @@ The errors of this package, by type.
 ::
 
     CustodyError
-    ├── CustodyConfigurationError    a setting is missing or wrong; nothing was sent
+    ├── CustodyConfigurationError    a setting is missing or wrong; nothing is sent
     ├── CustodyRequestError          the request is wrong: refused before sending, or 400, 422
-    │   └── WhitelistFileError       a whitelist file is wrong, or cannot be read; nothing was sent
+    │   └── WhitelistFileError       a whitelist file is wrong, or cannot be read; nothing is sent
     ├── CustodyAuthenticationError   401, or an expired JWT, in which case nothing is sent
     ├── CustodyPermissionError       403
     ├── CustodyNotFoundError         404
@@ -212,7 +212,7 @@ def _facts() -> Iterable[str]:
 
 
 class CustodyConfigurationError(CustodyError):
-    """Raised when a setting is missing or wrong; nothing was sent."""
+    """Raised when a setting is missing or wrong; nothing is sent."""
 
     code: ErrorCode = "setting-wrong"
 
@@ -229,7 +229,7 @@ class CustodyRequestError(CustodyError):
 
 class WhitelistFileError(CustodyRequestError):
     """
-    Raised when a whitelist file is wrong or unreadable; nothing was sent.
+    Raised when a whitelist file is wrong or unreadable; nothing is sent.
 
     :param message: the number of faults, and the first faults, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
@@ -247,7 +247,7 @@ class CustodyAuthenticationError(CustodyError):
     """
     Raised when the credentials are rejected (401), or have expired.
 
-    If the token is an expired JWT, nothing was sent.
+    If the token is an expired JWT, nothing is sent.
     """
 
     code: ErrorCode = "credentials-refused"

@@ -5,7 +5,7 @@ The first try plans, and continues only if the plan's hash is the approved one. 
 rows to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a
 later try does depends on where the earlier try ended:
 
-- Before the plan was recorded: nothing was sent. The later try acts as a first try.
+- Before the plan was recorded: nothing is sent. The later try acts as a first try.
 - After the plan was recorded and before the first batch, or between two batches: the later try sends the remaining
   rows. A row is not sent if there is a request that may have the same destination, except for the requests that the
   row replaces. If another user has requested the destination meanwhile, the row is ``found`` if the content is the
@@ -65,6 +65,7 @@ from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletio
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
 from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_requests import WhitelistCreation, why_not_trusted
 
@@ -74,11 +75,15 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
-_NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
+_NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified", "pending")
 _PLAN_AGAIN = (
-    "Both tasks need the same arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status words).",
-    "If the arguments are the same, the file or the service has changed: start a new run, which plans again and waits "
-    "for a new approval.",
+    "If the file or the service has changed, start a new run, which plans again and waits for a new approval.",
+    "If not, the two tasks have different arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status "
+    "words).",
+)
+_RESTORE = (
+    "Restore the file that was approved, and clear this task, which then applies the rest.",
+    "Or start a new run, which plans again and waits for a new approval. It does not sign what this run has created.",
 )
 _NOT_REPLACED = (
     "{why}; the new request would have replaced {ids}, so nothing is deleted. If the service rejects a second request "
@@ -98,15 +103,22 @@ class PlanChangedError(CustodyConflictError):
     :param plan: the current plan; None if this try did not plan.
     :param why: what has changed, if this try did not plan. Default empty.
     :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
+    :param is_file_changed: whether the rows of the file have changed since the first try. Default False.
     """
 
     def __init__(
-        self, outcome: Outcome, plan: WhitelistPlan | None = None, why: str = "", *, is_forgotten: bool = False
+        self,
+        outcome: Outcome,
+        plan: WhitelistPlan | None = None,
+        why: str = "",
+        *,
+        is_forgotten: bool = False,
+        is_file_changed: bool = False,
     ) -> None:
         numbers = {
             "created {}": len(outcome.created),
             "deleted {}": len(outcome.deleted),
-            "may have sent {} whose outcome is unknown": len(outcome.unknown),
+            "may have sent {} requests whose outcome is unknown": len(outcome.unknown),
         }
         done = " and ".join(text.format(number) for text, number in numbers.items() if number)
         sent = "this try sent nothing"
@@ -115,11 +127,16 @@ class PlanChangedError(CustodyConflictError):
         elif done:
             sent += f", and earlier tries {done}"
         reason = f": {why}" if why else ""
-        now = "" if plan is None else f". Now it has {changes_text(plan, _NOT_DONE)}"
+        now = "" if plan is None else f". The current plan has {changes_text(plan, _NOT_DONE)}"
         super().__init__(
             f"the plan is not the approved plan{reason}; {sent}{now}",
             code="plan-changed",
-            advice=lines("See the log for the whole current plan." if plan else None, *_PLAN_AGAIN),
+            advice=lines(
+                "Compare the current plan in the log with the plan in the log of the task that planned."
+                if plan
+                else None,
+                *(_RESTORE if is_file_changed else _PLAN_AGAIN),
+            ),
         )
         self.plan = plan
         self.outcome = outcome
@@ -141,6 +158,7 @@ class ApplyPlan:
     :param max_parallel: maximum number of requests at once.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcomes of creates and their numbers.
+    :param stop_request: the user's request to send nothing more.
     """
 
     context: Context
@@ -155,12 +173,11 @@ class ApplyPlan:
     max_parallel: int
     lookup_wait: float
     report: Report
+    stop_request: StopRequest
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
         self._requests = {row_key(row.request): row.request for row in self.file.rows}
-        self._senders: list[Sender] = []
-        self._is_stopped = False
         #: The deletions that must wait until the created requests are in effect; None if there are none.
         self.completion: AppliedPlan | None = None
 
@@ -194,8 +211,8 @@ class ApplyPlan:
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=self.report,
+            stop_request=self.stop_request,
         )
-        self._add_sender(creator.sender)
         self._settle_own(creator.search, creation, snapshot)
         outcome = creator.run([key for key in self._requests if key in record.creations], searched_at=searched_at)
         for key in outcome.refused.keys() & creation.replaced.keys():
@@ -209,18 +226,6 @@ class ApplyPlan:
         else:
             self._delete(record, snapshot, outcome)
         return outcome
-
-    def stop(self) -> None:
-        """Stop sending rows that have not left yet; may be called from a signal handler."""
-        self._is_stopped = True
-        for each in self._senders:
-            each.stop()
-
-    def _add_sender(self, sender: Sender) -> Sender:
-        self._senders.append(sender)
-        if self._is_stopped:
-            sender.stop()
-        return sender
 
     # --- the record ----------------------------------------------------------------------------------------
 
@@ -263,7 +268,8 @@ class ApplyPlan:
         :raises PlanChangedError: if record and file are not the approved plan.
         """
         if record.rows != self._rows_digest():
-            raise PlanChangedError(self._done(snapshot), why="the rows of the file have changed since the first try")
+            why = "the rows of the file have changed since the first try"
+            raise PlanChangedError(self._done(snapshot), why=why, is_file_changed=True)
         known = record.creations.keys() & self._requests.keys()
         operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
         operations += [each.operation for each in record.deletions]
@@ -528,15 +534,14 @@ class ApplyPlan:
         outcome.stopped = outcome.stopped or earlier.stopped
 
     def _send_deletions(self, deletions: Deletions, keys: Sequence[str], outcome: Outcome) -> None:
-        sender = self._add_sender(
-            Sender(
-                self._store,
-                self.log,
-                deletions,
-                plan=self.plan_hash,
-                max_parallel=self.max_parallel,
-                report=lambda outcome, count: None,
-            )
+        sender = Sender(
+            self._store,
+            self.log,
+            deletions,
+            plan=self.plan_hash,
+            max_parallel=self.max_parallel,
+            report=lambda outcome, count: None,
+            stop_request=self.stop_request,
         )
         sender.send(keys)
         outcome.add(self._store, keys, self.plan_hash, sender.errors)

@@ -36,6 +36,7 @@ from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key
 from airflow_custody.idempotency.records import PlannedDeletion
 from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
 
@@ -97,6 +98,10 @@ def read_applied(value: Any) -> AppliedPlan | None:
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             found = f"an XCom with an invalid {sanitize(where or 'completion', 80)}"
+    elif isinstance(value, Mapping):
+        found = (
+            "a mapping without 'completion'. An apply task that stops because the plan has changed pushes such a one"
+        )
     else:
         found = describe(value)
     raise CustodyRequestError(
@@ -120,6 +125,7 @@ class CompletePlan:
     :param plan_hash: the hash of the approved plan.
     :param accept_fields: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param comment: why requests are deleted, for the service's history.
+    :param stop_request: the user's request to send nothing more.
     """
 
     context: Context
@@ -131,12 +137,12 @@ class CompletePlan:
     _: KW_ONLY
     accept_fields: Iterable[str]
     comment: str
+    stop_request: StopRequest
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
         self._requests = {each.id: WhitelistRequest(**each.request) for each in self.applied.creations}
         self._creation = WhitelistCreation(self.client, self._requests, self.words, [*self.accept_fields])
-        self._sender: Sender | None = None
 
     def run(self) -> Outcome:
         """
@@ -167,18 +173,19 @@ class CompletePlan:
             check=self._check_successor,
         )
         outcome, keys = Outcome(), [*deletions.planned]
-        self._sender = Sender(
-            self._store, self.log, deletions, plan=self.plan_hash, max_parallel=1, report=lambda outcome, count: None
+        sender = Sender(
+            self._store,
+            self.log,
+            deletions,
+            plan=self.plan_hash,
+            max_parallel=1,
+            report=lambda outcome, count: None,
+            stop_request=self.stop_request,
         )
-        self._sender.send(keys)
-        outcome.add(self._store, keys, self.plan_hash, self._sender.errors)
-        outcome.stopped = self._sender.stopped
+        sender.send(keys)
+        outcome.add(self._store, keys, self.plan_hash, sender.errors)
+        outcome.stopped = sender.stopped
         return outcome
-
-    def stop(self) -> None:
-        """Send nothing more that has not left yet; may be called from a signal handler."""
-        if self._sender is not None:
-            self._sender.stop()
 
     def _check_hash(self) -> None:
         operations = [

@@ -22,6 +22,7 @@ from airflow_custody.client.text import lines, name_some
 from airflow_custody.idempotency.records import RecordState, Row, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
 from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class CreateRows:
     :param max_parallel: maximum number of requests at once. Default 1.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcomes of creates.
+    :param stop_request: the user's request to send nothing more. Default: one that nobody makes.
     """
 
     store: Store
@@ -102,11 +104,18 @@ class CreateRows:
     max_parallel: int = 1
     lookup_wait: float
     report: Report
+    stop_request: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self) -> None:
         self.search = Search(self.store, self.creation, self.log, self.lookup_wait, self.report)
         self.sender = Sender(
-            self.store, self.log, self, plan=self.plan, max_parallel=self.max_parallel, report=self.report
+            self.store,
+            self.log,
+            self,
+            plan=self.plan,
+            max_parallel=self.max_parallel,
+            report=self.report,
+            stop_request=self.stop_request,
         )
 
     def run(self, keys: Sequence[str], *, searched_at: float | None = None) -> Outcome:
@@ -365,7 +374,7 @@ class CreateOnce:
             )
         if found.is_rejected and self.existing:
             raise CustodyConflictError(
-                f"{self.creation.what} {identifier}, which this task created, was rejected; nothing was sent",
+                f"{self.creation.what} {identifier}, which this task created, was rejected; nothing is sent",
                 code="request-rejected",
                 advice="If it is still wanted, start a new run with if_exists='create', which requests it again.",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyNotFoundError
@@ -107,6 +107,8 @@ class Deletions:
     words: StatusWords
     planned: Mapping[str, PlannedDeletion]
     comment: str
+    #: The keys of the rows whose requests were gone before this try sent a deletion.
+    _gone: set[str] = field(default_factory=set, init=False)
 
     def earlier(self, done: Mapping[str, Row], snapshot: Snapshot) -> tuple[Outcome, list[str]]:
         """
@@ -166,6 +168,7 @@ class Deletions:
         is_marked = request.reported == "rejected"
         may_be_gone = request.state == "missing" or request.has_vanished
         if is_marked or (may_be_gone and status_if_exists(self.client, deletion.id) is None):
+            self._gone.add(key)
             return row.become("deleted", row.detail)
         if not _is_as_approved(deletion, now):
             return row.become("refused", _CHANGED)
@@ -184,6 +187,8 @@ class Deletions:
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
         """Return the outcome of a row, for the log."""
         request_id = self.planned[key].id
+        if key in self._gone:
+            return logging.INFO, f"Whitelisting request {request_id} was deleted or rejected before: nothing to delete."
         if row.state == "deleted":
             return logging.INFO, f"Whitelisting request {request_id} is deleted."
         if row.state == "void":

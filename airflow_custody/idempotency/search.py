@@ -245,7 +245,7 @@ class Search:
         self.report("found", created)
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
-            self.log.info("%s had no effect: the service does not list the requested objects.", number)
+            self.log.info("%s created nothing, and can be sent again.", number)
 
     def _judge_row(self, key: str, result: Found, taken: Collection[str]) -> Row | str:
         """Return the row's new record, or the reason why its outcome is unknown; empty: search again."""
@@ -257,7 +257,7 @@ class Search:
         own = _own_candidate(possible)
         if own is not None and own.id not in taken:
             what, which = self.creation.what, self.creation.which(key)
-            self.log.info("Found %s %s for %s: it did not exist before.", what, own.id, which)
+            self.log.info("Found %s %s for %s, which this task has created.", what, own.id, which)
             return row.become("created", own.id)
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 
 #: Maximum number of rows that are recorded and looked up together.
@@ -124,6 +125,7 @@ class Sender:
     :param plan: the hash of the rows' plan; empty: a single row.
     :param max_parallel: maximum number of requests at once.
     :param report: called after each request that has left.
+    :param stop_request: the user's request to send nothing more. Default: one that nobody makes.
     """
 
     store: Store
@@ -133,6 +135,7 @@ class Sender:
     plan: str
     max_parallel: int
     report: Report
+    stop_request: StopRequest = field(default_factory=StopRequest)
 
     def __post_init__(self) -> None:
         self._not_before = 0.0
@@ -144,7 +147,11 @@ class Sender:
         self.errors: dict[str, CustodyError] = {}
 
     def stop(self, error: CustodyError | None = None) -> None:
-        """Stop sending rows that have not left yet; may be called from a signal handler."""
+        """
+        Stop sending rows that have not left yet.
+
+        :param error: the reason. Default None: the task was stopped.
+        """
         why = "the task was stopped before all rows were sent"
         self.stopped = self.stopped or error or CustodyConnectionError(why, code="task-stopped", retryable=True)
 
@@ -167,14 +174,19 @@ class Sender:
                     logged = now
                     self.log.info("%d of %s done.", done, count(len(keys), "row"))
 
+    def _is_stopped(self) -> bool:
+        if self.stop_request.is_made:
+            self.stop()
+        return self.stopped is not None
+
     @property
     def _is_over(self) -> bool:
-        return self.stopped is not None or self._lost >= MAX_LOST
+        return self._is_stopped() or self._lost >= MAX_LOST
 
     def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
         """Record a batch, send it, and record the outcomes."""
         batch = self.store.new_batch(rows, self.plan)
-        fence = Fence(partial(self.store.open, batch), lambda: self.stopped is not None)
+        fence = Fence(partial(self.store.open, batch), self._is_stopped)
         window = _Window(rows, fence)
         for key, row in rows.items():
             if row.state != "sent":

@@ -55,6 +55,8 @@ class Store:
         #: Whether there is a store, so that a later try finds what was written.
         self.is_kept = self._store is not None
         self.batches: list[Batch] = []
+        #: The numbers of the batches that are stored under a key of their own.
+        self._apart: set[int] = set()
         #: Last known state and batch of each row, keyed by row key.
         self.rows: dict[str, tuple[Batch, Row]] = {}
 
@@ -85,6 +87,8 @@ class Store:
             raise unreadable()
         for number in range(head.get("batches", 0)):
             stored = self._store.get(f"{STATE_KEY}_{number:04d}")
+            if stored is not None:
+                self._apart.add(number)
             # Only the last batch can still be open.
             self._put(from_stored(head["batch"] if stored is None and number == head["batches"] - 1 else stored))
         return False
@@ -98,12 +102,13 @@ class Store:
             sent.
         """
         stored = self._store.get(_PLAN_KEY) if self.is_kept else None
-        record = None if stored is None else from_stored_plan(stored)
-        if record is not None and record.plan == plan:
-            return record
-        if any(batch.plan == plan for batch in self.batches):
-            raise unreadable()
-        return None
+        if stored is None:
+            if any(batch.plan == plan for batch in self.batches):
+                raise unreadable()
+            return None
+        record = from_stored_plan(stored)
+        # Another plan may have been approved since. Then this plan begins again, and its rows are still recorded.
+        return record if record.plan == plan else None
 
     @property
     def _may_have_forgotten(self) -> bool:
@@ -142,8 +147,8 @@ class Store:
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows to send, without recording it."""
         for previous in self.batches[-1:]:
-            # If the last batch is open, first write it under a key of its own, because the new batch takes its place.
-            if any(row.state == "sent" for row in previous.rows.values()):
+            # A batch that was not closed has no key of its own yet, and the new batch takes its place.
+            if previous.number not in self._apart:
                 self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
         key = uuid.uuid4().hex if self.is_kept else ""
@@ -172,6 +177,7 @@ class Store:
         self._write(STATE_KEY, head)
 
     def _write_apart(self, batch: Batch) -> None:
+        self._apart.add(batch.number)
         self._write(f"{STATE_KEY}_{batch.number:04d}", to_stored(batch))
 
     def _write(self, key: str, value: Mapping[str, Any]) -> None:

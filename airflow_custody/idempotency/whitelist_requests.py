@@ -214,7 +214,7 @@ class WhitelistCreation:
         state = _describe_state(row, envelope)
         if if_exists == "fail":
             raise CustodyConflictError(
-                f"whitelisting request {row.request_id} already has the same content and is {state}; nothing was sent",
+                f"whitelisting request {row.request_id} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
         self.reused = spelled_as(asked.request, envelope)
@@ -345,4 +345,4 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
                 "Correct the task's arguments; or replace that request with a plan (CustodyPlanWhitelistOperator with "
                 "replace=True), which keeps it in effect until the new one is; or delete it at the service."
             )
-    return CustodyConflictError(f"{text}; nothing was sent", code=known_code(code), advice=advice)
+    return CustodyConflictError(f"{text}; nothing is sent", code=known_code(code), advice=advice)

@@ -140,14 +140,14 @@ def check_hash(value: object) -> str:
     """
     if isinstance(value, Mapping):
         raise CustodyRequestError(
-            "plan_hash must be the hash alone; nothing was sent",
+            "plan_hash must be the hash alone; nothing is sent",
             advice='Write plan_hash=plan.output["plan_hash"].',
             code="plan-changed",
         )
     text = check_text("plan_hash", value)
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise CustodyRequestError(
-            f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing was sent",
+            f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing is sent",
             code="plan-changed",
         )
     return text

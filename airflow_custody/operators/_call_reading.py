@@ -143,7 +143,7 @@ class CallReading:
         for each in given["webhook_ids"] or ():
             if not is_uuid(each):
                 raise CustodyRequestError(
-                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing was sent",
+                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing is sent",
                     setting="webhook_ids",
                     code="parameter-wrong",
                 )
@@ -199,7 +199,7 @@ class _CallPlace:
             if not has_event:
                 raise CustodyError(
                     f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so the place to "
-                    "continue is unknown; nothing was sent",
+                    "continue is unknown; nothing is sent",
                     code="record-unreadable",
                     retryable=not isinstance(error, CustodyError),
                 ) from error
@@ -269,7 +269,7 @@ class _CallPlace:
 def _refuse_mapped_task(context: Context) -> None:
     if context["ti"].map_index not in (None, -1):
         raise CustodyConfigurationError(
-            "the task is mapped, and all its instances would share one cursor; nothing was sent",
+            "the task is mapped, and all its instances would share one cursor; nothing is sent",
             setting="asset",
             advice="Instead, create the tasks in a loop in the DAG file, each with its own asset.",
             code="parameter-wrong",
@@ -294,6 +294,6 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> str:
     if text not in choices:
         allowed = " or ".join(repr(each) for each in choices)
         raise CustodyRequestError(
-            f"{name} must be {allowed}, not {describe(text)}; nothing was sent", setting=name, code="parameter-wrong"
+            f"{name} must be {allowed}, not {describe(text)}; nothing is sent", setting=name, code="parameter-wrong"
         )
     return text

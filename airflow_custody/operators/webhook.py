@@ -161,12 +161,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
         if not url.startswith("https://"):
             raise CustodyRequestError(
-                "the webhook's URL must begin with https://; nothing was sent", setting="url", code="parameter-wrong"
+                "the webhook's URL must begin with https://; nothing is sent", setting="url", code="parameter-wrong"
             )
         if self.secret_conn_id is None and self.store_secret is None:
             # With omit_if_none, the connection's id may be None in this run. Stop, because the service would generate a
             # secret, and nothing would store it.
-            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
+            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing is sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 

@@ -391,7 +391,7 @@ def _check_address(request: WhitelistRequest) -> None:
     check = check_address(request.address, request.chain, request.network)
     if check.verdict == "invalid":
         raise CustodyRequestError(
-            f"nothing was sent: address: {escape(shorten(request.address))} is not a valid {request.chain} address: "
+            f"nothing is sent: address: {escape(shorten(request.address))} is not a valid {request.chain} address: "
             f"{check.reason}; correct it",
             setting="address",
             code="address-invalid",

@@ -14,6 +14,7 @@ from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.metrics import create_counted, pending_listed
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.plans.plan import RowState, WhitelistPlan
-    from airflow_custody.idempotency.apply_plan import ApplyPlan
-    from airflow_custody.idempotency.complete_plan import AppliedPlan
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
@@ -305,7 +304,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait
         self.comment = comment
-        self._apply: ApplyPlan | None = None
+        self._stop_request = StopRequest()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.whitelist.plans.report import plan_to_text
@@ -314,7 +313,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
         settings, words, file = self._settings(), self._words(), self._read_file(context)
         requests = {apply_plan.row_key(row.request): row.request for row in file.rows}
-        self._apply = apply_plan.ApplyPlan(
+        applying = apply_plan.ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
@@ -326,18 +325,18 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=partial(create_counted, self.custody_conn_id, whitelist_requests.WhitelistCreation.what),
+            stop_request=self._stop_request,
         )
         try:
-            outcome = self._apply.run()
+            outcome = applying.run()
         except apply_plan.PlanChangedError as error:
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
-            self._push_outcome(context, requests, error.outcome)
+            # Without a completion, so that the completing task does not take this for a whole plan.
+            self._push_outcome(context, requests, error.outcome, {})
             raise
-        else:
-            completion = self._apply.completion
-        finally:
-            self._apply = None
+        left = applying.completion
+        completion = {"completion": None if left is None else left.model_dump()}
         result = self._push_outcome(context, requests, outcome, completion)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
         done = ", ".join(numbers) or "nothing to do"
@@ -359,15 +358,14 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
         The record of the rows that were sent is kept.
         """
-        if self._apply is not None:
-            self._apply.stop()
+        self._stop_request.is_made = True
 
     def _push_outcome(
         self,
         context: Context,
         requests: Mapping[str, WhitelistRequest],
         outcome: Outcome,
-        completion: AppliedPlan | None = None,
+        completion: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Push the outcome to XCom, even if the task fails afterwards."""
         states = ("created", "deleted", "found", "refused", "unknown", "left")
@@ -378,7 +376,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             "plan_hash": self.plan_hash,
             "counts": {state: len(getattr(outcome, state)) for state in states},
             "request_ids": list(self._linked_ids),
-            "completion": None if completion is None else completion.model_dump(),
+            **completion,
         }
         # The signing task compares these contents with the requests at the service.
         created = [{"id": request_id, **requests[key].model_dump(exclude_none=True)} for key, request_id in own.items()]
@@ -404,7 +402,7 @@ def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
     if not_shown:
         advice.append("With max_creates=None, a plan of any size is returned, to be applied without an approval.")
     return CustodyRequestError(
-        f"the plan is over its limits, and nothing was sent: {'; '.join(found)}",
+        f"the plan is over its limits, and nothing is sent: {'; '.join(found)}",
         advice=" ".join(advice),
         code="plan-over-limits",
     )

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.arguments import check_names, check_text
 from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-
-    from airflow_custody.idempotency.complete_plan import CompletePlan
 
 
 class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperator):
@@ -78,7 +77,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
         self.rejected_statuses = rejected_statuses
         self.accept_fields = accept_fields
-        self._complete: CompletePlan | None = None
+        self._stop_request = StopRequest()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.idempotency import complete_plan, create, deletions, plan_failure
@@ -91,7 +90,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         if applied is None:
             self.log.info("Nothing to complete: the plan was applied completely.")
         else:
-            self._complete = complete_plan.CompletePlan(
+            outcome = complete_plan.CompletePlan(
                 context,
                 hook.get_conn(),
                 self.log,  # type: ignore[arg-type]
@@ -100,8 +99,8 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
                 plan_hash,
                 accept_fields=accept_fields,
                 comment=comment,
-            )
-            outcome = self._complete.run()
+                stop_request=self._stop_request,
+            ).run()
         counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
         numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         # Deletions may be sent twice, so a later try needs no record.
@@ -115,5 +114,4 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
 
     def on_kill(self) -> None:
         """Send no more deletions."""
-        if self._complete is not None:
-            self._complete.stop()
+        self._stop_request.is_made = True

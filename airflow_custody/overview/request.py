@@ -141,7 +141,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     :param client: the client.
     :param request_id: the request's id, a decimal number.
     :return: the request.
-    :raises CustodyRequestError: if the id is not a number; nothing was sent.
+    :raises CustodyRequestError: if the id is not a number; nothing is sent.
     :raises CustodyNotFoundError: if it does not exist; ``from_service`` is true if this is the service's own response.
     :raises CustodyError: if it cannot be read.
     """
@@ -196,7 +196,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     :param request_ids: the requests' ids, decimal numbers.
     :return: a row for each request, ordered by id. If a request is not listed, or its state is unknown, this is the
         row's ``problem``.
-    :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
+    :raises CustodyRequestError: if an id is not a number, or there are too many; nothing is sent.
     :raises CustodyError: if the requests cannot be read.
     """
     snapshot = read_snapshot(client, ids=check_request_ids(request_ids, merge=True))

@@ -42,6 +42,13 @@ def test_a_service_without_problems_is_0(custody: Run, create: Create, sandbox: 
     assert found["trust"] == "not checked"
 
 
+def test_rows_that_are_left_out_are_counted(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.add_whitelist_requests(
+        [{"label": f"L{each}", "address": f"0x{each:040x}", "blockchain": "ETH"} for each in range(25)]
+    )
+    assert "  RECENTLY IN EFFECT (20 of 25):\n" in custody("status").out
+
+
 def unhealthy(sandbox: Sandbox, number: str) -> None:
     sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
     sandbox.control.add_webhook(status="cooldown", timeout_until="2999-01-01T00:00:00Z")

@@ -32,7 +32,7 @@ def test_the_main_job_end_to_end() -> None:
     steps = [
         "wait_until_healthy waits: the component hsm-1 is failing",
         "wait_until_healthy all 9 checks are healthy",
-        "plan      fails: the file: 1 fault; nothing was sent",
+        "plan      fails: the file: 1 fault; nothing is sent",
         "line 28: address: 'bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4' is not a valid BTC address",
         "plan      37 create, 1 replace, 12 unchanged",
         "approve   Airflow asks carol or dave: Apply the whitelist plan: create 37, replace 1, delete 0?",
@@ -74,7 +74,7 @@ def output(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_word_is_cut_at_any_width(output: Any, width: int) -> None:
     address = "bc1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qccfmv3"
-    text = f"fails: the file: 1 fault; nothing was sent: {address!r} is not a valid BTC address: wrong checksum"
+    text = f"fails: the file: 1 fault; nothing is sent: {address!r} is not a valid BTC address: wrong checksum"
     style = output.Style(width, colour=False)
     row = ("create", "ETH", address, "Supplier Gdansk", "line 22")
     for lines, words in (

@@ -56,7 +56,7 @@ def test_a_file_that_changed_since_the_approval_is_refused(sandbox: Sandbox, tas
     error = task.fails()
     assert isinstance(error, CustodyConflictError)
     assert "is not the approved plan; this try sent nothing" in str(error)
-    assert "See the log for the whole current plan." in str(error)
+    assert "Compare the current plan in the log" in str(error)
     check_exactly(sandbox, [0])
 
 

@@ -82,7 +82,7 @@ def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask,
     for each, prune in ((task, False), (without, True)):
         error = each.fails(prune=prune)
         assert "is not the approved plan" in str(error)
-        assert "Both tasks need the same arguments" in str(error)
+        assert "the two tasks have different arguments" in str(error)
     assert left(sandbox) == addresses(ROWS)
     assert without.attempt()["counts"]["deleted"] == 0
     assert left(sandbox) == addresses(ROWS)
@@ -195,12 +195,12 @@ def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
     def remember(plan: ApplyPlan, *given: Any) -> Any:
         applying.append(plan)
         if not deleted:
-            plan.stop()
+            plan.stop_request.is_made = True
         return start(plan, *given)
 
     def stop(client: CustodyClient, request_id: str, comment: str) -> None:
         delete(client, request_id, comment)
-        applying[0].stop()
+        applying[0].stop_request.is_made = True
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ApplyPlan, "_delete", remember)

@@ -14,7 +14,7 @@ import pytest
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
 from support.airflow.task_log import TaskLog
-from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
+from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, needs_store, somebody_creates, variable_in
 from support.clocks import SkippingTime
 
 from airflow_custody.client import CustodyClient, CustodyConflictError
@@ -43,7 +43,7 @@ BUSY = {"status": 429, "body": {"error": "ResourceExhausted", "message": "slow d
         *([(write, is_before)] for write in range(2, 9) for is_before in (True, False)),
         [(4, True), (3, False), (3, True)],
         [(5, True), (2, False), (3, True)],
-        [(4, True), (5, False), (2, True), (2, False)],
+        [(4, True), (5, False), (1, True), (1, False)],
     ],
     ids=str,
 )
@@ -246,7 +246,7 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
         error = task.fails()
         assert error.code == "plan-changed"
         assert "the service, its tenant or the task's record has changed; this try sent nothing" in str(error)
-    for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, {**record, "plan": "0" * 64}, None):
+    for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, None):
         task.store.values[PLAN_KEY] = json.dumps(damaged)
         assert task.fails().code == "record-unreadable"
     assert sandbox.control.request_log("POST") == []
@@ -263,7 +263,8 @@ def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, 
         error = stored.fails()
         assert "the rows of the file have changed since the first try; this try sent nothing, and earlier" in str(error)
         # This try made no plan.
-        assert "See the log for the whole current plan." not in str(error)
+        assert "Compare the current plan" not in str(error)
+        assert "Restore the file that was approved, and clear this task" in str(error)
         assert error.code == "plan-changed"
     assert len(sandbox.control.whitelist_requests()) == sent
     # Another order is no change.
@@ -338,6 +339,35 @@ def test_a_process_that_was_stopped_asks_whether_it_still_may(
     store.failure = None
     stored.attempt()
     check_all(sandbox, stored)
+
+
+def test_a_task_that_is_stopped_while_it_reads_the_file_sends_nothing(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(CustodyApplyWhitelistPlanOperator):
+        def _read_file(self, context: Any) -> Any:
+            self.on_kill()
+            return super()._read_file(context)
+
+    monkeypatch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Stopped)
+    assert task.fails().code == "task-stopped"
+    check_exactly(sandbox, [0])
+
+
+@needs_store
+def test_a_plan_that_is_approved_again_after_another_one_is_applied(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "again.yaml", [1, 2])
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    refusal = {"error": "Forbidden", "message": "missing role", "code": 403}
+    sandbox.control.add_fault("status", **CREATE, status=403, body=refusal, times=None)
+    task.fails()
+    other = write_rows(tmp_path / "other.yaml", [1, 2, 3])
+    task.clear()
+    task.fails(path=other, plan_hash=plan(other)["plan_hash"])
+    sandbox.control.clear_faults()
+    task.clear()
+    assert task.attempt()["counts"]["created"] == 2
+    check_exactly(sandbox, [0, 1, 2])
 
 
 def test_a_task_that_is_stopped_sends_no_further_row(

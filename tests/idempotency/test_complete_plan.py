@@ -281,6 +281,29 @@ def test_what_is_not_an_xcom_of_the_apply_task_completes_nothing(sandbox: Sandbo
     assert sandbox.control.request_log() == []
 
 
+def test_a_plan_that_was_not_applied_is_not_called_complete(sandbox: Sandbox, run: Run) -> None:
+    applying = ApplyTask(run.path, run.plan_hash, RowsStore())
+    assert applying.fails().code == "plan-changed"
+    assert "a mapping without 'completion'" in str(run.fails(applied=applying.ti.pushed["return_value"]))
+    assert deletions(sandbox) == 0
+
+
+def test_a_task_that_is_stopped_before_it_has_read_the_service_deletes_nothing(sandbox: Sandbox, run: Run) -> None:
+    run.sign()
+
+    def stopped() -> CustodyCompleteWhitelistPlanOperator:
+        operator = CustodyCompleteWhitelistPlanOperator(
+            task_id="complete", applied=run.applied, plan_hash=run.plan_hash
+        )
+        operator.on_kill()
+        return operator
+
+    context = {"ti": FakeTaskInstance(1, 3), **({"task_state_store": run.store} if AIRFLOW >= (3, 3) else {})}
+    assert failure_of(lambda: execute(stopped, **context)).code == "task-stopped"
+    assert deletions(sandbox) == 0
+    assert run.complete()["counts"]["deleted"] == 3
+
+
 def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> None:
     """Airflow's users can edit XCom, and name another request as the one that was created."""
     run.sign()

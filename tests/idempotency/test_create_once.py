@@ -217,7 +217,7 @@ def test_killed_before_it_was_sent(sandbox: Sandbox, stored: Task, task_log: Tas
     if state == "closed":
         sandbox.control.set_whitelist_status("3712", "removed")
     own = stored.attempt()
-    assert ("1 row had no effect" in task_log.text) is (state == "closed")
+    assert ("1 row created nothing" in task_log.text) is (state == "closed")
     assert made(sandbox) == [own]
 
 

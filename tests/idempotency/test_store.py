@@ -128,15 +128,31 @@ def test_the_record_of_a_plan_is_that_of_this_plan() -> None:
     store.record_plan(PLAN)
     assert store.read_plan("plan") == PLAN
     assert store_of(None).read_plan("plan") is None
-    # Another plan was not begun, unless rows of it were sent.
-    assert store.read_plan("other") is None
+    # A plan begins again if another one was recorded since, also if rows of it were sent.
     store.open(store.new_batch({"a": SENT}, "other"))
+    assert store.read_plan("other") is None
     assert store.read_plan("plan") == PLAN
+    stored = kept.values.pop(f"{KEY}_plan")
     with pytest.raises(CustodyOutcomeUnknownError, match="cannot be read"):
         store.read_plan("other")
+    kept.values[f"{KEY}_plan"] = stored
     kept.values[f"{KEY}_plan"] = kept.values[f"{KEY}_plan"].replace('"format": 2', '"format": 1')
     with pytest.raises(CustodyOutcomeUnknownError, match="cannot be read"):
         store.read_plan("plan")
+
+
+@needs_store
+def test_a_batch_of_which_nothing_was_sent_is_kept_although_it_was_not_closed() -> None:
+    kept = RowsStore()
+    first = store_of(kept)
+    first.open(first.new_batch({"a": SENT.become("found", "8")}))
+    for key in "bc":
+        later = store_of(kept)
+        later.read()
+        later.open(later.new_batch({key: SENT}))
+    last = store_of(kept)
+    last.read()
+    assert [*last.rows] == ["a", "b", "c"]
 
 
 def test_what_is_open_and_what_was_created() -> None:

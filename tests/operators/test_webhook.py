@@ -146,7 +146,7 @@ def test_a_secret_that_is_too_long_is_refused_without_retries(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": "t" * 151}))
-    with failing_at_once("the secret must have 1 to 150 characters; nothing was sent") as caught:
+    with failing_at_once("the secret must have 1 to 150 characters; nothing is sent") as caught:
         create(secret_conn_id="hook")
     assert "after it was sent" not in str(caught.value)
     assert sandbox.control.request_log(method="POST") == []

@@ -35,7 +35,7 @@ MISTYPED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"
 
 def test_a_mistyped_address_is_refused_before_anything_is_sent(sandbox: Sandbox) -> None:
     with failing_at_once(
-        r"nothing was sent: address: 0x5aAeb6…1BeAeD is not a valid ETH address: .*EIP-55.*; "
+        r"nothing is sent: address: 0x5aAeb6…1BeAeD is not a valid ETH address: .*EIP-55.*; "
         r"correct it"
     ) as caught:
         create(address=MISTYPED)

@@ -146,7 +146,7 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
     else:
         sandbox.control.set_whitelist_status(number, status)
     sandbox.control.clear_request_log()
-    with failing_at_once(f"{why}.*; nothing was sent") as caught:
+    with failing_at_once(f"{why}.*; nothing is sent") as caught:
         create(if_exists=if_exists)
     error = caught.value.error
     assert isinstance(error, CustodyConflictError)
@@ -191,7 +191,7 @@ def test_what_pinned_keys_do_not_verify_is_not_used(sandbox: Sandbox, monkeypatc
     forged = somebody_creates(sandbox)
     sandbox.control.set_whitelist_status(forged, "APPROVED")
     sandbox.control.clear_request_log()
-    with failing_at_once(f"{forged} is not verified: .*nothing is created; nothing was sent") as caught:
+    with failing_at_once(f"{forged} is not verified: .*nothing is created; nothing is sent") as caught:
         create()
     assert caught.value.error.code == "not-verified"
     assert "if_exists" not in str(caught.value.error)

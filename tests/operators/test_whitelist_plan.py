@@ -126,7 +126,7 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
     error = task.fails()
     assert isinstance(error, CustodyRequestError)
     assert reason in str(error)
-    assert "nothing was sent" in str(error)
+    assert "nothing is sent" in str(error)
     assert task.ti.pushed["return_value"]["counts"]["create"] == 4
     text = task_log.text
     assert all(address(number) in text for number in ROWS)
@@ -193,7 +193,10 @@ def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: st
     somebody_creates(sandbox, label="Label 3", address=address(3))
     write_rows(Path(path), [1, 3, 4, 99])
     message = str(apply.fails())
-    assert "Now it has 3 create: line 3 create; line 5 create; line 6 create" in message
+    assert (
+        "The current plan has 3 create, 1 pending: line 3 create; line 4 pending; line 5 create; line 6 create"
+        in message
+    )
     assert "start a new run, which plans again and waits for a new approval" in message
     check_exactly(sandbox, [3])
 
@@ -210,7 +213,7 @@ def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp
         error = task.fails()
         assert isinstance(error, WhitelistFileError)
         assert not error.retryable
-        assert f"{path}: 1 fault; nothing was sent" in str(error)
+        assert f"{path}: 1 fault; nothing is sent" in str(error)
     assert sandbox.control.request_log() == []
 
 
@@ -315,7 +318,7 @@ def test_an_absolute_path_may_be_outside_of_the_bundle(sandbox: Sandbox, root: P
     ],
 )
 def test_no_other_spelling_reads_what_a_link_leads_to(sandbox: Sandbox, root: Path, path: str) -> None:
-    with failing_at_once("1 fault; nothing was sent"):
+    with failing_at_once("1 fault; nothing is sent"):
         plan_in(root, path.format(root=root), ti=in_bundle(root))
     assert sandbox.control.request_log() == []
 

@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
     found = failure_of(lambda: plan(path=url))
     assert isinstance(found, WhitelistFileError)
     assert found.retryable == retryable
-    assert str(found).startswith(f"{url}: 1 fault; nothing was sent: {reason}")
+    assert str(found).startswith(f"{url}: 1 fault; nothing is sent: {reason}")
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
     ids=["no comment", "no number", "an id twice"],
 )
 def test_what_is_wrong_rejects_nothing(sandbox: Sandbox, comment: str, ids: Any) -> None:
-    with failing_at_once(r"nothing was (signed or )?sent"):
+    with failing_at_once(r"nothing is (signed or )?sent"):
         reject(ids, comment=comment)
     assert sandbox.control.request_log() == []
 
@@ -256,7 +256,7 @@ def test_nothing_to_do_fails_or_skips_as_one_says(sandbox: Sandbox, empty: Any) 
         approve(empty, [], skip_if_empty=True)
     with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):
         reject(empty, skip_if_empty=True)
-    with failing_at_once(r"request_ids is an empty list; nothing was sent.*skip_if_empty=True"):
+    with failing_at_once(r"request_ids is an empty list; nothing is sent.*skip_if_empty=True"):
         approve(empty, None)
     with failing_at_once("request_ids is an empty list"):
         reject(empty)

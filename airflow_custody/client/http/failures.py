@@ -347,7 +347,7 @@ def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
 
 def _is_before_sending(exception: BaseException) -> bool:
     """
-    Tell whether an exception proves that nothing was sent.
+    Tell whether an exception proves that nothing is sent.
 
     There was no connection to send anything on.
     """

@@ -105,7 +105,7 @@ class Operation:
 
     def refused(self, message: str, code: ErrorCode = "parameter-wrong") -> CustodyError:
         """Return the error for an invalid request, which was not sent."""
-        return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
+        return CustodyRequestError(f"{message}; nothing is sent", operation=self.name, code=code)
 
     def after_sending(
         self,

@@ -231,7 +231,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise RefusalError("is not a JSON object")
     # Fast path for nearly every text: a short text has few keys, few brackets mean few levels, and without escapes
     # there are no surrogates.
-    if len(text) <= 1000 and text.count("{") + text.count("[") <= _MAX_DEPTH and "\\" not in text:
+    if len(text) <= 1000 and text.count("{") + text.count("[") < _MAX_DEPTH and "\\" not in text:
         return parsed
     _check_limits(parsed)
     return parsed

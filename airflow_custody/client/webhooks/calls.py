@@ -97,7 +97,7 @@ class CallCursor:
             version = data.get("version") if isinstance(data, dict) else None
             why = describe(data) if version in (None, _VERSION) else f"its version is {sanitize(str(version), 40)}"
             raise CustodyRequestError(
-                f"the cursor of webhook calls cannot be used: {why}; nothing was sent",
+                f"the cursor of webhook calls cannot be used: {why}; nothing is sent",
                 setting="cursor",
                 code="record-unreadable",
                 advice="Use the version of the package that wrote it, or continue without a cursor, from now or from "

@@ -96,7 +96,7 @@ class WebhookOperations(ServiceOperations):
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
-        :raises CustodyRequestError: if the id is not a UUID, or the status is another word; nothing was sent.
+        :raises CustodyRequestError: if the id is not a UUID, or the status is another word; nothing is sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist.
         :raises CustodyResponseError: if the change is not confirmed.
         """
@@ -125,7 +125,7 @@ class WebhookOperations(ServiceOperations):
         is read, and the webhook must be absent.
 
         :param webhook_id: the configuration's UUID.
-        :raises CustodyRequestError: if the id is not a UUID; nothing was sent.
+        :raises CustodyRequestError: if the id is not a UUID; nothing is sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
             does not list it, or offers no listing. If it responds to the listing with 404, too, it must know
             ``GET /health``: with a wrong base URL, every response is a 404.
@@ -253,7 +253,7 @@ class WebhookOperations(ServiceOperations):
         :param limit: maximum number of calls to return; the oldest new calls come first. Each reading reads all new
             calls to find the oldest, so a higher limit needs fewer requests if there are many. Default 10,000.
         :return: the new calls, in the order of creation, and the cursor for the next reading.
-        :raises CustodyRequestError: if an argument is wrong; nothing was sent.
+        :raises CustodyRequestError: if an argument is wrong; nothing is sent.
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or a
             time stamp is missing or unreadable; or (retryable) if the listing changes faster than it can be read.
         """

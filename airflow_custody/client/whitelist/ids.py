@@ -29,7 +29,7 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
         return int.__repr__(value)
     if isinstance(value, str) and read_number(value, MAX_ID) is not None:
         return str.__str__(value)
-    raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
+    raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing is sent")
 
 
 def check_request_ids(
@@ -54,13 +54,13 @@ def check_request_ids(
     given = _check_each_id(values, name)
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
     if not ids and not may_be_empty:
-        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
+        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing is sent")
     repeated = [str(each) for each, times in Counter(map(int, ids)).items() if times > 1]
     if repeated and not merge:
-        raise CustodyRequestError(f"{name}: the id {name_some(repeated)} is repeated; nothing was sent")
+        raise CustodyRequestError(f"{name}: the id {name_some(repeated)} is repeated; nothing is sent")
     if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
-            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"
+            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing is sent"
         )
     return ids
 
@@ -70,7 +70,7 @@ def _check_each_id(values: object, name: str) -> list[str]:
         return [check_request_id(values, name)]
     if is_list_of_ids(values):
         return [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
-    raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
+    raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing is sent")
 
 
 def is_list_of_ids(value: object) -> TypeGuard[Iterable[object]]:

@@ -179,7 +179,7 @@ class WhitelistRequest(BaseModel):
             if isinstance(info.context, list):
                 info.context.extend(faults)
             raise CustodyRequestError(
-                f"nothing was sent: {'; '.join(map(str, faults))}{hint}",
+                f"nothing is sent: {'; '.join(map(str, faults))}{hint}",
                 operation="create whitelisting request",
             )
         return request

@@ -210,7 +210,7 @@ class WhitelistOperations(ServiceOperations):
 
         :param request_id: the request's id, a decimal number.
         :return: the request.
-        :raises CustodyRequestError: if the id is not a number; nothing was sent.
+        :raises CustodyRequestError: if the id is not a number; nothing is sent.
         :raises CustodyNotFoundError: if there is no such request.
         """
         request_id = check_request_id(request_id)

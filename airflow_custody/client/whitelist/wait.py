@@ -91,7 +91,7 @@ class RequestWait:
         self._accepted = frozenset(check_names("accept_fields", accept_fields, may_be_empty=True) or ())
         self._expected = {}
         if expected is not None:
-            self._expected = expected_by_id(self.ids, expected, consequence="nothing was sent")
+            self._expected = expected_by_id(self.ids, expected, consequence="nothing is sent")
             if lacking := [each for each in self.ids if each not in self._expected]:
                 raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")
         self._missing_since: dict[str, float] = {}

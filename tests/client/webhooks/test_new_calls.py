@@ -221,7 +221,7 @@ def test_a_service_that_ignores_the_cursor_is_refused(
 
 def test_another_start_sends_nothing(sandbox: Sandbox, client: CustodyClient) -> None:
     start: Any = "end"
-    with pytest.raises(CustodyRequestError, match="nothing was sent"):
+    with pytest.raises(CustodyRequestError, match="nothing is sent"):
         client.read_webhook_calls(None, start=start)
     assert sandbox.control.request_log() == []
 

@@ -159,7 +159,7 @@ def test_a_batch_of_ids() -> None:
         (range(101), "a batch holds at most 100"),
         *((each, "must be one id or a list") for each in (None, 1.5, {}, {"1": 1}, b"12", object())),
     ):
-        with pytest.raises(CustodyRequestError, match=f"{why}.*; nothing was sent"):
+        with pytest.raises(CustodyRequestError, match=f"{why}.*; nothing is sent"):
             check_request_ids(odd)
 
 

@@ -207,8 +207,7 @@ def read_yaml(text: str, faults: Faults) -> Any:
     :param faults: collects the faults.
     """
     try:
-        contents = _read_document(yaml.parse(text, Loader=_LOADER), faults)
-        return None if faults.faults else contents
+        return _read_document(yaml.parse(text, Loader=_LOADER))
     except RecursionError:
         faults.fault(0, "the file is nested too deeply")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -237,13 +236,13 @@ def _has_tab_before(text: str, index: int) -> bool:
 
 
 # Events are read one by one, because a tree of nodes for a large file takes long to build, and much memory.
-def _read_document(events: Iterator[Any], faults: Faults) -> Any:
+def _read_document(events: Iterator[Any]) -> Any:
     """Return the value of the only document; None if there is none."""
     contents = None
     # Between the start and the end of the stream, each document has a start and an end.
     next(events)
     if not isinstance(next(events), yaml.StreamEndEvent):
-        contents = _read_value(next(events), events, faults)
+        contents = _read_value(next(events), events)
         next(events)
         event = next(events)
         if not isinstance(event, yaml.StreamEndEvent):
@@ -252,33 +251,32 @@ def _read_document(events: Iterator[Any], faults: Faults) -> Any:
     return contents
 
 
-def _read_value(event: Any, events: Iterator[Any], faults: Faults) -> Any:
-    """Return the value that begins with an event, and note aliases as faults."""
+def _read_value(event: Any, events: Iterator[Any]) -> Any:
+    """Return the value that begins with an event."""
     if isinstance(event, yaml.ScalarEvent):
         return _read_scalar(event)
     if isinstance(event, yaml.SequenceStartEvent):
-        return Items(_read_items(events, faults))
+        return Items(_read_items(events))
     if isinstance(event, yaml.MappingStartEvent):
-        return Fields(_read_pairs(events, faults))
-    faults.fault(_line(event), "an alias is not allowed: use defaults, or repeat the value")
-    return None
+        return Fields(_read_pairs(events))
+    return Misread(f"*{sanitize(event.anchor, MAX_VALUE)} is an alias, which is not allowed: repeat the value")
 
 
-def _read_items(events: Iterator[Any], faults: Faults) -> Iterator[tuple[Any, int]]:
+def _read_items(events: Iterator[Any]) -> Iterator[tuple[Any, int]]:
     """Yield the items of a list, with their lines."""
     while not isinstance(item := next(events), yaml.SequenceEndEvent):
-        yield _read_value(item, events, faults), _line(item)
+        yield _read_value(item, events), _line(item)
 
 
-def _read_pairs(events: Iterator[Any], faults: Faults) -> Iterator[tuple[str, Any, int]]:
+def _read_pairs(events: Iterator[Any]) -> Iterator[tuple[str, Any, int]]:
     """Yield the keys of a mapping, with their values and lines."""
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         if isinstance(key, yaml.ScalarEvent):
             name = key.value
         else:
-            _read_value(key, events, faults)
+            _read_value(key, events)
             name = "[...]"
-        yield name, _read_value(next(events), events, faults), _line(key)
+        yield name, _read_value(next(events), events), _line(key)
 
 
 def _read_scalar(event: Any) -> Any:

@@ -267,7 +267,7 @@ def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> 
     :param retryable: whether reading it again may help. Default False.
     """
     faults = tuple(faults)
-    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count_faults(faults)}; nothing was sent"
+    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count_faults(faults)}; nothing is sent"
     # The first line is a complete message, because some programs only display the first line.
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
@@ -381,7 +381,8 @@ class Rows(Faults):
         :param place: the row's line or number.
         """
         if not isinstance(fields, Fields):
-            self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
+            is_misread = isinstance(fields, Misread)
+            self.fault(place, fields.fault if is_misread else f"a row must be a mapping of fields, not {_kind(fields)}")
             return
         all_known = self.check_keys(fields, FIELDS, place) and self._are_defaults_known
         values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}

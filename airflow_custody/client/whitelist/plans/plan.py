@@ -268,7 +268,7 @@ def check_only(value: object) -> dict[str, list[str]]:
     if not isinstance(value, Mapping) or not value or not {*value} <= {*ONLY_FIELDS}:
         what = sorted(map(str, value)) if isinstance(value, Mapping) else describe(value)
         raise CustodyRequestError(
-            f"only must have values for some of {', '.join(ONLY_FIELDS)}, not {sanitize(what, 200)}; nothing was sent",
+            f"only must have values for some of {', '.join(ONLY_FIELDS)}, not {sanitize(what, 200)}; nothing is sent",
             setting="only",
             code="parameter-wrong",
         )

@@ -155,7 +155,7 @@ def _refuse_rows_outside(declared: Iterable[tuple[FileRow, Destination]], only: 
     if outside:
         about = sanitize(describe_only(only), 300)
         raise CustodyRequestError(
-            f"the plan is limited to {about}, but the file has other rows: {name_some(outside)}; nothing was sent",
+            f"the plan is limited to {about}, but the file has other rows: {name_some(outside)}; nothing is sent",
             advice="Remove these rows from the file, or add their values to 'only'.",
             code="file-wrong",
         )
@@ -573,11 +573,22 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     notes += _notes_on_signatures(request)
     if request.has_vanished:
         faults.append(f"{VANISHED}, so it is not deleted: plan again")
-    if rows := context.rows.get(request.id):
-        faults.append(f"may be for the same destination as {rows[-1][0].row.where}, so it is not deleted")
+    faults += _notes_on_rows(request, context)
     faults += _notes_on_ignored(request, settings)
     is_deleted = settings.prune and not faults
     return _with_content(request, "undeclared", [*notes, *faults], is_deleted=is_deleted, fields=fields)
+
+
+def _notes_on_rows(request: Request, context: _Context) -> list[str]:
+    """Return a note on a row that has another request, although this request is, or may be, for its destination."""
+    rows = context.rows.get(request.id)
+    if not rows:
+        return []
+    match, decision = rows[-1]
+    if decision.request is None or request not in match.same:
+        return [f"may be for the same destination as {match.row.where}, so it is not deleted"]
+    other = f"request {sanitize(decision.request.id, 40)} ({decision.row.state})"
+    return [f"it is for the same destination as {match.row.where}, which has {other}, so it is not deleted"]
 
 
 def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:

@@ -189,7 +189,7 @@ def signatures_text(plan: WhitelistPlan) -> str:
         "signed the rules)."
     )
     if plan.counts["unverified"] and plan.counts["create"]:
-        text += " Some requests do not verify, so the service may hide an existing request for a row to create."
+        text += " Some requests cannot be verified. One of them may be for a row that is to be created."
     return text
 
 

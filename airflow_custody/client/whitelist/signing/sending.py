@@ -207,7 +207,7 @@ class RequestSigner:
                     operation=APPROVE_WHITELIST_REQUESTS.name,
                 )
         except CustodyError as error:
-            # An error is a rejection only if the service itself returned it, or if nothing was sent. A gateway may
+            # An error is a rejection only if the service itself returned it, or if nothing is sent. A gateway may
             # return an error after the service has accepted the signature.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:

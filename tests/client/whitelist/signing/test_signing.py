@@ -306,7 +306,7 @@ def test_one_request_and_those_that_the_user_has_signed(sandbox: Sandbox, approv
     assert approver.client.get_whitelist_request(number).status == "pending"
     with pytest.raises(CustodyNotFoundError):
         approver.client.get_whitelist_request("9999")
-    with pytest.raises(CustodyRequestError, match="nothing was sent"):
+    with pytest.raises(CustodyRequestError, match="nothing is sent"):
         approver.client.get_whitelist_request("../webhooks")
     approver.approve()
     assert list(find(ids=[number])) == []

@@ -291,6 +291,6 @@ def test_without_ids_a_comment_or_a_description_nothing_is_signed(approver: Sign
     for arguments, match in odd:
         with pytest.raises(CustodyRequestError, match=f"{match}.*; nothing was signed"):
             approver.approve(number, **arguments)
-    with pytest.raises(CustodyRequestError, match="nothing was sent"):
+    with pytest.raises(CustodyRequestError, match="nothing is sent"):
         approver.approve("1", "01", expected=None)
     assert approver.sent == 0
