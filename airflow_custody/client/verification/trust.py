@@ -79,8 +79,8 @@ def decide_trust(envelope: Mapping[str, Any], state: ReportedState, verifier: Ve
 
 def _check_id(envelope: Mapping[str, Any]) -> None:
     identifier = as_name(envelope.get("id"))
-    if identifier is None or read_number(identifier, MAX_ID) is None:
-        shown = "without an id" if identifier is None else sanitize(identifier, 40)
+    if not identifier or read_number(identifier, MAX_ID) is None:
+        shown = sanitize(identifier, 40) if identifier else "without an id"
         why = "its id is not a number"
         raise CustodyVerificationError(f"whitelisting request {shown} is not verified: {why}", why=why)
 

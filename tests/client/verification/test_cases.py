@@ -69,6 +69,7 @@ def test_what_verifies_under_an_id_that_is_no_number_is_not_trusted(identifier: 
         found = decide_trust({**case["envelope"], "id": identifier}, state, verifier)
         assert found.state == "unverified"
         assert "its id is not a number" in str(found.error)
+        assert ("whitelisting request without an id is" in str(found.error)) is (not identifier)
 
 
 def test_the_files_are_those_that_the_script_makes() -> None:

@@ -120,6 +120,8 @@ def test_many_such_requests_are_not_all_isolated_in_one_poll() -> None:
     rest = [each for each in found.values() if isinstance(each, CustodyResponseError)]
     assert alone
     assert {*map(type, found.values())} == {Request, CustodyRequestError, CustodyResponseError}
+    for number in alone:
+        assert f"whitelisting request {number}." in str(cast("CustodyError", found[number]).advice)
     for each in rest:
         assert each.retryable
         assert each.message.startswith("the look-up of ")

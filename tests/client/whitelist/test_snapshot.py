@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from support.clocks import SkippingTime
 from support.whitelist.whitelist_plans import listed
 
-from airflow_custody.client import CustodyRequestError, CustodyResponseError
+from airflow_custody.client import CustodyClient, CustodyRequestError, CustodyResponseError, CustodyServerError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import Request
-from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.client.whitelist.status_words import StatusWords
+from airflow_custody.sandbox import Sandbox
 
 
 @dataclass(frozen=True)
@@ -186,3 +187,14 @@ def test_a_listing_that_changes_while_it_is_read_is_read_again(
         assert [each.id for each in read_snapshot(cast("Any", service), ids=ids)] == ["1"]
         assert service.reads == reads
     assert waits.skipped == seconds
+
+
+def test_a_plan_names_the_tenant_if_the_service_has_one_and_waits_if_it_cannot_tell(sandbox: Sandbox) -> None:
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client:
+        base_url = client.settings.base_url
+        assert service_name(client) == f"{base_url} (tenant 1)"
+        sandbox.control.add_fault("status", path="/users/me", status=404)
+        assert service_name(client) == base_url
+        sandbox.control.add_fault("status", path="/users/me", status=500)
+        with pytest.raises(CustodyServerError):
+            service_name(client)

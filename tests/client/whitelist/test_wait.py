@@ -311,6 +311,11 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
         "; 1 of 4 whitelisting requests is not going to take effect: whitelisting request 2 "
         "was rejected (status rejected, 0 signatures)"
     )
+    # The advice is that of the first one.
+    wait, found = many("unverified", "unverified")
+    advised = CustodyVerificationError("no", why="no", advice="Ask.")
+    found["1"] = replace(found["1"], trust=Trust("unverified", error=advised))
+    assert wait.update(found).error.advice.startswith("Pin 'networks'.")  # type: ignore[union-attr]
     one = RequestWait("7").update({"7": LISTED["unverified"]}).error
     assert str(one) == (
         "whitelisting request 7 is not verified: the service reports it as in effect (status approved, "
