@@ -85,8 +85,7 @@ check_python_2 = $(if $(PYTHON_AIRFLOW_2),,echo "$(NO_PYTHON)"; exit 1)
 
 test: $(if $(REQUIRE_AIRFLOW_2),python-airflow2) lint
 	@echo "--- all tests (a quarter of an hour); their output is in $(REPORTS)"
-	@$(VENV)/bin/python tools/at_once.py test-airflow3 "$(SUITES_2)"
-	@$(VENV)/bin/python tools/at_once.py faults "docs wheel"
+	@$(VENV)/bin/python tools/at_once.py "test-airflow3 docs wheel" "faults $(SUITES_2)"
 	@$(if $(SUITES_2),,echo "NOT RUN: test-airflow2 and test-lowest. $(NO_PYTHON)")
 	@$(VENV)/bin/python tools/summary.py --total $(patsubst %,$(REPORTS)/%.xml,test-airflow3 $(SUITES_2))
 

@@ -122,7 +122,7 @@ def test_airflow_2_gets_a_python_that_it_supports(pythons: Path, found: dict[str
         add_python(pythons, name, minor)
     done = dry_run(pythons, "VENV_2=none", "REQUIRE_AIRFLOW_2=yes", "test-airflow2")
     assert f"{chosen} -m venv none" in done.stdout
-    assert 'at_once.py test-airflow3 "test-airflow2 test-lowest"' in done.stdout
+    assert 'at_once.py "test-airflow3 docs wheel" "faults test-airflow2 test-lowest"' in done.stdout
     assert "NOT RUN" not in done.stdout
 
 
@@ -130,7 +130,7 @@ def test_without_one_its_suites_are_left_out_and_the_last_lines_say_so(pythons: 
     add_python(pythons, "python3", 13)
     add_python(pythons, "python3.12", None)
     lines = dry_run(pythons).stdout.splitlines()
-    assert any(line.endswith('at_once.py test-airflow3 ""') for line in lines)
+    assert any(line.endswith('at_once.py "test-airflow3 docs wheel" "faults "') for line in lines)
     assert re.search(r"NOT RUN: test-airflow2 and test-lowest.*install one, or set PYTHON_AIRFLOW_2", lines[-2])
     assert lines[-1].endswith("summary.py --total .reports/test-airflow3.xml")
 
