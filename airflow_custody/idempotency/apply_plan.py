@@ -103,7 +103,7 @@ class PlanChangedError(CustodyConflictError):
     :param plan: the current plan; None if this try did not plan.
     :param why: what has changed, if this try did not plan. Default empty.
     :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
-    :param is_file_changed: whether the rows of the file have changed since the first try. Default False.
+    :param advice: lines of advice. Default: to plan again, or to compare the arguments.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PlanChangedError(CustodyConflictError):
         why: str = "",
         *,
         is_forgotten: bool = False,
-        is_file_changed: bool = False,
+        advice: Sequence[str] = _PLAN_AGAIN,
     ) -> None:
         numbers = {
             "created {}": len(outcome.created),
@@ -135,7 +135,7 @@ class PlanChangedError(CustodyConflictError):
                 "Compare the current plan in the log with the plan in the log of the task that planned."
                 if plan
                 else None,
-                *(_RESTORE if is_file_changed else _PLAN_AGAIN),
+                *advice,
             ),
         )
         self.plan = plan
@@ -269,7 +269,7 @@ class ApplyPlan:
         """
         if record.rows != self._rows_digest():
             why = "the rows of the file have changed since the first try"
-            raise PlanChangedError(self._done(snapshot), why=why, is_file_changed=True)
+            raise PlanChangedError(self._done(snapshot), why=why, advice=_RESTORE)
         known = record.creations.keys() & self._requests.keys()
         operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
         operations += [each.operation for each in record.deletions]

@@ -92,7 +92,7 @@ class CreateRows:
     :param max_parallel: maximum number of requests at once. Default 1.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcomes of creates.
-    :param stop_request: the user's request to send nothing more. Default: one that nobody makes.
+    :param stop_request: the user's request to send nothing more. Default: users cannot stop the sending.
     """
 
     store: Store

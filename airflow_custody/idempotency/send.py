@@ -125,7 +125,7 @@ class Sender:
     :param plan: the hash of the rows' plan; empty: a single row.
     :param max_parallel: maximum number of requests at once.
     :param report: called after each request that has left.
-    :param stop_request: the user's request to send nothing more. Default: one that nobody makes.
+    :param stop_request: the user's request to send nothing more. Default: users cannot stop the sending.
     """
 
     store: Store

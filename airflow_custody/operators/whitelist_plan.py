@@ -274,8 +274,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of the created requests, and the input of
         :class:`CustodyCompleteWhitelistPlanOperator`. The XCom ``requests`` contains their contents, for the parameter
-        ``expected`` of the signing task. The XComs are pushed even if the task fails, each value also under its own key
-        (``apply.output["request_ids"]``).
+        ``expected`` of the signing task. The XComs are pushed even if the task fails, unless the file or the
+        service cannot be read; each value also under its own key (``apply.output["request_ids"]``). If the plan has
+        changed, ``completion`` is missing.
     :raises AirflowFailException: if the plan is not the approved one, a row was refused, or the outcome of a row is
         unknown.
     :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.

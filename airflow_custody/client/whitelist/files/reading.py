@@ -380,9 +380,11 @@ class Rows(Faults):
         :param fields: the row's fields.
         :param place: the row's line or number.
         """
+        if isinstance(fields, Misread):
+            self.fault(place, fields.fault)
+            return
         if not isinstance(fields, Fields):
-            is_misread = isinstance(fields, Misread)
-            self.fault(place, fields.fault if is_misread else f"a row must be a mapping of fields, not {_kind(fields)}")
+            self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
             return
         all_known = self.check_keys(fields, FIELDS, place) and self._are_defaults_known
         values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
