@@ -212,6 +212,28 @@ def get_provider_info() -> dict[str, Any]:
                         "seconds. Default: no limit.",
                         "schema": {"type": ["string", "null"]},
                     },
+                    "effective_statuses": {
+                        "label": "Status words of requests in effect",
+                        "description": "Status words of requests in effect, as a list or as comma-separated text, "
+                        "compared without regard to case. A request with an unknown word never counts as in effect. "
+                        "Default: approved, from a published example.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "rejected_statuses": {
+                        "label": "Status words of rejected requests",
+                        "description": "Status words of rejected requests, as a list or as comma-separated text, "
+                        "compared without regard to case. Default: rejected, declined, expired, canceled and "
+                        "cancelled, some of them guesses. Your words replace the default.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "accept_fields": {
+                        "label": "Accepted fields",
+                        "description": "Keys of a request's payload that may have a value that was not requested, as "
+                        "a list or as comma-separated text: keys that this service fills in, such as tnParticipantID. "
+                        "An unknown key of a link has the link's key before it, such as linkedWallets.owner. "
+                        "envelope.action accepts an unknown action word. Default: none.",
+                        "schema": {"type": ["string", "null"]},
+                    },
                 },
             }
         ],

@@ -15,8 +15,8 @@ addresses, labels or URLs.
 
 A gauge keeps its last value until a task measures again, so alert on its age as well. If your backend does not report
 the age of a gauge, as with plain StatsD, alert on a lack of calls (``custody.api.calls``). Tasks with different
-criteria (``healthy_statuses``, ``require_fresh``, ``effective_statuses``) overwrite each other's gauges. On Airflow
-2.11, OpenTelemetry only exports the first set of tags of each gauge in a process: use StatsD instead.
+criteria (``healthy_statuses``, ``require_fresh``) overwrite each other's gauges. On Airflow 2.11, OpenTelemetry only
+exports the first set of tags of each gauge in a process: use StatsD instead.
 
 A failing backend never fails a task; the log has a single warning. While a backend hangs, sending a metric delays the
 task, as with Airflow's own metrics. StatsD over UDP causes no delay, unless resolving the host's name is slow.

@@ -77,7 +77,6 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
     """Read the file, plan again, and carry the plan out, as the operator does."""
     from airflow_custody.client.whitelist.files.reading import read_whitelist_file
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
-    from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
     from airflow_custody.idempotency.apply_plan import ApplyPlan
     from airflow_custody.idempotency.stop_request import StopRequest
 
@@ -86,7 +85,6 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
         client,
         log,
         PlanSettings(),
-        DEFAULT_WORDS,
         read_whitelist_file(path),
         hash_,
         comment="benchmark",

@@ -19,7 +19,6 @@ from airflow_custody.client import CustodyConfigurationError, CustodyRequestErro
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import CustodyCreateWebhookOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors._base import CustodySensor
@@ -387,23 +386,6 @@ def test_mapped_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task_log: Task
     assert bodies(sandbox) == [REQUEST]
     for name in ("network", "memo"):
         assert f"{name} {LOST}" in task_log.text
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_mapped_a_none_that_has_a_meaning_counts_in_partial_only(sandbox: Sandbox) -> None:
-    make_one = CustodyPlanWhitelistOperator.partial
-    with new_dag() as dag:
-        make_one(task_id="in_partial", effective_statuses=None).expand(rows=[[REQUEST]])
-        make_one(task_id="in_a_row", rows=[REQUEST]).expand(effective_statuses=[None, ["approved"]])
-        make_one(task_id="from_upstream", effective_statuses=nothing(dag)).expand(rows=[[REQUEST]])
-        CustodyPlanWhitelistOperator(task_id="plain", rows=[REQUEST], effective_statuses=None)
-    assert {each: state for each, state in run_dag(dag).states.items() if each[0] != "upstream"} == {
-        ("in_partial", 0): "success",
-        ("in_a_row", 0): "failed",
-        ("in_a_row", 1): "success",
-        ("from_upstream", 0): "failed",
-        ("plain", -1): "success",
-    }
 
 
 # --- in a subclass ------------------------------------------------------------------------------------------------

@@ -215,10 +215,11 @@ def pending(sandbox: Sandbox) -> str:
 @pytest.mark.parametrize("settings", [{"deferrable": True}, {"mode": "reschedule"}], ids=["deferrable", "reschedule"])
 def test_a_sensor_renders_no_row_when_it_waits_or_resumes(pending: str, settings: dict[str, Any]) -> None:
     called = Calls()
-    row = {"request_id": pending, "accept_fields": [TEMPLATE], "effective_statuses": [TEMPLATE, "approved"]}
+    row = {"request_id": pending, "expected": {**ROW, "label": TEMPLATE}}
+    conn_id = "custody_default{{ called('partial')[:0] }}"
     with dag_with(called) as dag:
         CustodyWhitelistRequestSensor.partial(
-            task_id="wait", poke_interval=0.1, timeout=0.5, rejected_statuses="{{ called('partial') }}", **settings
+            task_id="wait", poke_interval=0.1, timeout=0.5, custody_conn_id=conn_id, **settings
         ).expand_kwargs(returned([row]))
     assert run_dag(dag).state_of("wait", 0) == "failed"
     assert set(called) == {"partial"}
@@ -230,8 +231,7 @@ def test_what_was_rendered_is_not_rendered_again_after_a_deferral(pending: str) 
         CustodyWhitelistRequestSensor(
             task_id="wait",
             request_id=pending,
-            accept_fields=returned([TEMPLATE]),
-            rejected_statuses=["{{ params.text }}"],
+            expected=returned({**ROW, "label": TEMPLATE, "memo": "m"}),
             deferrable=True,
             poke_interval=0.1,
             timeout=0.5,

@@ -169,14 +169,6 @@ def _text(value: str) -> str:
     return value
 
 
-def add_rejected_status(parser: Parser) -> None:
-    """Add the option for the status words of rejected requests."""
-    # The words are those of ``status_words.REJECTED_STATUSES``. They are not imported, because importing takes time; a
-    # test compares them.
-    text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
-    parser.add_argument("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=text)
-
-
 def flag_of(name: str) -> str:
     """Return the option of a setting."""
     return f"--{name.replace('_', '-')}"

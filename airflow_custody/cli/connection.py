@@ -33,6 +33,9 @@ _METAVARS = {
     "superadmin_keys": "PATH",
     "networks": "NAMES",
     "rules_not_before": "DATE",
+    "effective_statuses": "WORDS",
+    "rejected_statuses": "WORDS",
+    "accept_fields": "KEYS",
 }
 _GROUP_HELP = (
     "A command uses an Airflow connection, or a URL with credentials from the environment: CUSTODY_TOKEN; CUSTODY_USER "

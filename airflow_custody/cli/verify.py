@@ -57,15 +57,13 @@ def verify(args: Namespace, output: Output) -> int:
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
     file = None
     if args.file:
-        if args.rejected_statuses:
-            raise usage_error("--rejected-status: not with --from", "The file has the state of each request.")
         pins = read_pins(args)
         kept, sha256 = _read_evidence(args.file)
         file = {"name": args.file, "sha256": sha256}
         found = verify_evidence(kept, pins, ids)
     else:
         with open_client(args) as client:
-            found = verify_service(client, ids, args.rejected_statuses)
+            found = verify_service(client, ids)
     if args.evidence:
         output.text(found.to_file(file).decode())
     else:

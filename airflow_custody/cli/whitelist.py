@@ -16,7 +16,6 @@ from airflow_custody.cli.commands import (
     Parser,
     add_command,
     add_group,
-    add_rejected_status,
     flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
@@ -41,7 +40,6 @@ from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_di
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.overview import read_request
 
 if TYPE_CHECKING:
@@ -146,7 +144,6 @@ def plan(args: Namespace, output: Output) -> int:
     are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified. The
     action is create, delete or null.
     """
-    words = _words(args)
     settings = _plan_settings(args)
     # If an option is not given, the limit has its default.
     limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
@@ -159,7 +156,7 @@ def plan(args: Namespace, output: Output) -> int:
         return ERROR
     if file.unchecked_text:
         message(file.unchecked_text)
-    service, snapshot = _fetch(args, words)
+    service, snapshot = _fetch(args)
     found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
     faults = limits.faults(found)
     _print_plan(found, faults, output, all_rows=args.all)
@@ -181,7 +178,6 @@ def _plan_settings(args: Namespace) -> PlanSettings:
         prune=args.prune,
         replace=args.replace,
         only=check_only(only) if only else {},
-        accept_fields=args.accept_fields or (),
         ignore=check_ignored(args.ignore or ()),
     )
 
@@ -195,18 +191,10 @@ def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, 
         output.signed(plan_to_text(found, all_rows=all_rows))
 
 
-def _words(args: Namespace) -> StatusWords:
-    """Return the status words of the options."""
-    if args.any_status and args.effective_statuses:
-        raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
-    effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
-    return StatusWords.read(effective, args.rejected_statuses or REJECTED_STATUSES)
-
-
-def _fetch(args: Namespace, words: StatusWords) -> tuple[str, Snapshot]:
+def _fetch(args: Namespace) -> tuple[str, Snapshot]:
     """Return the service's name in a plan, and its requests."""
     with open_client(args) as client:
-        return service_name(client), read_snapshot(client, words)
+        return service_name(client), read_snapshot(client)
 
 
 # --- the service's whitelist -----------------------------------------------------------------------------------
@@ -225,8 +213,8 @@ def dump(args: Namespace, output: Output) -> int:
 
     Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
     """
-    service, snapshot = _fetch(args, _words(args))
-    dumped = dump_snapshot(snapshot, service, args.accept_fields or ())
+    service, snapshot = _fetch(args)
+    dumped = dump_snapshot(snapshot, service)
     output.text(dumped.text)
     for each in (*dumped.notes, *dumped.faults):
         message(each)
@@ -359,17 +347,6 @@ def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
     )
 
 
-def _add_listing_options(parser: Parser) -> None:
-    text = "payload key that may have a value although the file does not mention it; or envelope.action"
-    parser.add_argument("--accept-field", dest="accept_fields", metavar="KEY", action="append", help=text)
-    text = "status word for in effect. Default: approved"
-    parser.add_argument("--effective-status", dest="effective_statuses", metavar="WORD", action="append", help=text)
-    text = "every request that is neither pending nor rejected is in effect"
-    parser.add_argument("--any-status", action="store_true", help=text)
-    add_rejected_status(parser)
-    add_connection_options(parser)
-
-
 def add_to(commands: Commands, help: str) -> None:
     """Add the commands."""
     group = add_group(commands, "whitelist", help)
@@ -389,8 +366,8 @@ def add_to(commands: Commands, help: str) -> None:
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
     text = "id of a request that you have inspected, and that must not block a row"
     parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
-    _add_listing_options(parser)
-    _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
+    add_connection_options(parser)
+    add_connection_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     parser = add_command(group, "show", "Show one whitelisting request", show)
     parser.add_argument("id", metavar="ID", help="id of the request")
     add_connection_options(parser)
@@ -401,7 +378,6 @@ def add_to(commands: Commands, help: str) -> None:
     add_connection_options(parser)
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
     parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="id of a request. Default: all")
-    add_rejected_status(parser)
     text = "with -o json: include the data to verify again"
     parser.add_argument("--evidence", action="store_true", help=text)
     text = "verify the evidence in this file, without the service"

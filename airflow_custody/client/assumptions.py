@@ -18,7 +18,6 @@ from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
 from airflow_custody.client.whitelist.envelopes import user_ids
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -78,13 +77,13 @@ class _Found:
     """
 
     client: CustodyClient
+    snapshot: Snapshot
     errors: dict[str, CustodyError] = field(default_factory=dict)
     offered: dict[str, None] = field(default_factory=dict)
     observations: list[Observation] = field(default_factory=list)
     user: WireUser | None = None
     rules: WireRules | None = None
     listed: list[WhitelistEnvelope] = field(default_factory=list)
-    snapshot: Snapshot = field(default_factory=lambda: Snapshot({}))
     calls: list[WebhookCall] = field(default_factory=list)
 
     def read(self, name: str, call: Callable[[], T], default: T) -> T:
@@ -121,14 +120,14 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     :param client: the client. With pinned keys, signatures are verified.
     :return: the assumptions, in the order of the documentation.
     """
-    found = _Found(client)
+    found = _Found(client, Snapshot({}, client.settings))
     client.observe(found.observations.append)
     read = found.read
     read("list health checks", client.list_health_checks, None)
     found.user = read("get current user", client.get_current_user, None)
     found.listed = read(_FIND, lambda: list(islice(client.find_whitelist_requests(), MAX_REQUESTS)), [])
     ids = [each.id for each in found.listed]
-    found.snapshot = read(_FIND, lambda: read_snapshot(client, ids=ids), found.snapshot)
+    found.snapshot = read(_FIND, lambda: read_snapshot(client, ids), found.snapshot)
     for_approval = client.find_whitelist_requests_for_approval(include_already_signed=True)
     read("find whitelisting requests for approval", lambda: next(for_approval, None), None)
     if ids:
@@ -199,13 +198,15 @@ def _statuses(found: _Found) -> _Verdict:
         "action, not pending": _words(each.action for each in found.decided),
         "action, pending": _words(each.action for each in found.pending),
     }
-    meanings = [DEFAULT_WORDS.meaning(each) for each in words]
-    if "unknown" in meanings:
+    settings = found.client.settings
+    meanings = [settings.status_words.meaning(each) for each in words]
+    unknown = [word for word, meaning in zip(words, meanings, strict=True) if meaning == "unknown"]
+    if unknown:
         return (
             "does not hold",
-            seen,
-            "Set effective_statuses to the status words of requests in effect, and rejected_statuses to those of "
-            "rejected requests.",
+            {"unknown words": _words(unknown), **seen},
+            f"Add each unknown word to {settings.name('effective_statuses', 'rejected_statuses')}. A setting that is "
+            "filled in replaces its default.",
         )
     if "effective" in meanings:
         return "holds", seen, ""

@@ -71,6 +71,16 @@ class CustodyClient(
     :param allow_legacy_signatures: whether to accept addresses that were signed in a legacy form. Default: no.
     :param rules_not_before: oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds.
         Default: no limit.
+    :param effective_statuses: status words of requests in effect, as a list or as comma-separated text, compared
+        without regard to case. A request with an unknown word never counts as in effect. Default: ``approved``, from a
+        published example.
+    :param rejected_statuses: status words of rejected requests, as a list or as comma-separated text, compared without
+        regard to case. Default: ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``, some of them
+        guesses. Your words replace the default.
+    :param accept_fields: keys of a request's payload that may have a value that was not requested, as a list or as
+        comma-separated text: keys that this service fills in, such as ``tnParticipantID``. An unknown key of a link has
+        the link's key before it, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word.
+        Default: none.
     :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default: none.
     :param source: where the user can change these settings; named in error messages. Default: none.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
@@ -94,6 +104,9 @@ class CustodyClient(
         networks: Collection[str] | None = None,
         allow_legacy_signatures: bool = False,
         rules_not_before: int | str | None = None,
+        effective_statuses: Collection[str] = (),
+        rejected_statuses: Collection[str] = (),
+        accept_fields: Collection[str] = (),
         user_agent: str | None = None,
         source: str | None = None,
     ) -> None:
@@ -115,6 +128,9 @@ class CustodyClient(
             networks=networks,
             allow_legacy_signatures=allow_legacy_signatures,
             rules_not_before=rules_not_before,
+            effective_statuses=effective_statuses,
+            rejected_statuses=rejected_statuses,
+            accept_fields=accept_fields,
             user_agent=user_agent,
             source=source,
         )

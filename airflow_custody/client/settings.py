@@ -26,6 +26,7 @@ from airflow_custody.client.http.operation import API_ROOT
 from airflow_custody.client.text import is_pem, pem_text, sanitize
 from airflow_custody.client.verification.keys import MAX_KEYS, KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins, wrong_setting
+from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
@@ -272,6 +273,23 @@ def _read_date(value: Any) -> Any:
     return value
 
 
+# --- words ---------------------------------------------------------------------------------------------------
+
+
+def _read_words(value: object) -> tuple[str, ...]:
+    """
+    Return words without surrounding white space, each once.
+
+    Empty words are left out. None, or no words, means that the setting is not set.
+    """
+    words: Any = value.split(",") if isinstance(value, str) else () if value is None else value
+    are_texts = isinstance(words, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in words)
+    # The text of a list in JSON or Python would be split into words that never match.
+    if not are_texts or (isinstance(value, str) and re.match(r"\s*[\[({\"']", value)):
+        raise ValueError("must be a list of words, or words separated by commas, without brackets or quotation marks")
+    return tuple(dict.fromkeys(each.strip() for each in words if each.strip()))
+
+
 # --- the settings --------------------------------------------------------------------------------------------
 
 
@@ -354,6 +372,21 @@ class ClientSettings:
     """Whether to accept addresses that were signed in a legacy form. Default: no."""
     rules_not_before: Annotated[int | str | None, PlainValidator(_read_date), FormField("Rules not before")] = None
     """Oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds. Default: no limit."""
+    effective_statuses: Annotated[
+        Collection[str], PlainValidator(_read_words), FormField("Status words of requests in effect")
+    ] = ()
+    """Status words of requests in effect, as a list or as comma-separated text, compared without regard to case. A
+    request with an unknown word never counts as in effect. Default: ``approved``, from a published example."""
+    rejected_statuses: Annotated[
+        Collection[str], PlainValidator(_read_words), FormField("Status words of rejected requests")
+    ] = ()
+    """Status words of rejected requests, as a list or as comma-separated text, compared without regard to case.
+    Default: ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``, some of them guesses. Your words
+    replace the default."""
+    accept_fields: Annotated[Collection[str], PlainValidator(_read_words), FormField("Accepted fields")] = ()
+    """Keys of a request's payload that may have a value that was not requested, as a list or as comma-separated text:
+    keys that this service fills in, such as ``tnParticipantID``. An unknown key of a link has the link's key before
+    it, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word. Default: none."""
     user_agent: str | None = None
     """Text to add to the ``User-Agent``, which names this package and its version. Default: none."""
     source: str | None = None
@@ -402,11 +435,12 @@ class ClientSettings:
         """The user in error messages, such as ``The user of Airflow connection 'custody_default'``."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
-    def name(self, setting: str) -> str:
-        """Return the name and the place of a setting, for messages."""
+    def name(self, *settings: str) -> str:
+        """Return the name and the place of a setting, or of several alternatives, for messages."""
         if self._from_options:
-            return f"--{setting.replace('_', '-')}"
-        return f"{setting!r} of {self.source}" if self.source else repr(setting)
+            return " or ".join(f"--{each.replace('_', '-')}" for each in settings)
+        names = " or ".join(map(repr, settings))
+        return f"{names} of {self.source}" if self.source else names
 
     @property
     def _from_options(self) -> bool:
@@ -426,6 +460,13 @@ class ClientSettings:
         )
 
     @cached_property
+    def status_words(self) -> StatusWords:
+        """The status words of this installation: the settings, or else the defaults."""
+        return StatusWords(
+            tuple(self.effective_statuses) or EFFECTIVE_STATUSES, tuple(self.rejected_statuses) or REJECTED_STATUSES
+        )
+
+    @cached_property
     def proxy_in_use(self) -> Proxy | None:
         """
         The proxy for requests; None: there is none.
@@ -441,13 +482,18 @@ class ClientSettings:
         """
         Refuse combinations of settings that cannot be used.
 
-        These are a user agent that cannot be sent, a token over plain HTTP, and incomplete settings for verification.
+        These are a user agent that cannot be sent, a token over plain HTTP, incomplete settings for verification, and
+        a status word with two meanings.
         """
         if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
             self._check_plain_http()
         self._check_pins()
+        words = self.status_words
+        if both := [each for each in words.effective if words.meaning(each) == "rejected"]:
+            why = f"contains {sanitize(both[0], 40)!r}, which is in 'rejected_statuses', or in its default"
+            raise wrong_setting("effective_statuses", why)
 
     def _check_plain_http(self) -> None:
         """Refuse plain HTTP, except to this machine and without a proxy."""

@@ -58,7 +58,6 @@ from airflow_custody.client.whitelist.plans.plan import (
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
-from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPlan
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
@@ -78,8 +77,8 @@ if TYPE_CHECKING:
 _NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified", "pending")
 _PLAN_AGAIN = (
     "If the file or the service has changed, start a new run, which plans again and waits for a new approval.",
-    "If not, the two tasks have different arguments ('prune', 'replace', 'only', 'ignore', 'accept_fields', the status "
-    "words).",
+    "If not, the two tasks have different arguments ('prune', 'replace', 'only', 'ignore'), or the connection's status "
+    "words or accepted fields have changed.",
 )
 _RESTORE = (
     "Restore the file that was approved, and clear this task, which then applies the rest.",
@@ -151,7 +150,6 @@ class ApplyPlan:
     :param client: the client.
     :param log: the task's log.
     :param settings: the settings of the plan.
-    :param words: the status words.
     :param file: the file.
     :param plan_hash: the hash of the approved plan.
     :param comment: why requests are deleted, for the service's history.
@@ -165,7 +163,6 @@ class ApplyPlan:
     client: CustodyClient
     log: logging.Logger
     settings: PlanSettings
-    words: StatusWords
     file: WhitelistFile
     plan_hash: str
     _: KW_ONLY
@@ -193,7 +190,7 @@ class ApplyPlan:
         is_forgotten = self._store.read()
         record = self._store.read_plan(self.plan_hash)
         self._wait_for_earlier_sends(is_forgotten=is_forgotten)
-        searched_at, snapshot = time.monotonic(), read_snapshot(self.client, self.words)
+        searched_at, snapshot = time.monotonic(), read_snapshot(self.client)
         self._settle_other_plans(snapshot)
         service = service_name(self.client)
         if record is None:
@@ -298,8 +295,6 @@ class ApplyPlan:
         return WhitelistCreation(
             self.client,
             self._requests,
-            self.words,
-            self.settings.accept_fields,
             before=snapshot,
             replaced={} if record is None else {key: ids for key, ids in record.creations.items() if ids},
             # Only the ids that the approved hash covers.
@@ -460,7 +455,7 @@ class ApplyPlan:
         not_trusted = why_not_trusted(request)
         if not_trusted:
             return not_trusted
-        fields = differing_fields(asked, request, self.settings.accept_fields)
+        fields = differing_fields(asked, request, self.client.settings.accept_fields)
         if not _DESTINATION.isdisjoint(fields):
             return (
                 f"the request with this id has another destination (it differs in {', '.join(fields)}): look at the "
@@ -481,7 +476,7 @@ class ApplyPlan:
         failure: CustodyError | None = None
         for _ in tries_within(self.lookup_wait):
             try:
-                found = read_snapshot(self.client, self.words, missing)
+                found = read_snapshot(self.client, missing)
                 listed |= {each.id: each for each in found if each.state != "missing"}
                 failure = None
             except CustodyError as error:
@@ -525,7 +520,7 @@ class ApplyPlan:
     def _delete(self, record: PlanRecord, snapshot: Snapshot, outcome: Outcome) -> None:
         """Execute the deletions of a plan that creates nothing, and add their outcomes."""
         planned = {deletion_key(each.id): each for each in record.deletions}
-        deletions = Deletions(self.client, self.words, planned, self.comment)
+        deletions = Deletions(self.client, planned, self.comment)
         earlier, left = deletions.earlier(self._rows_of_plan(), snapshot)
         if left:
             self._send_deletions(deletions, left, outcome)

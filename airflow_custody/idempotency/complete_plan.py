@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
-from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key
 from airflow_custody.idempotency.records import PlannedDeletion
@@ -120,10 +119,8 @@ class CompletePlan:
     :param context: the task's context.
     :param client: the client.
     :param log: the task's log.
-    :param words: the status words.
     :param applied: the applied plan.
     :param plan_hash: the hash of the approved plan.
-    :param accept_fields: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param comment: why requests are deleted, for the service's history.
     :param stop_request: the user's request to send nothing more.
     """
@@ -131,18 +128,16 @@ class CompletePlan:
     context: Context
     client: CustodyClient
     log: logging.Logger
-    words: StatusWords
     applied: AppliedPlan
     plan_hash: str
     _: KW_ONLY
-    accept_fields: Iterable[str]
     comment: str
     stop_request: StopRequest
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
         self._requests = {each.id: WhitelistRequest(**each.request) for each in self.applied.creations}
-        self._creation = WhitelistCreation(self.client, self._requests, self.words, [*self.accept_fields])
+        self._creation = WhitelistCreation(self.client, self._requests)
 
     def run(self) -> Outcome:
         """
@@ -160,13 +155,12 @@ class CompletePlan:
             raise self._incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
         if len(self._requests) != len(self.applied.creations):
             raise self._incomplete("two creations name the same request, so nothing is deleted", retryable=False)
-        snapshot = read_snapshot(self.client, self.words, self._requests)
+        snapshot = read_snapshot(self.client, self._requests)
         for each in self._requests:
             self._check_successor(each, snapshot)
         self._store.read()
         deletions = _Completion(
             self.client,
-            self.words,
             self._planned(),
             self.comment,
             successors=self._successors(),
@@ -243,8 +237,6 @@ class CompletePlan:
 
 
 def _why_not_effective(request: Request) -> str:
-    if request.state == "unknown" and not request.has_vanished:
-        return f"{request.name} has an unknown status, so it does not count as in effect"
     reason = f": {request.reason}" if request.reason else ""
     return f"{request.name} is {request.state}, not in effect{reason}"
 
@@ -269,7 +261,7 @@ class _Completion(Deletions):
         if successor is None:
             return ""
         old = self.planned[key].id
-        now = read_snapshot(self.client, self.words, [successor, old])
+        now = read_snapshot(self.client, [successor, old])
         try:
             self.check(successor, now)
         except CustodyConflictError as error:

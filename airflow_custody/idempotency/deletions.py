@@ -14,7 +14,6 @@ from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plans.plan import requested_content
 from airflow_custody.client.whitelist.request import Request, to_whitelist_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.records import PlannedDeletion, Row
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 _PREFIX = "delete:"
 #: Advice for a service that goes on listing deleted requests.
 MARKED = (
-    "If the service keeps listing deleted requests, add the status word that it gives them to rejected_statuses of "
-    "this task and of the task that plans"
+    "If the service keeps listing deleted requests, add the status word that it gives them to 'rejected_statuses' of "
+    "this task's Airflow connection"
 )
 _UNCLEAR = "an earlier try began to delete it, but the outcome is unknown: look at the service, and start a new run"
 _STILL_LISTED = (
@@ -98,13 +97,11 @@ class Deletions:
     The deletions of a plan, as rows to send. A deletion may be sent twice.
 
     :param client: the client.
-    :param words: the status words.
     :param planned: the planned deletions, by the row's key.
     :param comment: the reason, for the service's history.
     """
 
     client: CustodyClient
-    words: StatusWords
     planned: Mapping[str, PlannedDeletion]
     comment: str
     #: The keys of the rows whose requests were gone before this try sent a deletion.
@@ -162,7 +159,7 @@ class Deletions:
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
         """Delete a request if nothing has changed since the approval."""
         deletion = self.planned[key]
-        now = read_snapshot(self.client, self.words, deletion.expected)
+        now = read_snapshot(self.client, deletion.expected)
         request = now[deletion.id]
         # A service may keep listing deleted requests, with a status word that is among the rejected ones.
         is_marked = request.reported == "rejected"

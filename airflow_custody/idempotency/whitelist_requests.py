@@ -18,11 +18,10 @@ from airflow_custody.client.whitelist.files.addresses import shorten, spellings
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
-from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
-from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, envelope_faults
+from airflow_custody.client.whitelist.review import envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -45,8 +44,6 @@ class WhitelistCreation:
 
     :param client: the client.
     :param requests: the requests, by the row's key.
-    :param words: the status words. Default: the usual words.
-    :param accepted: keys of a payload that may have a value that was not requested, and ``envelope.action``.
     :param before: everything that the service listed before the rows are sent. It shows which requests are new,
         regardless of the service's own filter. None (default): it was not read.
     :param replaced: the ids of the requests that a row's request replaces, by the row's key. Default: none.
@@ -57,8 +54,6 @@ class WhitelistCreation:
     what = "whitelisting request"
     client: CustodyClient
     requests: Mapping[str, WhitelistRequest]
-    words: StatusWords = DEFAULT_WORDS
-    accepted: Collection[str] = ()
     before: Snapshot | None = None
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ignored: Collection[str] = ()
@@ -68,7 +63,7 @@ class WhitelistCreation:
         self._index = None if self.before is None else index_requests(self.before, self._known)
         self.timeout = self.client.settings.timeout
         # The last result of the service's own filter.
-        self._filtered = Snapshot({})
+        self._filtered = Snapshot({}, self.client.settings)
         #: The requested content in the spelling of the reused request; None if no request is reused.
         self.reused: WhitelistRequest | None = None
 
@@ -90,7 +85,7 @@ class WhitelistCreation:
         self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
         # filter may miss other spellings.
-        listed = read_snapshot(self.client, self.words) if thorough else self._filtered
+        listed = read_snapshot(self.client) if thorough else self._filtered
         filtered = self._filtered.requests if self._index is None else None
         return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
 
@@ -102,7 +97,7 @@ class WhitelistCreation:
             The error is retryable.
         """
         try:
-            snapshot = read_snapshot(self.client, self.words, ids)
+            snapshot = read_snapshot(self.client, ids)
         except CustodyError as error:
             if not error.not_offered:
                 raise
@@ -202,8 +197,7 @@ class WhitelistCreation:
             text = f"{vanished[0].name} cannot be compared: {VANISHED}"
             raise CustodyResponseError(text, code="listing-changed", retryable=True)
         snapshot = replace(self._filtered, requests={each.id: each for each in found})
-        settings = PlanSettings(accept_fields=self.accepted)
-        while (row := make_plan([asked], snapshot, settings).rows[0]).state == "rejected" and row.fields:
+        while (row := make_plan([asked], snapshot).rows[0]).state == "rejected" and row.fields:
             # Plan again without a rejected request that has other content, because it says nothing about this content.
             snapshot = snapshot.without([row.request_id])
         if row.state == "create":
@@ -229,7 +223,7 @@ class WhitelistCreation:
         check_request_id(identifier)
         not_listed: CustodyError | None = None
         try:
-            request = read_snapshot(self.client, self.words, [identifier])[identifier]
+            request = read_snapshot(self.client, [identifier])[identifier]
             if request.state != "missing":
                 return request
         except CustodyError as error:
@@ -245,9 +239,10 @@ class WhitelistCreation:
                 raise not_listed from None
             return None
         # For a request that is not listed, only the status word reveals whether it is settled.
-        is_settled = self.words.meaning(envelope.status) == "effective"
+        settings = self.client.settings
+        is_settled = settings.status_words.meaning(envelope.status) == "effective"
         return make_request(
-            ListedRequest(identifier, envelope, is_settled), self.words, verifier_for(self.client, [envelope.wire])
+            ListedRequest(identifier, envelope, is_settled), settings, verifier_for(self.client, [envelope.wire])
         )
 
     def compare(self, key: str, request: Request) -> Candidate:
@@ -255,7 +250,7 @@ class WhitelistCreation:
         found = self._candidate(self.requests[key], request)
         if found.unclear or request.envelope is None:
             return found
-        faults = envelope_faults(request.envelope, request.fields, self.requests[key], accepted=(ENVELOPE_ACTION,))
+        faults = envelope_faults(request.envelope, request.fields, self.requests[key])
         return replace(found, unclear="; ".join(faults))
 
     @cached_property
@@ -289,7 +284,8 @@ class WhitelistCreation:
         envelope = request.envelope
         if envelope is None:
             return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
-        differs = [] if request.destination is None else differing_fields(asked, request, self.accepted)
+        accepted = self.client.settings.accept_fields
+        differs = [] if request.destination is None else differing_fields(asked, request, accepted)
         by = envelope.created_by
         return Candidate(
             request.id,
@@ -339,7 +335,7 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
                 "another destination, set if_exists='create' to create a new request."
             )
         elif row.fields == ("status",):
-            advice = "Add the status word to effective_statuses or rejected_statuses."
+            advice = "Once its state is known, clear this task."
         else:
             advice = (
                 "Correct the task's arguments; or replace that request with a plan (CustodyPlanWhitelistOperator with "

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN
-from airflow_custody.client.arguments import check_flag, check_names, check_text, describe
+from airflow_custody.client.arguments import check_flag, check_text, describe
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks._storage import StorageError, read_object, split_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import WhitelistEventTask
@@ -36,9 +35,6 @@ class WhitelistFileTask(WhitelistEventTask):
         "replace",
         "only",
         "rows",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
         "ignore",
         "custody_conn_id",
     )
@@ -52,9 +48,6 @@ class WhitelistFileTask(WhitelistEventTask):
         replace: bool | str = False,
         only: Mapping[str, Any] = NOT_GIVEN,
         check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
         ignore: Iterable[str | int] = (),
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
@@ -71,9 +64,6 @@ class WhitelistFileTask(WhitelistEventTask):
         self.replace = replace
         self.only = only
         self.check_address = check_address
-        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
-        self.rejected_statuses = rejected_statuses
-        self.accept_fields = accept_fields
         self.ignore = ignore
 
     @classmethod
@@ -123,13 +113,8 @@ class WhitelistFileTask(WhitelistEventTask):
             prune=self.prune,
             replace=check_flag("replace", self.replace),
             only={} if self.only is None else plan.check_only(self.only),
-            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
             ignore=planner.check_ignored(self.ignore),
         )
-
-    def _words(self) -> StatusWords:
-        """Check and return the status words."""
-        return StatusWords.read(self.effective_statuses, self.rejected_statuses)
 
 
 def check_hash(value: object) -> str:

@@ -8,13 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.arguments import check_text
 from airflow_custody.client.errors import CustodyRequestError, CustodyVerificationError
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, escape, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.ids import check_request_id
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks._storage import StorageError, split_location, write_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import (
@@ -76,12 +75,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         ``reuse`` and ``fail``, the task also fails without retries if a request for the same destination has other
         content, cannot be read or verified, or was rejected with the same content. Rejected requests with other content
         are ignored. This is a check before the send, not a lock.
-    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
-        ``approved``. (templated)
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
-        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
-    :param accept_fields: keys of a payload, as for signing, that an existing request may have although this task does
-        not set them, such as ``network``. Default: none. (templated)
     :param on_clear: behaviour if a user clears the task after it has created its request. ``reuse`` (default): the same
         request is used again if it still exists. ``create``: another request is created; this requires
         ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first in both
@@ -117,9 +110,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "customer_id",
         "exchange_account_id",
         "visibility_group_id",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
     )
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
@@ -141,9 +131,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         exchange_account_id: str | None = NOT_GIVEN,
         visibility_group_id: str | None = NOT_GIVEN,
         if_exists: IfExists = "reuse",
-        effective_statuses: Iterable[str] = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
@@ -175,9 +162,6 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.exchange_account_id = exchange_account_id
         self.visibility_group_id = visibility_group_id
         self.if_exists = if_exists
-        self.effective_statuses = effective_statuses
-        self.rejected_statuses = rejected_statuses
-        self.accept_fields = accept_fields
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
@@ -191,9 +175,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
-        words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
-        accepted = check_names("accept_fields", self.accept_fields, may_be_empty=True) or []
-        creation = whitelist_requests.WhitelistCreation(hook.get_conn(), {create.ONE: request}, words, accepted)
+        creation = whitelist_requests.WhitelistCreation(hook.get_conn(), {create.ONE: request})
         request_id = self._create_once(
             context,
             creation,
@@ -274,8 +256,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     :param ids: ids of the requests to verify. Default: all. (templated)
     :param fail_on_unverified: whether the task fails if the verification of a request fails. Default True.
     :param skip_if_empty: whether the task is skipped if ``ids`` is an empty list, instead of failing. Default False.
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
-        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"counts": {state: number}, "path": ..., "sha256": ..., "duplicates": [[id, ...], ...]}``. Without a
         file, ``path`` and ``sha256`` are None. The states are ``verified``, ``unverified``, ``pending``, ``rejected``
@@ -289,7 +269,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = ("path", "ids", "rejected_statuses", "custody_conn_id")
+    template_fields: Sequence[str] = ("path", "ids", "custody_conn_id")
     ui_color = "#dce6f5"
 
     def __init__(
@@ -299,7 +279,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         ids: str | Iterable[str] = NOT_GIVEN,
         fail_on_unverified: bool = True,
         skip_if_empty: bool = False,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -309,7 +288,6 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         self.ids = ids
         self.fail_on_unverified = fail_on_unverified
         self.skip_if_empty = skip_if_empty
-        self.rejected_statuses = rejected_statuses
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.whitelist.verified import verify_service
@@ -317,9 +295,8 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         ids = None
         if self.ids is not None:
             ids = request_ids_or_skip("ids", self.ids, skip_if_empty=self.skip_if_empty, merge=True)
-        rejected = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True)
         file = None if self.path is None else self._find_file(context)
-        found = verify_service(hook.get_conn(), ids, rejected)
+        found = verify_service(hook.get_conn(), ids)
         self._log_findings(found)
         written = {"path": None, "sha256": None} if file is None else self._write(*file, found)
         result = {"counts": found.counts, **written, "duplicates": [list(each) for each in found.duplicates]}

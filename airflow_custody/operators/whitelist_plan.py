@@ -85,13 +85,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
     :param check_address: whether an address that is certainly invalid for its chain is a fault of the file. Default
         True.
-    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
-        ``approved``. None: every settled request that was not rejected is in effect. (templated)
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
-        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
-    :param accept_fields: keys of a payload, by their names in a plan, that may have a value although the file does not
-        mention them, such as a value that the service fills in; and ``envelope.action``, which accepts an unknown word
-        for the request's action. A request with a value for any other such key ``differs``. Default: none. (templated)
     :param ignore: ids of requests that you have inspected, and that must not block a row: requests that cannot be read,
         or that may be for another destination because of the name of their chain or network. The plan's hash covers
         them. Default: none. (templated)
@@ -145,7 +138,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.whitelist.plans.report import approval_report, plan_to_text
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
-        settings, words = self._settings(), self._words()
+        settings = self._settings()
         limits = PlanLimits(
             max_creates=self.max_creates,
             max_deletes=self.max_deletes,
@@ -154,7 +147,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         )
         file = self._read_file(context)
         client = hook.get_conn()
-        snapshot = read_snapshot(client, words)
+        snapshot = read_snapshot(client)
         pending = [each.shown for each in snapshot if each.reported == "pending"]
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in pending])
         plan = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
@@ -265,9 +258,6 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
     :param check_address: same value as for the plan. Default True.
-    :param effective_statuses: same value as for the plan. (templated)
-    :param rejected_statuses: same value as for the plan. (templated)
-    :param accept_fields: same value as for the plan. Default: none. (templated)
     :param ignore: same value as for the plan. Default: none. (templated)
     :param omit_if_none: same value as for the plan. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -312,14 +302,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         from airflow_custody.idempotency import apply_plan, plan_failure, whitelist_requests
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
-        settings, words, file = self._settings(), self._words(), self._read_file(context)
+        settings, file = self._settings(), self._read_file(context)
         requests = {apply_plan.row_key(row.request): row.request for row in file.rows}
         applying = apply_plan.ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
             settings,
-            words,
             file,
             plan_hash,
             comment=comment,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import check_names, check_text
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
+from airflow_custody.client.arguments import check_text
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
@@ -35,9 +34,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     :param applied: the XCom of the task that applied the plan, ``apply.output``, or the same as JSON text. (templated)
     :param plan_hash: the hash of the approved plan. (templated)
     :param comment: why requests are deleted, for the service's history. (templated)
-    :param effective_statuses: same value as for the plan. (templated)
-    :param rejected_statuses: same value as for the plan. (templated)
-    :param accept_fields: same value as for the plan. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"deleted": ..., "refused": ..., "unknown": ..., "left": ...},
         "request_ids": [...]}``: the ids of the deleted requests.
@@ -51,9 +47,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         "applied",
         "plan_hash",
         "comment",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
         "custody_conn_id",
     )
     ui_color = "#e3f0dc"
@@ -64,9 +57,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         applied: Mapping[str, Any] | str | XComArg,
         plan_hash: str,
         comment: str = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -74,17 +64,12 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self.applied = applied
         self.plan_hash = plan_hash
         self.comment = comment
-        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
-        self.rejected_statuses = rejected_statuses
-        self.accept_fields = accept_fields
         self._stop_request = StopRequest()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.idempotency import complete_plan, create, deletions, plan_failure
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
-        words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
-        accept_fields = check_names("accept_fields", self.accept_fields, may_be_empty=True) or ()
         applied = complete_plan.read_applied(self.applied)
         outcome = create.Outcome()
         if applied is None:
@@ -94,10 +79,8 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
                 context,
                 hook.get_conn(),
                 self.log,  # type: ignore[arg-type]
-                words,
                 applied,
                 plan_hash,
-                accept_fields=accept_fields,
                 comment=comment,
                 stop_request=self._stop_request,
             ).run()

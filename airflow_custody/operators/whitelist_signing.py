@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.arguments import check_text
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.whitelist.ids import cut_into_batches
 from airflow_custody.client.whitelist.signing.batches import BatchProgress
-from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -30,11 +29,11 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     Sign any number of whitelisting requests, with one signature for each batch.
 
     Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for the
-    whole payload: each key must be known, and its value must be requested, empty, a harmless default of the service, or
-    accepted by name. All requests are reviewed before the first signature. If one does not match, the task fails
-    without retries, names the field, and nothing is signed. Then, for each batch of at most 100, it reads the requests
-    again, logs what it signs, signs, and sends the signature. The service accepts either the whole batch or no part of
-    it. Content from XCom alone is never signed.
+    whole payload: each key must be known, and its value must be requested, empty, or a harmless default of the service,
+    unless the connection's ``accept_fields`` name the key. Links are compared by id. All requests are reviewed before
+    the first signature. If one does not match, the task fails without retries, names the field, and nothing is signed.
+    Then, for each batch of at most 100, it reads the requests again, logs what it signs, signs, and sends the
+    signature. The service accepts either the whole batch or no part of it. Content from XCom alone is never signed.
 
     If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
     signatures over the current hashes before it reports that a retry is safe. Signatures are recognized by the signer's
@@ -66,10 +65,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         refused, and so is a None in ``expand``. (templated)
     :param signer: the signer: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
-    :param accept_fields: keys of a payload that may be signed although ``expected`` does not mention them, such as
-        ``["tnParticipantID"]``. Links are compared by id. An unknown key of a link is named together with the link's
-        key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown word for the request's action.
-        Default: none. (templated)
     :param comment: comment for the requests' history. (templated)
     :param lookup_wait: seconds that the service may take to return a signature, or to list a new request. Default 30.
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list, for example because nothing
@@ -81,7 +76,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
-    template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
+    template_fields: Sequence[str] = ("request_ids", "expected", "comment", "custody_conn_id")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -91,7 +86,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         request_ids: str | Iterable[str],
         expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
         signer: Signer,
-        accept_fields: Iterable[str] = (),
         comment: str = "signed by {{ dag.dag_id }}, {{ run_id }}",
         lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
@@ -102,7 +96,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         self.request_ids = request_ids
         self.expected = self._if_written("expected", expected)
         self.signer = signer
-        self.accept_fields = accept_fields
         self.comment = comment
         self.lookup_wait = lookup_wait
         self.skip_if_empty = skip_if_empty
@@ -130,7 +123,6 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
             ids,
             expected,
             comment,
-            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or [],
             earlier_try=context["ti"].try_number > 1,
         )
 
@@ -141,14 +133,13 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
 
     Needs the role ``WhitelistedAddressApprover``. The service rejects either the whole batch or no part of it. If the
     service or a gateway refuses, for example because an earlier try has already rejected the requests, each request is
-    read by its id. The task then succeeds only if each request has the status of a rejected request; the log reports
-    it. If a batch fails after others were rejected, the error names the batch and the number of rejected requests, and
-    a later try continues with the remaining batches. The operation is undocumented.
+    read by its id. The task then succeeds only if the status of each request is one of the connection's
+    ``rejected_statuses``; the log reports it. If a batch fails after others were rejected, the error names the batch
+    and the number of rejected requests, and a later try continues with the remaining batches. The operation is
+    undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param comment: why the requests are rejected; not empty. (templated)
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. The service does not
-        publish the words. Default ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.
@@ -157,7 +148,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
     """
 
-    template_fields: Sequence[str] = ("request_ids", "comment", "rejected_statuses", "custody_conn_id")
+    template_fields: Sequence[str] = ("request_ids", "comment", "custody_conn_id")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#f5dcd7"
 
@@ -166,7 +157,6 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         *,
         request_ids: str | Iterable[str],
         comment: str,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
@@ -174,20 +164,18 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.request_ids = request_ids
         self.comment = comment
-        self.rejected_statuses = rejected_statuses
         self.skip_if_empty = skip_if_empty
         self._check_flags(skip_if_empty=skip_if_empty)
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
-        words = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or []
         client = hook.get_conn()
         batches = cut_into_batches(ids)
         progress = BatchProgress("rejected", batches, self.log)  # type: ignore[arg-type]
         for number, batch in enumerate(batches):
             with progress.failing_in(number):
-                client.reject_whitelist_requests(batch, comment, rejected_statuses=words)
+                client.reject_whitelist_requests(batch, comment)
             progress.done_now(number)
             self.log.info("Rejected %s.", ", ".join(batch))
         return ids

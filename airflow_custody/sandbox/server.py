@@ -86,14 +86,17 @@ class Sandbox:
             raise SandboxError("the sandbox is not running")
         return self._control
 
-    def connection(self, *, pins: bool = False) -> str:
+    def connection(self, *, pins: bool = False, **settings: object) -> str:
         """
         Return an Airflow connection to the sandbox, as JSON.
 
         :param pins: whether to add the super-administrators' public keys, so that signatures are verified.
+        :param settings: more settings of the connection, such as ``effective_statuses="ACTIVE"`` for a sandbox with
+            other ``status_words``.
         """
-        extra = {"extra": self.control.pins()} if pins else {}
-        return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token, **extra})
+        extra = {**(self.control.pins() if pins else {}), **settings}
+        more = {"extra": extra} if extra else {}
+        return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token, **more})
 
     def start(self) -> Sandbox:
         """Start the sandbox, and wait until it accepts calls."""

@@ -11,7 +11,6 @@ from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.whitelist.ids import is_list_of_ids
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
@@ -26,10 +25,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     """
     Wait until one or more whitelisting requests are in effect.
 
-    A request is in effect if its status is one of ``effective_statuses``, and the service lists it neither as pending
-    nor among the requests that the connection's user may still sign. The service publishes no list of its status words.
-    If a request is no longer pending and its status is in neither ``effective_statuses`` nor ``rejected_statuses``, the
-    sensor continues to wait, and a WARNING names the status.
+    A request is in effect if its status is one of the connection's ``effective_statuses``, and the service lists it
+    neither as pending nor among the requests that the connection's user may still sign. The service publishes no list
+    of its status words. If a request is no longer pending and its status is in neither ``effective_statuses`` nor
+    ``rejected_statuses`` of the connection, the sensor continues to wait, and a WARNING names the status.
 
     The sensor fails at once, without retries, if a request was rejected, or is missing from all listings for 30 seconds
     in a row. A connection failure, a truncated response, a 5xx or a 429 counts as "not yet". A wrong token, a missing
@@ -56,14 +55,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         a request is in effect, its content is compared: the signed text if the connection pins keys, or else the
         payload with the hash that the service reports. A mismatch fails the task at once, and the error names the
         field. A deferrable sensor polls once more for this comparison. Default: not compared. (templated)
-    :param accept_fields: keys of a payload, as for signing, that may have a value although ``expected`` does not
-        mention them. Default: none. (templated)
-    :param effective_statuses: status words of requests in effect, compared without regard to case. Default
-        ``approved``, which is from a published example. None: every request that is listed and not pending is in
-        effect, unless it was rejected. (templated)
-    :param rejected_statuses: status words of rejected requests, compared without regard to case. Default ``rejected``,
-        ``declined``, ``expired``, ``canceled`` and ``cancelled``. Some of them are guesses; unused words do no harm.
-        (templated)
     :param skip_if_empty: whether the task is skipped if ``request_id`` is an empty list, for example because nothing
         was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -87,10 +78,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     template_fields: Sequence[str] = (
         "request_id",
-        "effective_statuses",
-        "rejected_statuses",
         "expected",
-        "accept_fields",
         "custody_conn_id",
     )
     operator_extra_links = REQUEST_LINKS
@@ -101,10 +89,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self,
         *,
         request_id: str | Iterable[str],
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = NOT_GIVEN,
-        accept_fields: Iterable[str] = (),
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -112,10 +97,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, deferrable=deferrable, **kwargs)
         self.request_id = request_id
-        self.effective_statuses = self._if_written("effective_statuses", effective_statuses)
-        self.rejected_statuses = rejected_statuses
         self.expected = expected
-        self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
         self._check_flags(skip_if_empty=skip_if_empty)
 
@@ -127,12 +109,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         ids: object = self.request_id
         if is_list_of_ids(ids):
             ids = request_ids_or_skip("request_id", ids, skip_if_empty=self.skip_if_empty, merge=True)
-        return RequestWait(
-            ids,
-            words=StatusWords.read(self.effective_statuses, self.rejected_statuses),
-            expected=self.expected,
-            accept_fields=self.accept_fields,
-        )
+        return RequestWait(ids, expected=self.expected)
 
     def _poll(self) -> WaitState:
         return self._wait.poll(self.hook.get_conn())
@@ -161,11 +138,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def _trigger(self, deadline: float | None) -> CustodyWhitelistRequestTrigger:
         from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
-        words = self._wait.words
         return CustodyWhitelistRequestTrigger(
             request_id=self._wait.request_id,
-            effective_statuses=words.effective if words.effective is None else [*words.effective],
-            rejected_statuses=[*words.rejected],
             custody_conn_id=self.custody_conn_id,
             poke_interval=self.poke_interval,
             deadline=deadline,

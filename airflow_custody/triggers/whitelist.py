@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -10,7 +10,6 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_custody.client.arguments import plain_names
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.limits import MAX_PAGE_SIZE
-from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, REJECTED_STATUSES, StatusWords
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, serialized, wait_until_done
 
@@ -31,16 +30,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     If the connection pins super-administrators' keys, each request in effect is verified, in the polling thread. A
     request that is not verified is looked up again after 5 seconds, and then ends the wait with an error.
 
-    In a triggerer, all triggers with the same connection, interval and status words share one poll, which takes three
-    calls per hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not
+    In a triggerer, all triggers with the same connection and interval share one poll, which takes three calls per
+    hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not
     delay smaller triggers. If the service rejects a lookup because of a single request, that request is looked up
     alone.
 
     :param request_id: the request's id, or a list of ids.
-    :param effective_statuses: status words of requests in effect, as for
-        :class:`~airflow_custody.sensors.whitelist.CustodyWhitelistRequestSensor`. Default ``approved``.
-    :param rejected_statuses: status words of rejected requests, as for the sensor. Default ``rejected``, ``declined``,
-        ``expired``, ``canceled`` and ``cancelled``.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
     :param poke_interval: seconds between two polls. Default 60.
     :param deadline: Unix time in seconds after which the wait times out. None (default): no limit.
@@ -50,16 +45,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         self,
         *,
         request_id: str | Sequence[str],
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         custody_conn_id: str = CustodyHook.default_conn_name,
         poke_interval: float = 60.0,
         deadline: float | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.request_id = plain_names(request_id)
-        self.effective_statuses = plain_names(effective_statuses)
-        self.rejected_statuses = plain_names(rejected_statuses)
         self.custody_conn_id = custody_conn_id
         self.poke_interval = poke_interval
         self.deadline = deadline
@@ -74,13 +65,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
         try:
             # Check the ids before joining the poll, because an invalid id must not be part of a shared lookup.
-            words = StatusWords.read(self.effective_statuses, self.rejected_statuses)
-            wait = RequestWait(self.request_id, words=words)
+            wait = RequestWait(self.request_id)
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)
         except CustodyError as error:
             yield error_event(error)
             return
         interval = float(self.poke_interval)
-        key = ("whitelist", self.custody_conn_id, interval, words, len(wait.ids) > MAX_PAGE_SIZE)
+        key = ("whitelist", self.custody_conn_id, interval, len(wait.ids) > MAX_PAGE_SIZE)
         poll: SharedPoll[WaitState] = SharedPoll(key, self.custody_conn_id, look_up, interval)
         yield await wait_until_done(poll, wait, "effective", deadline=self.deadline, interval=interval, log=self.log)

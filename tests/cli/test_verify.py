@@ -139,7 +139,7 @@ def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, cr
     rejected = create(3, status="rejected")
     junk = {"signature": {"userId": "ann", "signature": "A" * 88}, "hashes": ["0" * 64]}
     sandbox.control.set_whitelist_envelope(pending, signedAddress={"signatures": [junk]})
-    ran = audit("--rejected-status", "none")
+    ran = audit("--rejected-statuses", "none")
     assert ran.code == 2
     assert f"request {pending}: PENDING: its signature 1 of 1 " in ran.out
     # The sandbox lists it where it lists what is pending.
@@ -274,7 +274,7 @@ def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[st
     ran = plain("whitelist", "verify", "--from", str(kept), *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
     assert "0 verified, 3 unverified" in ran.out
-    options = ("--conn-id x", "--base-url https://x", "--timeout 3", "--token-stdin", "--rejected-status x")
+    options = ("--conn-id x", "--base-url https://x", "--timeout 3", "--token-stdin", "--rejected-statuses x")
     for more in map(str.split, options):
         ran = plain("whitelist", "verify", "--from", str(kept), *pins, *more)
         assert ran.code == 1

@@ -100,7 +100,7 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
         (["-", "--format", "csv", "--token-stdin"], "--token-stdin: standard input is already used for the file"),
         (["-", "--format", "csv"], "there are no addresses"),
         (["/nope.yaml"], "/nope.yaml: 1 fault; the service was not asked [custody/file-wrong]"),
-        (["FILE", "--any-status", "--effective-status", "live"], "--any-status"),
+        (["FILE", "--effective-statuses", "expired"], "contains 'expired', which is in 'rejected_statuses', or in its"),
         *((["FILE", "--only", wrong], "custody: only") for wrong in ("customer_id", "customer_id=", "label=x", "=x")),
         (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
     ],
@@ -165,13 +165,8 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
         ([], ["differs", "differs", "undeclared"], []),
         (["--prune"], ["differs", "differs", "undeclared"], ["delete"]),
         (["--replace"], ["differs", "replace", "undeclared"], ["create"]),
-        (["--any-status"], ["differs", "unchanged", "undeclared"], []),
-        (
-            ["--effective-status", "Live", "--effective-status", "approved"],
-            ["differs", "unchanged", "undeclared"],
-            [],
-        ),
-        (["--rejected-status", "live"], ["differs", "rejected", "undeclared"], []),
+        (["--effective-statuses", "Live, approved"], ["differs", "unchanged", "undeclared"], []),
+        (["--rejected-statuses", "live"], ["differs", "rejected", "undeclared"], []),
         (["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"], ["differs"] * 2, []),
     ],
     ids=" ".join,
@@ -221,7 +216,7 @@ def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
 def test_unexpected_fields_are_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
     for number in (1, 2):
         sandbox.control.set_whitelist_envelope(create(number), action="ARCHIVE")
-    accept = ["--accept-field", "tag", "--accept-field", "envelope.action"]
+    accept = ["--accept-fields", "tag,envelope.action"]
     for command, code in ((["plan", str(file)], 2), (["dump"], 1)):
         assert custody("whitelist", *command).code == code
         assert custody("whitelist", *command, *accept).code == 0
@@ -347,11 +342,10 @@ def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     # All that it asks for is in the file.
     assert ran.code == 0
     assert f"whitelisting request {identifier} has the unknown status live, and may not be in effect" in ran.err
-    for option in (["--effective-status", "live"], ["--any-status"]):
-        ran = custody("whitelist", "dump", *option)
-        assert ran.code == 0
-        assert ran.err == ""
-    assert "left out: 1 rejected request" in custody("whitelist", "dump", "--rejected-status", "live").err
+    ran = custody("whitelist", "dump", "--effective-statuses", "live")
+    assert ran.code == 0
+    assert ran.err == ""
+    assert "left out: 1 rejected request" in custody("whitelist", "dump", "--rejected-statuses", "live").err
 
 
 def test_with_pins_unverified_requests_are_not_dumped_and_are_planned_as_unverified(

@@ -210,7 +210,7 @@ def test_each_setting_has_a_meaning_that_names_its_default() -> None:
             continue
         named = meaning.partition(" Default: ")[2]
         assert named, name
-        if field.default is not None:
+        if field.default not in (None, ()):
             words = {True: "true", False: "no"}
             expected = words[field.default] if isinstance(field.default, bool) else f"{field.default:.0f}"
             assert named.startswith(expected), name

@@ -222,7 +222,8 @@ def test_all_of_a_batch_must_be_rejected(sandbox: Sandbox, client: CustodyClient
     with pytest.raises(CustodyResponseError, match="'Refused'"):
         write.call()
     respond(sandbox, write, {"rejected": 2}, work=False)
-    client.reject_whitelist_requests([one, two], "no", rejected_statuses=["rejected", "REFUSED"])
+    with CustodyClient(sandbox.url, sandbox.token, rejected_statuses=["rejected", "REFUSED"]) as knowing:
+        knowing.reject_whitelist_requests([one, two], "no")
 
 
 # --- refusals of the service itself --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.airflow.apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
+from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, somebody_creates
 
@@ -166,7 +167,7 @@ def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTa
     assert "6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
     assert "was not deleted: delete whitelisting request failed: FailedPrecondition: in use" in task_log.text
-    assert "add the status word that it gives them to rejected_statuses" in str(error)
+    assert "add the status word that it gives them to 'rejected_statuses' of this task's" in str(error)
     assert len(left(sandbox)) == 6
 
 
@@ -238,7 +239,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
 
 
 def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
-    sandbox: Sandbox, stored: ApplyTask, path: str
+    sandbox: Sandbox, stored: ApplyTask, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that goes on listing what was deleted."""
     made = sandbox.control.whitelist_requests()
@@ -247,11 +248,13 @@ def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
     for each in made:
         sandbox.control.set_whitelist_status(each["id"], "DELETED")
     stored.clear()
-    assert "add the status word that it gives them to rejected_statuses" in str(stored.fails())
+    assert "add the status word that it gives them to 'rejected_statuses' of this task's" in str(stored.fails())
     with pytest.raises(CustodyFailException, match="max_delete_percent is 30"):
         plan(path, prune=True)
-    words = [*REJECTED_STATUSES, "deleted"]
-    planned = plan(path, prune=True, rejected_statuses=words)
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, rejected_statuses=[*REJECTED_STATUSES, "deleted"])
+    )
+    planned = plan(path, prune=True)
     stored.clear()
-    counts = stored.attempt(plan_hash=planned["plan_hash"], rejected_statuses=words)["counts"]
+    counts = stored.attempt(plan_hash=planned["plan_hash"])["counts"]
     assert counts == {"created": 0, "deleted": 0, "found": 0, "refused": 0, "unknown": 0, "left": 0}

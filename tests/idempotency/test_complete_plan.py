@@ -339,15 +339,16 @@ def test_a_row_that_was_not_created_keeps_everything(sandbox: Sandbox, tmp_path:
 
 @needs_store
 def test_what_the_service_goes_on_listing_counts_as_deleted_by_the_status_that_the_user_names(
-    sandbox: Sandbox, run: Run
+    sandbox: Sandbox, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.sign()
     sandbox.control.add_fault("empty", **DELETE, times=3, work=False)
-    words = {"rejected_statuses": [*REJECTED_STATUSES, "gone"]}
-    assert run.complete(**words)["counts"]["deleted"] == 3
+    words = [*REJECTED_STATUSES, "gone"]
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, rejected_statuses=words))
+    assert run.complete()["counts"]["deleted"] == 3
     for each in run.old:
         sandbox.control.set_whitelist_status(each, "gone")
-    assert run.complete(**words)["counts"]["deleted"] == 3
+    assert run.complete()["counts"]["deleted"] == 3
     assert deletions(sandbox) == 3
 
 

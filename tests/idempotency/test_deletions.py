@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, listed, snapshot_of
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, SETTINGS, listed, snapshot_of
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,
@@ -18,7 +18,6 @@ from airflow_custody.client.errors import (
     CustodyServerError,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, RecordState, Row
 
@@ -43,6 +42,7 @@ class Service:
     """
 
     verifier = None
+    settings = SETTINGS
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ APPROVED = [listed(7), listed(8, address=OTHER)]
 def deletions(service: Service) -> Deletions:
     expected = observe(snapshot_of(APPROVED), ["7", KEPT])
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
-    return Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+    return Deletions(cast("Any", service), planned, "why")
 
 
 def test_a_key_names_its_request() -> None:
@@ -167,7 +167,7 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
         )
         for each in "56"
     }
-    found, _ = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why").earlier(
+    found, _ = Deletions(cast("Any", service), planned, "why").earlier(
         {key: Row(state="sent") for key in planned}, snapshot_of([])
     )
     assert found.stopped is not None
@@ -235,7 +235,7 @@ def test_what_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError |
     service.find_whitelist_requests = find_without  # type: ignore[method-assign]
     expected = observe(snapshot_of(odd, settled=["7"]), ["7", KEPT])
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
-    job = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+    job = Deletions(cast("Any", service), planned, "why")
     assert job.send(KEY, job.look_up([KEY])[KEY], lambda: None).state == state
     assert service.deleted == []
 
@@ -275,7 +275,7 @@ def test_nothing_is_deleted_beside_a_request_that_is_not_in_effect_whatever_was_
     service.find_whitelist_requests_for_approval = lambda *, ids=None: iter(deletions_pending)  # type: ignore[method-assign]
     now = snapshot_of(APPROVED, pending=pending, deletions=deletions_pending)
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=observe(now, ["7", KEPT]))}
-    job = Deletions(cast("Any", service), DEFAULT_WORDS, planned, "why")
+    job = Deletions(cast("Any", service), planned, "why")
     (row,) = job.look_up([KEY]).values()
     found = job.send(KEY, row, lambda: None)
     assert found.state == "refused"

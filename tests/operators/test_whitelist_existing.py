@@ -114,9 +114,9 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "an unknown status": (
         {},
         "frozen",
-        r"3711 .* status \(shown 'frozen'\): its status is unknown \(neither in",
+        r"3711 .* status \(shown 'frozen'\): its status 'frozen' is unknown, so it does not count as in effect",
         "request-differs",
-        "effective_statuses",
+        "'effective_statuses' or 'rejected_statuses' of the Airflow connection 'custody_default'",
     ),
     "rejected": (
         {},
@@ -156,26 +156,16 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
     assert sent(sandbox) == 0
 
 
-def test_a_services_own_status_words_are_taken(sandbox: Sandbox) -> None:
+def test_a_services_own_status_words_are_taken(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     number = somebody_creates(sandbox)
+    words = {"effective_statuses": "LIVE", "rejected_statuses": ["void"]}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **words))
     sandbox.control.set_whitelist_status(number, "live")
-    assert create(effective_statuses=["LIVE"]) == number
+    assert create() == number
     sandbox.control.set_whitelist_status(number, "void")
     with failing_at_once("was rejected"):
-        create(rejected_statuses=["void"])
+        create()
     assert sent(sandbox) == 1
-
-
-@pytest.mark.parametrize("if_exists", ["reuse", "create"])
-def test_no_word_for_requests_in_effect_is_refused(sandbox: Sandbox, if_exists: str) -> None:
-    sandbox.control.set_whitelist_status(somebody_creates(sandbox), "approved")
-    sandbox.control.clear_request_log()
-    with failing_at_once("effective_statuses is an empty list; omit the parameter instead"):
-        create(if_exists=if_exists, effective_statuses=[])
-    assert sandbox.control.request_log() == []
-    # Unlike no word for rejected requests, which the other tasks accept, too.
-    create(if_exists=if_exists, rejected_statuses=[])
-    assert sent(sandbox) == (if_exists == "create")
 
 
 def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:

@@ -8,6 +8,7 @@ signing, in client/whitelist/test_review.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,30 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 FIELDS: dict[str, Any] = {"label": "Label 1", "address": address(1), "blockchain": "ETH"}
-ACCEPTED = {"accept_fields": ["network"]}
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
+Connect = Callable[[str], None]
 DELETE = {"method": "DELETE"}
 pytestmark = pytest.mark.usefixtures("waits")
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["in the text", "in the envelope"])
-def pinned(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the service have the network in its texts or not, and pin its keys; the user is a signer."""
+def connect(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """
+    Let the service have the network in its texts or not, and pin its keys; the user is a signer.
+
+    Return what sets the connection's accepted fields.
+    """
     sandbox.control.configure(network_is_hashed=request.param)
     person = Person(sandbox, "ann", "approvers")
-    connection = json.loads(connection_json(sandbox, **sandbox.control.pins())) | {"password": person.token}
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+
+    def connect(accept_fields: str) -> None:
+        connection = json.loads(connection_json(sandbox, **sandbox.control.pins(), accept_fields=accept_fields))
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection | {"password": person.token}))
+
+    connect("")
     key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
     monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
+    return connect
 
 
 def create(**changes: Any) -> str:
@@ -97,35 +107,40 @@ def test_two_known_networks_are_two_destinations(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "more"), [("mainnet", {}), ("sepolia", ACCEPTED)], ids=["the main network", "an accepted one"]
+    ("shown", "accepted"), [("mainnet", ""), ("sepolia", "network")], ids=["the main network", "an accepted one"]
 )
-def test_the_main_network_and_an_accepted_one_are_reused(sandbox: Sandbox, shown: str, more: dict[str, Any]) -> None:
+def test_the_main_network_and_an_accepted_one_are_reused(
+    sandbox: Sandbox, connect: Connect, shown: str, accepted: str
+) -> None:
     number = there(sandbox, network=shown)
-    assert create(**more) == number
+    connect(accepted)
+    assert create() == number
     assert not sandbox.control.request_log(**CREATE)
 
 
 # --- signing, and waiting ----------------------------------------------------------------------------------
 
 
-def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, task_log: TaskLog) -> None:
+def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, connect: Connect, task_log: TaskLog) -> None:
     number = there(sandbox, network="sepolia")
     with failing_at_once(
         rf"request {number} differs from the requested content: network \(not requested.*nothing was signed"
     ):
         sign(number)
     assert not sandbox.control.request_log(**APPROVE)
-    assert sign(number, **ACCEPTED) == 1
+    connect("network")
+    assert sign(number) == 1
     assert "Filled in by the service: network" in task_log.text
 
 
-def test_a_sensor_accepts_it_only_by_name(sandbox: Sandbox) -> None:
+def test_a_sensor_accepts_it_only_by_name(sandbox: Sandbox, connect: Connect) -> None:
     number = there(sandbox, network="sepolia")
     sandbox.control.sign_whitelist_requests([number])
     given: dict[str, Any] = {"request_id": number, "expected": FIELDS}
     with failing_at_once(rf"request {number} differs from the requested content: network \(not requested"):
         wait(CustodyWhitelistRequestSensor, **given)
-    assert wait(CustodyWhitelistRequestSensor, **given, **ACCEPTED)["verified"] is True
+    connect("network")
+    assert wait(CustodyWhitelistRequestSensor, **given)["verified"] is True
 
 
 # --- plans -------------------------------------------------------------------------------------------------
@@ -150,13 +165,13 @@ def test_a_plan_neither_creates_replaces_nor_deletes_for_it(
 
 
 @pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("accepted", ["network", ""])
 def test_a_plan_accepts_it_only_by_name(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool
+    sandbox: Sandbox, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: str
 ) -> None:
     path = write_rows(tmp_path / "whitelist.yaml", [1])
-    given: dict[str, Any] = ACCEPTED if accepted else {}
-    task = ApplyTask(path, plan(path, **given)["plan_hash"], RowsStore(), **given)
+    connect(accepted)
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
 
     def fill_in() -> None:
         for each in sandbox.control.whitelist_requests():
@@ -166,7 +181,7 @@ def test_a_plan_accepts_it_only_by_name(
     if accepted:
         (made,) = task.attempt()["request_ids"]
         sandbox.control.sign_whitelist_requests([made])
-        assert plan(path, **given)["counts"]["unchanged"] == 1
+        assert plan(path)["counts"]["unchanged"] == 1
     else:
         why = "the request with this id has another destination (it differs in network)"
         assert why in str(failure_of(task.attempt))

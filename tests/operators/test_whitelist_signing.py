@@ -36,11 +36,16 @@ REJECT = {"method": "POST", "path": "/whitelists/addresses/reject"}
 def ann(sandbox: Sandbox, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> Person:
     """Define the user of the default connection, whose key is in another connection."""
     person = Person(sandbox, "ann", "approvers")
-    connection = json.loads(connection_json(sandbox)) | {"password": person.token}
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    connect(sandbox, person, monkeypatch)
     key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
     monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
     return person
+
+
+def connect(sandbox: Sandbox, person: Person, monkeypatch: pytest.MonkeyPatch, **extra: object) -> None:
+    """Define the default connection, with a user and settings."""
+    connection = json.loads(connection_json(sandbox, **extra)) | {"password": person.token}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
 
 
 def create(**changes: Any) -> dict[str, Any]:
@@ -153,21 +158,25 @@ def test_text_instead_of_a_signer_is_answered_with_the_signer(text: Any, named: 
 
 
 @pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"], ids=["names", "one name"])
-def test_fields_are_accepted_by_name(sandbox: Sandbox, accepted: Any) -> None:
+def test_fields_are_accepted_by_name(
+    sandbox: Sandbox, ann: Person, monkeypatch: pytest.MonkeyPatch, accepted: Any
+) -> None:
     pushed = create()
     shown = dict.fromkeys(("addressType", "memo", "customerId", "exchangeAccountId", "contractType"), "")
     shown |= {"currency": "ETH", "address": ADDRESS, "label": "Treasury", "tnParticipantID": "p"}
     text = json.dumps({**shown, "linkedInternalAddresses": []})
     hash_ = hashlib.sha256(text.encode()).hexdigest()
     sandbox.control.set_whitelist_metadata(pushed["id"], payloadAsString=text, hash=hash_)
-    for none in ((), ["memo"]):
-        with failing_at_once(r"tnParticipantID \(not requested\)"):
-            approve(pushed["id"], pushed, accept_fields=none)
-    for bad in ([""], [None], ""):
-        with failing_at_once("accept_fields|not requested"):
-            approve(pushed["id"], pushed, accept_fields=bad)
+    for none in (None, [], ["memo"], "", [""]):
+        connect(sandbox, ann, monkeypatch, accept_fields=none)
+        with failing_at_once(r"tnParticipantID \(not requested\).*to 'accept_fields' of the Airflow connection"):
+            approve(pushed["id"], pushed)
+    connect(sandbox, ann, monkeypatch, accept_fields=[None])
+    with failing_at_once("Accepted fields.*must be a list of words"):
+        approve(pushed["id"], pushed)
     assert sandbox.control.request_log(**APPROVE) == []
-    assert approve(pushed["id"], pushed, accept_fields=accepted) == 1
+    connect(sandbox, ann, monkeypatch, accept_fields=accepted)
+    assert approve(pushed["id"], pushed) == 1
 
 
 def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
@@ -227,13 +236,17 @@ def test_what_is_not_rejected_at_the_service_is_never_reported_so(
 
 
 @pytest.mark.parametrize("word", ["APPROVED", "removed", "odd"])
-def test_only_a_word_that_says_so_is_a_rejection(sandbox: Sandbox, word: str) -> None:
+def test_only_a_word_that_says_so_is_a_rejection(
+    sandbox: Sandbox, ann: Person, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
     number = create()["id"]
     sandbox.control.set_whitelist_status(number, word)
     with pytest.raises(CustodyFailException):
         reject(number, try_number=2)
     if word != "removed":
-        assert reject(number, try_number=2, rejected_statuses=["x", word.upper()]) == [number]
+        words = {"rejected_statuses": ["x", word.upper()], "effective_statuses": "y"}
+        connect(sandbox, ann, monkeypatch, **words)
+        assert reject(number, try_number=2) == [number]
 
 
 def test_rejecting_goes_on_where_an_earlier_try_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ def only_for_approval(sandbox: Sandbox, number: str) -> None:
 
 NOT_CHECKED = ("not checked", "")
 DOUBT = "and the listing it appears in do not prove whether it is in effect"
+UNKNOWN_WORD = "its status 'WEIRD' is unknown, so it does not count as in effect; add the word to 'effective_statuses'"
 UNSIGNED = "no signature covers its text"
 BAD_HASH = "does not have the hash"
 
@@ -86,7 +87,7 @@ BAD_HASH = "does not have the hash"
         (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "The service reports it as rejected"),
-        (status("WEIRD"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
+        (status("WEIRD"), "unknown", "unknown", ("not checked", UNKNOWN_WORD), ("unverified", UNSIGNED), UNSIGNED),
         # What is listed as pending is pending, whatever its status.
         (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "It has no signatures"),
         (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "It has no signatures yet."),

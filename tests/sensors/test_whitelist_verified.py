@@ -171,7 +171,9 @@ def test_a_signature_that_is_shown_late_is_waited_for(
 # --- what is expected ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: list[str]) -> None:
+def test_what_is_expected_is_compared_with_all_of_it(
+    sandbox: Sandbox, signed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert wait_in_both(signed[0], expected={**EXPECTED, "id": signed[0]})["verified"] is True
     many = [{**FIELDS, "id": each, "customer_id": str(number)} for number, each in enumerate(signed)]
     assert wait_in_both(signed, expected=many)["verified"] == 3
@@ -181,11 +183,13 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
         wait(signed, expected=[{**each, "customer_id": "1"} for each in many])
     for wrong, name in (
         ({**EXPECTED, "memo": "M"}, r"memo"),
-        (FIELDS, r"customerId \(not requested\).*accept_fields=\['customerId'\]"),
+        (FIELDS, r"customerId \(not requested\).*add 'customerId' to 'accept_fields' of the Airflow connection"),
     ):
         with failing_at_once(f"{signed[0]} differs from the requested content: {name}"):
             wait(signed[0], expected=wrong)
-    assert wait_in_both(signed[0], expected=FIELDS, accept_fields="customerId")["verified"] is True
+    connection = connection_json(sandbox, **sandbox.control.pins(), accept_fields="customerId")
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection)
+    assert wait_in_both(signed[0], expected=FIELDS)["verified"] is True
 
 
 @pytest.mark.usefixtures("unpinned")

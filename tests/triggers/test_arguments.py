@@ -33,7 +33,7 @@ MANY = {f"name {number}" for number in range(20)}
     "made",
     [
         CustodyHealthTrigger(tenant_id="1", groups=("hsm",), require_results=MANY, deadline=5.0),
-        CustodyWhitelistRequestTrigger(request_id=("7", "12"), effective_statuses=("a",), rejected_statuses=MANY),
+        CustodyWhitelistRequestTrigger(request_id=("7", "12"), deadline=5.0),
         CustodyWebhookCallTrigger(webhook_types="a.b", statuses=MANY, start="beginning", poke_interval=timedelta(1)),
         CustodyWebhookCallTrigger(),
     ],
@@ -83,8 +83,7 @@ def test_an_odd_time(sandbox: Sandbox, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [5, b"x", {"a": 1}, [1], [""]], ids=repr)
 def test_odd_names(sandbox: Sandbox, value: Any) -> None:
-    for name in ("effective_statuses", "rejected_statuses", "custody_conn_id"):
-        assert_refused(sandbox, whitelist_trigger(**{name: value}), name)
+    assert_refused(sandbox, whitelist_trigger(custody_conn_id=value), "custody_conn_id")
     for name in ("groups", "components", "checks", "require_results", "healthy_statuses", "custody_conn_id"):
         assert_refused(sandbox, CustodyHealthTrigger(**{name: value}), name)
     assert_refused(sandbox, CustodyHealthTrigger(require_fresh=value), "require_fresh")

@@ -19,7 +19,6 @@ from support.airflow.request_triggers import end_waits_after, events, first, unt
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.snapshot import read_snapshot
-from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
@@ -90,10 +89,10 @@ def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytes
     # What the large one asks for takes long.
     responds = threading.Event()
 
-    def read(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> Any:
+    def read(client: CustodyClient, ids: Sequence[str]) -> Any:
         if numbers[0] in ids:
             responds.wait(600)
-        return read_snapshot(client, words, ids)
+        return read_snapshot(client, ids)
 
     monkeypatch.setattr("airflow_custody.client.whitelist.wait.read_snapshot", read)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.request import Request
 
 
@@ -76,7 +77,7 @@ def _read_entry(
     return check_request_id(number, "an id in 'expected'"), fields
 
 
-def compare_effective(expected: WhitelistRequest, request: Request, accepted: Collection[str] = ()) -> tuple[str, ...]:
+def compare_effective(expected: WhitelistRequest, request: Request, settings: ClientSettings) -> tuple[str, ...]:
     """
     Compare a request in effect with its whole expected content.
 
@@ -85,7 +86,7 @@ def compare_effective(expected: WhitelistRequest, request: Request, accepted: Co
 
     :param expected: the expected content.
     :param request: the request.
-    :param accepted: keys of the payload that may have a value although none is expected. Default: none.
+    :param settings: the client's settings, with the accepted fields.
     :return: the fields that were compared although no signature covers them.
     :raises CustodyRequestError: if the request does not match; the error names the fields.
     :raises CustodyResponseError: if the request is not in effect or cannot be read.
@@ -94,5 +95,5 @@ def compare_effective(expected: WhitelistRequest, request: Request, accepted: Co
         raise CustodyResponseError(
             f"{request.name} is {request.state}, and cannot be compared: {request.reason}", code="request-differs"
         )
-    unsigned = check_asked(expected, request.envelope, request.fields, accepted).outside
+    unsigned = check_asked(expected, request.envelope, request.fields, settings).outside
     return unsigned if expected.visibility_group_id is None else (*unsigned, "visibility_group_id")

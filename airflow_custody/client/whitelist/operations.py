@@ -29,7 +29,6 @@ from airflow_custody.client.whitelist.envelopes import (
 )
 from airflow_custody.client.whitelist.ids import check_request_id, check_request_ids
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES, is_one_of
 
 _NO_STATUS = "not given"
 _Filters = dict[str, str | list[str]]
@@ -245,32 +244,28 @@ class WhitelistOperations(ServiceOperations):
             raise reply.unexpected("its 'signatures' is not a number")
         return number
 
-    def reject_whitelist_requests(
-        self, ids: Sequence[str], comment: str, *, rejected_statuses: Iterable[str] = REJECTED_STATUSES
-    ) -> None:
+    def reject_whitelist_requests(self, ids: Sequence[str], comment: str) -> None:
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
         An empty response confirms the rejection. After any other response, or a refusal, each request is read by its
-        id, and its status must be one of ``rejected_statuses``. Rejecting requests that are already rejected therefore
-        succeeds, with a warning in the log.
+        id, and its status must be one of the client's ``rejected_statuses``. Rejecting requests that are already
+        rejected therefore succeeds, with a warning in the log.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
-        :param rejected_statuses: status words of rejected requests, compared without regard to case. Default: the usual
-            words.
         :raises CustodyResponseError: if it is unknown whether the requests are rejected.
         :raises CustodyError: of another type, if the service refuses and at least one request is not rejected.
         """
         numbers = check_request_ids(ids)
-        words = as_list(rejected_statuses)
+        words = self._transport.settings.status_words
 
         def read_back() -> str | None:
             for number in numbers:
                 status = status_if_shown(self, number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
-                if not is_one_of(status, words):
+                if words.meaning(status) != "rejected":
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 

@@ -21,12 +21,13 @@ from airflow_custody.client.verification.trust import ReportedState, Trust, deci
 from airflow_custody.client.whitelist.destinations import Destination, read_destination
 from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.verification.results import VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.status_words import StatusWords
 
 #: State of a request. ``unknown``: not pending, and its status is not a known word, or it has vanished.
 #: ``unverified``: its signatures do not prove what its state requires. ``unreadable``: its content cannot be read.
@@ -86,7 +87,7 @@ class ListedRequest:
             return "pending"
         if self.has_vanished:
             return "unknown"
-        return "effective" if words.effective is None else meaning
+        return meaning
 
 
 # --- the request -------------------------------------------------------------------------------------------
@@ -113,8 +114,8 @@ class Request:
     :param is_settled: whether it is among the requests that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
         requests. Default False.
-    :param reason: why the request is unverified or unreadable, or :data:`VANISHED`, without the request's name; empty
-        in other states.
+    :param reason: why the request is unverified, unreadable or unknown, without the request's name; empty in other
+        states.
     """
 
     id: str
@@ -154,20 +155,22 @@ class Request:
         return "" if self.envelope is None else status_word(self.envelope.status)
 
 
-def make_request(
-    listed: ListedRequest, words: StatusWords = DEFAULT_WORDS, verifier: Verifier | None = None
-) -> Request:
+def make_request(listed: ListedRequest, settings: ClientSettings, verifier: Verifier | None = None) -> Request:
     """
     Return a request with everything that is known about it.
 
     :param listed: the request, as found in the service's listings.
-    :param words: the status words. Default: the usual words.
+    :param settings: the client's settings, with the status words.
     :param verifier: verifier of its signatures; None (default): no keys are pinned, and nothing is verified.
     """
     if listed.envelope is None:
         return Request(listed.id, "missing")
+    words = settings.status_words
     reported = listed.reported_state(words)
     request = judge_request(listed.envelope, reported, verifier)
+    reason = request.reason
+    if request.state == "unknown":
+        reason = VANISHED if listed.has_vanished else _why_unknown(listed.envelope.status, settings)
     return replace(
         request,
         for_approval=listed.for_approval,
@@ -175,7 +178,16 @@ def make_request(
         is_contradictory=reported == "pending" and words.meaning(listed.envelope.status) != "unknown",
         is_settled=listed.is_settled,
         has_vanished=listed.has_vanished,
-        reason=VANISHED if listed.has_vanished and request.state == "unknown" else request.reason,
+        reason=reason,
+    )
+
+
+def _why_unknown(status: str | None, settings: ClientSettings) -> str:
+    if not status:
+        return "it has no status, so it does not count as in effect"
+    return (
+        f"its status {status_word(status)!r} is unknown, so it does not count as in effect; add the word to "
+        f"{settings.name('effective_statuses', 'rejected_statuses')}"
     )
 
 

@@ -20,6 +20,7 @@ from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.files.addresses import network_name
 
 if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
@@ -108,7 +109,7 @@ def envelope_faults(
     request: WhitelistRequest | None,
     *,
     tenant_id: str | None = None,
-    accepted: Collection[str] = (),
+    settings: ClientSettings | None = None,
 ) -> tuple[str, ...]:
     """
     Describe each contradiction between an envelope and its payload, or the requested content.
@@ -119,7 +120,8 @@ def envelope_faults(
     :param payload: its verified payload.
     :param request: the requested content; None: any content.
     :param tenant_id: the tenant of the signing user; None: unknown.
-    :param accepted: if it contains :data:`ENVELOPE_ACTION`, an unknown word in ``action`` is accepted.
+    :param settings: the client's settings. If their accepted fields contain :data:`ENVELOPE_ACTION`, an unknown word in
+        ``action`` is accepted. Default None: it is accepted.
     :return: the contradictions; empty if there are none.
     """
     shown = {
@@ -137,10 +139,12 @@ def envelope_faults(
             f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the "
             f"requested group, {_quote(request.visibility_group_id)}"
         )
+    accepted = (ENVELOPE_ACTION,) if settings is None else settings.accept_fields
     if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
+        place = "" if settings is None else f": {ENVELOPE_ACTION!r} in {settings.name('accept_fields')} accepts it"
         found.append(
             f"its envelope's action {_quote(envelope.action)} is not a known word for a creation (the words are not "
-            f"published: {ENVELOPE_ACTION!r} in 'accept_fields' accepts it)"
+            f"published{place})"
         )
     return tuple(found)
 
@@ -149,7 +153,7 @@ def check_asked(
     request: WhitelistRequest | None,
     envelope: WhitelistEnvelope,
     payload: Mapping[str, Any],
-    accepted: Collection[str] = (),
+    settings: ClientSettings,
     *,
     tenant_id: str | None = None,
 ) -> Comparison:
@@ -159,23 +163,24 @@ def check_asked(
     :param request: the requested content; None: any content.
     :param envelope: the envelope.
     :param payload: its verified payload.
-    :param accepted: keys of the payload that may have a value that was not requested, and :data:`ENVELOPE_ACTION`.
+    :param settings: the client's settings, with the accepted fields.
     :param tenant_id: the tenant of the signing user; None: unknown.
     :return: the comparison.
     :raises CustodyRequestError: if it is refused; the error names what is wrong.
     """
-    comparison = compare(request, payload, network=envelope.network)
+    comparison, accepted = compare(request, payload, network=envelope.network), settings.accept_fields
     if faults := comparison.faults(accepted):
         names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
         why = "has unknown keys" if request is None else "differs from the requested content"
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} {why}: {name_some(faults)}",
-            advice=f"If these values are acceptable although not requested: accept_fields=[{name_some(names)}]."
+            advice=f"If these values are acceptable although not requested, add {name_some(names)} to "
+            f"{settings.name('accept_fields')}."
             if names
             else None,
             code="request-differs",
         )
-    if contradictions := envelope_faults(envelope, payload, request, tenant_id=tenant_id, accepted=accepted):
+    if contradictions := envelope_faults(envelope, payload, request, tenant_id=tenant_id, settings=settings):
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} contradicts itself or the requested content: "
             f"{'; '.join(contradictions)}",

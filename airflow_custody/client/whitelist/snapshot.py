@@ -16,10 +16,10 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.whitelist.ids import cut_into_batches
 from airflow_custody.client.whitelist.request import ListedRequest, Request, make_request
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.verification.verifier import VerificationPins, Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -35,12 +35,12 @@ class Snapshot:
     Whitelisting requests as the service listed them: all of them or some.
 
     :param requests: the requests, by id. If they were requested by id, missing requests are included.
-    :param words: the status words that determine the states. Default: the usual ones.
+    :param settings: the settings of the client that read them, with the status words and the accepted fields.
     :param verifier: the verifier of the requests. Default None: nothing was verified.
     """
 
     requests: Mapping[str, Request]
-    words: StatusWords = DEFAULT_WORDS
+    settings: ClientSettings
     verifier: Verifier | None = None
 
     def __iter__(self) -> Iterator[Request]:
@@ -61,10 +61,7 @@ class Snapshot:
 
 
 def read_snapshot(
-    client: CustodyClient,
-    words: StatusWords = DEFAULT_WORDS,
-    ids: Iterable[str] | None = None,
-    verifier: PendingVerifier | None = None,
+    client: CustodyClient, ids: Iterable[str] | None = None, verifier: PendingVerifier | None = None
 ) -> Snapshot:
     """
     Read whitelisting requests, and verify them if the client has pinned keys.
@@ -76,7 +73,6 @@ def read_snapshot(
     sign it. This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
     :param client: the client.
-    :param words: the status words. Default: the usual words.
     :param ids: ids of the requests to read. Default None: all that the service lists.
     :param verifier: verifier of the requests, which may already have fetched the rules in force. Default None: a new
         one, if the client has pinned keys.
@@ -91,7 +87,8 @@ def read_snapshot(
         verifier = verifier_for(client, shown)
     else:
         verifier.fetch_for(shown)
-    return Snapshot({each.id: make_request(each, words, verifier) for each in found}, words, verifier)
+    settings = client.settings
+    return Snapshot({each.id: make_request(each, settings, verifier) for each in found}, settings, verifier)
 
 
 def _read_everything(client: CustodyClient) -> list[ListedRequest]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_custody.client.arguments import check_names
 from airflow_custody.client.text import ascii_lower
 
 #: The status of a request in effect, from a published sample.
@@ -19,46 +18,23 @@ REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 @dataclass(frozen=True)
 class StatusWords:
     """
-    The known status words, compared without regard to case.
+    The known status words of an installation, compared without regard to case.
 
-    :param effective: words of requests in effect; None: any settled request that was not rejected is in effect.
-        Default ``approved``.
-    :param rejected: words of rejected requests. Default: five words.
+    :attr:`ClientSettings.status_words` makes them. Only tests make others.
+
+    :param effective: words of requests in effect.
+    :param rejected: words of rejected requests.
     """
 
-    effective: tuple[str, ...] | None = EFFECTIVE_STATUSES
-    rejected: tuple[str, ...] = REJECTED_STATUSES
-
-    @classmethod
-    def read(cls, effective: object = EFFECTIVE_STATUSES, rejected: object = REJECTED_STATUSES) -> StatusWords:
-        """
-        Read the words from the parameters of an operator or a command.
-
-        :param effective: ``effective_statuses``: a word, a list of words, or None.
-        :param rejected: ``rejected_statuses``: a word, or a list of words, which may be empty; None: empty.
-        :raises CustodyRequestError: if a parameter has any other value; ``setting`` names it.
-        """
-        effective_words = check_names("effective_statuses", effective)
-        rejected_words = check_names("rejected_statuses", rejected, may_be_empty=True) or []
-        return cls(None if effective_words is None else tuple(effective_words), tuple(rejected_words))
+    effective: tuple[str, ...]
+    rejected: tuple[str, ...]
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
         """Return the meaning of a status word alone, without regard to the listings."""
-        if is_one_of(status, self.rejected):
+        if _is_one_of(status, self.rejected):
             return "rejected"
-        effective = EFFECTIVE_STATUSES if self.effective is None else self.effective
-        return "effective" if is_one_of(status, effective) else "unknown"
+        return "effective" if _is_one_of(status, self.effective) else "unknown"
 
 
-#: The default words.
-DEFAULT_WORDS = StatusWords()
-
-
-def is_one_of(status: str | None, words: Iterable[str]) -> bool:
-    """
-    Tell whether a status is one of these words.
-
-    :param status: the status, as sent.
-    :param words: the words, compared without regard to case.
-    """
+def _is_one_of(status: str | None, words: Iterable[str]) -> bool:
     return bool(status) and ascii_lower(status or "") in map(ascii_lower, words)

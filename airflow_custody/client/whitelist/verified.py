@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +29,6 @@ from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistE
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
 from airflow_custody.client.whitelist.request import VANISHED, Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
-from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -171,15 +170,12 @@ def _signers(user_ids: Sequence[str]) -> str:
     return f"validly signed by {name_some(user_ids, 80)}" if user_ids else "no valid signature"
 
 
-def verify_service(
-    client: CustodyClient, ids: Iterable[str] | None = None, rejected_statuses: Sequence[str] | None = None
-) -> VerifiedWhitelist:
+def verify_service(client: CustodyClient, ids: Iterable[str] | None = None) -> VerifiedWhitelist:
     """
     Verify the whitelist of a service with the client's pinned keys.
 
     :param client: the client.
     :param ids: ids of the requests to verify. Default None: all.
-    :param rejected_statuses: status words of rejected requests. Default: the usual ones.
     :raises CustodyConfigurationError: if no keys are pinned.
     :raises CustodyError: if the service cannot be read.
     """
@@ -187,9 +183,15 @@ def verify_service(
         advice = how_to_pin(client.settings.source)
         raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
     service = {"base_url": client.settings.base_url, "tenant_id": tenant_of(client)}
-    words = StatusWords.read(None, REJECTED_STATUSES if rejected_statuses is None else rejected_statuses)
-    snapshot = read_snapshot(client, words, ids)
-    return VerifiedWhitelist([*snapshot], snapshot.verifier or client.verifier, service)
+    snapshot = read_snapshot(client, ids)
+    return VerifiedWhitelist([*map(_as_settled, snapshot)], snapshot.verifier or client.verifier, service)
+
+
+def _as_settled(request: Request) -> Request:
+    """Return a settled request as one in effect if only its status word is unknown. It was verified like one."""
+    if request.reported != "unknown" or request.has_vanished or request.envelope is None:
+        return request
+    return replace(request, reported="effective", state="effective" if request.state == "unknown" else request.state)
 
 
 def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[str] | None = None) -> VerifiedWhitelist:

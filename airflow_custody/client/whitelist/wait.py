@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_custody.client.arguments import check_names
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -26,14 +26,11 @@ from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_bat
 from airflow_custody.client.whitelist.request import VANISHED, Request, RequestState, describe_verified, verified_facts
 from airflow_custody.client.whitelist.signing.batches import same_texts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-
-    #: Each request, or the error of its look-up, by the request's id.
-    Found = Mapping[str, "Request | CustodyError"]
 
 # If a look-up of several requests fails, the maximum number of further look-ups per poll that isolate the cause.
 _MAX_ISOLATING_LOOKUPS = 48
@@ -56,6 +53,19 @@ _ENDINGS = {
 }
 
 
+@dataclass(frozen=True)
+class Found:
+    """
+    The result of a look-up.
+
+    :param requests: each request, or the error of its look-up, by the request's id.
+    :param settings: the settings of the client.
+    """
+
+    requests: Mapping[str, Request | CustodyError]
+    settings: ClientSettings
+
+
 class RequestWait:
     """
     A wait until one whitelisting request, or several, are in effect.
@@ -65,9 +75,7 @@ class RequestWait:
     failed verifications, 5 seconds apart.
 
     :param request_id: the request's id, or a list of ids; repeated ids count once.
-    :param words: the status words. Default: the usual ones.
     :param expected: the content that the requests must have; see :func:`expected_by_id`. Default None: any content.
-    :param accept_fields: keys of a payload that may have a value although ``expected`` has none. Default: none.
     :raises CustodyRequestError: if an argument is malformed.
     """
 
@@ -77,18 +85,9 @@ class RequestWait:
     #: list its last signature late.
     unverified_after: ClassVar[float] = 5.0
 
-    def __init__(
-        self,
-        request_id: object,
-        *,
-        words: StatusWords = DEFAULT_WORDS,
-        expected: object = None,
-        accept_fields: object = (),
-    ) -> None:
+    def __init__(self, request_id: object, *, expected: object = None) -> None:
         self._is_list = is_list_of_ids(request_id)
         self.ids = check_request_ids(request_id, "request_id", limit=None, merge=True)
-        self.words = words
-        self._accepted = frozenset(check_names("accept_fields", accept_fields, may_be_empty=True) or ())
         self._expected = {}
         if expected is not None:
             self._expected = expected_by_id(self.ids, expected, consequence="nothing is sent")
@@ -118,10 +117,10 @@ class RequestWait:
         :raises CustodyError: if a request could not be looked up. If there are several errors, the one that ends
             the wait is raised, or else the one with the longest retry delay.
         """
-        requests = {each: one for each in self.ids if isinstance(one := found[each], Request)}
-        errors = self._errors(requests.values())
+        requests = {each: one for each in self.ids if isinstance(one := found.requests[each], Request)}
+        errors = self._errors(requests.values(), found.settings)
         if not errors:
-            _raise_gravest(found[each] for each in self.ids if each not in requests)
+            _raise_gravest(found.requests[each] for each in self.ids if each not in requests)
         effective = {each: one for each, one in requests.items() if state_of(one) == "effective"}
         verified = [one for one in effective.values() if one.proved is not None]
         still_open = [each for each in self.ids if each not in effective]
@@ -144,12 +143,15 @@ class RequestWait:
             warnings=[*warnings, *_warn_of_same_texts(verified)],
         )
 
-    def _errors(self, requests: Iterable[Request]) -> dict[str, CustodyError]:
+    def _errors(self, requests: Iterable[Request], settings: ClientSettings) -> dict[str, CustodyError]:
         """Return the errors of the requests that end the wait, by id."""
         errors: dict[str, CustodyError] = {}
         missing_since, self._missing_since = self._missing_since, {}
         for request in requests:
-            error = self._missing_error(request, missing_since) if request.state == "missing" else self._error(request)
+            if request.state == "missing":
+                error = self._missing_error(request, missing_since)
+            else:
+                error = self._error(request, settings)
             if error is not None:
                 errors[request.id] = error
         return errors
@@ -163,7 +165,7 @@ class RequestWait:
                 warnings.append(_describe(each))
         return warnings
 
-    def _error(self, request: Request) -> CustodyError | None:
+    def _error(self, request: Request, settings: ClientSettings) -> CustodyError | None:
         """Return the error with which a request ends the wait; None if the request does not end the wait."""
         state = state_of(request)
         if state == "rejected":
@@ -175,7 +177,7 @@ class RequestWait:
             return CustodyVerificationError(_describe(request), advice=error.advice, code=error.code)
         if state == "effective" and request.id in self._expected:
             try:
-                compare_effective(self._expected[request.id], request, self._accepted)
+                compare_effective(self._expected[request.id], request, settings)
             except CustodyError as error:
                 return error
         return None
@@ -277,7 +279,7 @@ def state_of(request: Request) -> RequestState:
     return request.state
 
 
-def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Request | CustodyError]:
+def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> Found:
     """
     Look up the requests of several waits, each request once. This may take long.
 
@@ -285,19 +287,17 @@ def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, Re
     be late.
 
     :param client: the client.
-    :param waits: the waits, all with the same status words.
-    :return: each request, or the error of its look-up.
+    :param waits: the waits.
     """
-    words = waits[0].words if waits else DEFAULT_WORDS
-    found = _find(client, words, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
+    found = _find(client, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
     again = [each for each, one in found.items() if isinstance(one, Request) and state_of(one) == "unverified"]
     if again:
         time.sleep(RequestWait.unverified_after)
-        found.update(_find(client, words, again))
-    return found
+        found.update(_find(client, again))
+    return Found(found, client.settings)
 
 
-def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict[str, Request | CustodyError]:
+def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | CustodyError]:
     """
     Look up requests in batches of a hundred.
 
@@ -312,7 +312,7 @@ def _find(client: CustodyClient, words: StatusWords, ids: Sequence[str]) -> dict
     while batches:
         batch = batches.pop()
         try:
-            found.update(read_snapshot(client, words, batch).requests)
+            found.update(read_snapshot(client, batch).requests)
         except CustodyError as error:
             if not _may_be_of_one(error):
                 # The service itself has failed, so other look-ups would fail, too.
@@ -353,13 +353,9 @@ def _describe(request: Request) -> str:
         claim = f"the service reports it as in effect (status {status}, {signatures})"
         return f"{request.name} is not verified: {claim}, but {request.reason}"
     if state == "unknown":
-        not_effective = "so it does not count as in effect"
         if request.has_vanished:
-            return f"{request.name} may have been deleted: {VANISHED}, {not_effective}"
-        return (
-            f"{request.name} is no longer pending ({signatures}), but its status {status!r} is in neither "
-            f"effective_statuses nor rejected_statuses, {not_effective}. Add this status to one of these two parameters"
-        )
+            return f"{request.name} may have been deleted: {VANISHED}, so it does not count as in effect"
+        return f"{request.name} is no longer pending ({signatures}), but {request.reason}"
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""
     if state == "effective" and request.proved is not None:

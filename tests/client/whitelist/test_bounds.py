@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from support.whitelist.whitelist_plans import ask, listed, plan, snapshot_of
+from support.whitelist.whitelist_plans import SETTINGS, ask, listed, plan, settings_of, snapshot_of
 
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
@@ -66,7 +66,8 @@ def test_a_message_names_some_of_the_keys() -> None:
     assert len(changes_text(found, CHANGES)) < 500
     (request,) = snapshot_of([envelope])
     with pytest.raises(CustodyRequestError, match=r"and 141 more") as caught:
-        compare_effective(ask(), request)
+        compare_effective(ask(), request, SETTINGS)
     assert len(str(caught.value)) < 1500
-    assert "accept_fields=['key0', " in str(caught.value.advice)
-    compare_effective(ask(), request, compare(ask(), envelope.payload()).unaccounted)
+    assert "add 'key0', 'key1'" in str(caught.value.advice)
+    accepted = settings_of(accept_fields=compare(ask(), envelope.payload()).unaccounted)
+    compare_effective(ask(), request, accepted)

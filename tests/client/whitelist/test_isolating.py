@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import pytest
 from support.clocks import SkippingTime
-from support.whitelist.whitelist_plans import listed
+from support.whitelist.whitelist_plans import SETTINGS, listed
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,
@@ -18,9 +18,10 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
+from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import Request
-from airflow_custody.client.whitelist.wait import RequestWait, look_up
+from airflow_custody.client.whitelist.wait import Found, RequestWait, look_up
 
 
 class Service:
@@ -34,6 +35,7 @@ class Service:
     """
 
     verifier = None
+    settings = SETTINGS
 
     def __init__(
         self, bad: Iterable[str] = (), error: CustodyError | None = None, *, is_settled: bool = True, **wire: Any
@@ -53,8 +55,12 @@ class Service:
         return iter(())
 
 
-def looked_up(service: Service, *waits: RequestWait) -> dict[str, Request | CustodyError]:
-    return look_up(cast("Any", service), waits)
+def looked_up(service: Service, *waits: RequestWait) -> Mapping[str, Request | CustodyError]:
+    return look_up(cast("Any", service), waits).requests
+
+
+def updated(wait: RequestWait, requests: Mapping[str, Request | CustodyError]) -> WaitState:
+    return wait.update(Found(requests, SETTINGS))
 
 
 def ids(number: int) -> list[str]:
@@ -142,9 +148,9 @@ def test_a_request_is_gone_after_half_a_minute(monkeypatch: pytest.MonkeyPatch, 
     clock = SkippingTime()
     monkeypatch.setattr("airflow_custody.client.whitelist.wait.time", clock)
     wait, missing = RequestWait("7"), {"7": Request("7", "missing")}
-    assert wait.update(missing).error is None
+    assert updated(wait, missing).error is None
     clock.sleep(seconds)
-    assert (wait.update(missing).error is not None) is is_gone
+    assert (updated(wait, missing).error is not None) is is_gone
 
 
 def test_a_single_poll_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +158,9 @@ def test_a_single_poll_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_custody.client.whitelist.wait.time", clock)
     monkeypatch.setattr(RequestWait, "gone_after", 0.0)
     wait, missing = RequestWait("7"), {"7": Request("7", "missing")}
-    assert wait.update(missing).error is None
+    assert updated(wait, missing).error is None
     clock.sleep(1)
-    assert wait.update(missing).error is not None
+    assert updated(wait, missing).error is not None
 
 
 # --- whose turn it is ---------------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ def turn(approvers: object, signatures: int) -> str:
         for user in range(signatures)
     ]
     service = Service(is_settled=False, approvers=approvers, signedAddress={"signatures": entries})
-    return RequestWait("7").update(looked_up(service, RequestWait("7"))).summary.partition("; ")[2]
+    return updated(RequestWait("7"), looked_up(service, RequestWait("7"))).summary.partition("; ")[2]
 
 
 def group(name: object, minimum: object = 1) -> dict[str, object]:

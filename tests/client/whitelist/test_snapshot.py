@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clocks import SkippingTime
-from support.whitelist.whitelist_plans import listed
+from support.whitelist.whitelist_plans import SETTINGS, listed, settings_of
 
-from airflow_custody.client import CustodyClient, CustodyRequestError, CustodyResponseError, CustodyServerError
+from airflow_custody.client import ClientSettings, CustodyClient, CustodyResponseError, CustodyServerError
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
-from airflow_custody.client.whitelist.status_words import StatusWords
 from airflow_custody.sandbox import Sandbox
 
 
@@ -41,7 +40,8 @@ class Service:
 
     verifier = None
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], settings: ClientSettings = SETTINGS) -> None:
+        self.settings = settings
         self._rows = {str(number): row for number, row in enumerate(rows, 1)}
 
     def _found(self, ids: Any, action: bool, *where: str) -> Iterator[WhitelistEnvelope]:
@@ -82,19 +82,18 @@ LIVE = Row("LIVE", "settled", "signed", "create")
         (Row("APPROVED", "pending", "signed", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signed", "create"), ("approved",), "missing"),
-        # The words that were given decide.
+        # The words of the client's settings decide.
         (LIVE, ("live",), "effective"),
         (LIVE, ("approved",), "unknown"),
-        (LIVE, None, "effective"),
-        (Row("Rejected", "settled", "", "create"), None, "rejected"),
+        (Row("Rejected", "settled", "", "create"), ("live",), "rejected"),
     ],
     ids=str,
 )
 def test_the_state_follows_from_where_a_request_is_listed_and_its_status(
-    row: Row, effective: tuple[str, ...] | None, state: str
+    row: Row, effective: tuple[str, ...], state: str
 ) -> None:
-    client = cast("Any", Service([row, Row("pending", "pending", "", "create")]))
-    found = read_snapshot(client, StatusWords(effective), ["1", "2"])
+    service = Service([row, Row("pending", "pending", "", "create")], settings_of(effective_statuses=effective))
+    found = read_snapshot(cast("Any", service), ["1", "2"])
     assert {each.id: each.state for each in found} == {"1": state, "2": "pending"}
 
 
@@ -110,11 +109,11 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.sampled_from([StatusWords(), StatusWords(None)]))
-def test_all_requests_are_read_as_some_are(rows: Sequence[Row], words: StatusWords) -> None:
-    client = cast("Any", Service(rows))
-    everything = read_snapshot(client, words)
-    some = read_snapshot(client, words, [str(number) for number, _ in enumerate(rows, 1)])
+@given(ROWS, st.sampled_from([SETTINGS, settings_of(effective_statuses="active")]))
+def test_all_requests_are_read_as_some_are(rows: Sequence[Row], settings: ClientSettings) -> None:
+    client = cast("Any", Service(rows, settings))
+    everything = read_snapshot(client)
+    some = read_snapshot(client, [str(number) for number, _ in enumerate(rows, 1)])
     for each in some:
         other = everything.requests.get(each.id, Request(each.id, "missing"))
         assert (each.state, each.reported, each.deletion_pending) == (
@@ -131,22 +130,6 @@ def test_a_request_that_is_asked_for_twice_is_read_once() -> None:
     found = read_snapshot(cast("Any", Service([LIVE])), ids=["1", "1", "2"])
     assert {each.id: each.state for each in found} == {"1": "unknown", "2": "missing"}
     assert [*read_snapshot(cast("Any", Service([LIVE])), ids=[])] == []
-
-
-@pytest.mark.parametrize(
-    ("given_words", "message"),
-    [
-        ({"effective": []}, "effective_statuses is an empty list"),
-        ({"effective": 7}, "effective_statuses must be"),
-        ({"rejected": [None]}, "rejected_statuses[0]"),
-    ],
-    ids=str,
-)
-def test_wrong_words_are_refused_by_the_parameters_name(given_words: dict[str, Any], message: str) -> None:
-    with pytest.raises(CustodyRequestError) as caught:
-        StatusWords.read(**given_words)
-    assert message in str(caught.value)
-    assert StatusWords.read("live", []) == StatusWords(("live",), ())
 
 
 class ChangingService(Service):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from support.clocks import SkippingTime
 from support.service.people import Person
 from support.service.vanishing import vanish
+from support.whitelist.whitelist_plans import SETTINGS, settings_of
 
 from airflow_custody.client import (
+    ClientSettings,
     CustodyClient,
     CustodyConflictError,
     CustodyError,
@@ -32,12 +34,12 @@ from airflow_custody.client import (
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import AppliedRule, GroupSignatures, VerifiedRules
 from airflow_custody.client.verification.trust import Trust, what_to_do
+from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.envelopes import UnreadableRow
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.request import ListedRequest, Request, judge_request, make_request, verified_facts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
-from airflow_custody.client.whitelist.wait import RequestWait, state_of
+from airflow_custody.client.whitelist.wait import Found, RequestWait, state_of
 from airflow_custody.sandbox import Sandbox
 
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
@@ -58,7 +60,7 @@ def numbers(ann: CustodyClient) -> list[str]:
 
 
 def states(client: CustodyClient, numbers: list[str]) -> list[str]:
-    found = read_snapshot(client, StatusWords(None), numbers)
+    found = read_snapshot(client, numbers)
     return [found[number].state for number in numbers]
 
 
@@ -74,7 +76,7 @@ def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers:
 def test_a_request_pending_for_the_user_is_not_in_effect_wherever_it_is_listed(
     sandbox: Sandbox, ann: CustodyClient, numbers: list[str]
 ) -> None:
-    listing = {"result": [{"id": number, "status": "unknown"} for number in numbers[:2]], "totalItems": "2"}
+    listing = {"result": [{"id": number, "status": "APPROVED"} for number in numbers[:2]], "totalItems": "2"}
     sandbox.control.set_whitelist_status(numbers[1], "APPROVED")
     sandbox.control.add_fault("status", status=200, body=listing, **LISTING)
     assert states(ann, numbers[:2]) == ["pending", "effective"]
@@ -145,8 +147,12 @@ def verified(shown: WhitelistEnvelope, found: VerifiedAddress) -> Request:
     return replace(request, trust=Trust("verified", address=found), fields=found.fields)
 
 
-def settled(shown: WhitelistEnvelope, words: StatusWords = DEFAULT_WORDS) -> Request:
-    return make_request(ListedRequest("7", shown, is_settled=True), words)
+def settled(shown: WhitelistEnvelope, settings: ClientSettings = SETTINGS) -> Request:
+    return make_request(ListedRequest("7", shown, is_settled=True), settings)
+
+
+def updated(wait: RequestWait, requests: Mapping[str, Request | CustodyError]) -> WaitState:
+    return wait.update(Found(requests, SETTINGS))
 
 
 REFUSED = CustodyVerificationError(
@@ -158,7 +164,7 @@ LISTED = {
     "unverified": Request(
         "7", "unverified", "effective", envelope(), trust=Trust("unverified", error=REFUSED), reason="no signature"
     ),
-    "pending": make_request(ListedRequest("7", envelope("pending"))),
+    "pending": make_request(ListedRequest("7", envelope("pending")), SETTINGS),
     "rejected": settled(envelope("rejected")),
     "odd": settled(envelope("odd")),
     "missing": Request("7", "missing"),
@@ -176,22 +182,27 @@ LISTED = {
 def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: str) -> None:
     request = settled(envelope(word))
     assert request.state == expected
-    found = RequestWait("7").update({"7": request})
+    found = updated(RequestWait("7"), {"7": request})
     assert found.is_done == (expected == "effective")
     assert (found.error is not None) == (expected == "rejected")
     if expected == "unknown":
         (warning,) = found.warnings
-        assert repr(sanitize(word or "not given")) in warning == found.summary
-        assert "effective_statuses" in warning
-        assert "rejected_statuses" in warning
-    pending = make_request(ListedRequest("7", request.envelope))
+        assert warning == found.summary
+        if word:
+            assert f"its status {sanitize(word)!r} is unknown, so it does not count as in effect" in warning
+            assert "add the word to 'effective_statuses' or 'rejected_statuses'" in warning
+        else:
+            assert warning.endswith("but it has no status, so it does not count as in effect")
+    pending = make_request(ListedRequest("7", request.envelope), SETTINGS)
     assert pending.state == ("rejected" if expected == "rejected" else "pending")
     # Words can be chosen.
-    if word:
-        assert settled(envelope(word), StatusWords(("y", word), ())).state == "effective"
-        assert settled(envelope(word), StatusWords(None, (word,))).state == "rejected"
-    assert settled(envelope(word), StatusWords(("y",), ())).state == "unknown"
-    assert settled(envelope(word), StatusWords(None, ())).state == "effective"
+    others = settings_of(effective_statuses="y", rejected_statuses="n")
+    assert settled(envelope(word), others).state == "unknown"
+    if word and word == word.strip():
+        chosen = settings_of(effective_statuses=["y", word], rejected_statuses="n")
+        assert settled(envelope(word), chosen).state == "effective"
+        chosen = settings_of(effective_statuses="y", rejected_statuses=word)
+        assert settled(envelope(word), chosen).state == "rejected"
 
 
 def test_only_what_is_in_effect_must_be_verified() -> None:
@@ -199,7 +210,7 @@ def test_only_what_is_in_effect_must_be_verified() -> None:
     for reported, state in (("effective", "unverified"), ("pending", "pending"), ("unknown", "unknown")):
         request = replace(LISTED["unverified"], reported=reported)  # type: ignore[arg-type]
         assert state_of(request) == state
-        assert (RequestWait("7").update({"7": request}).error is None) is (reported != "effective")
+        assert (updated(RequestWait("7"), {"7": request}).error is None) is (reported != "effective")
 
 
 def test_a_request_that_cannot_be_read_ends_the_wait() -> None:
@@ -207,7 +218,7 @@ def test_a_request_that_cannot_be_read_ends_the_wait() -> None:
         envelope(metadata={"payloadAsString": "{}", "hash": "0"}),
         WhitelistEnvelope(cast("Any", UnreadableRow(id="7"))),
     ):
-        error = RequestWait("7").update({"7": settled(shown)}).error
+        error = updated(RequestWait("7"), {"7": settled(shown)}).error
         assert isinstance(error, CustodyResponseError)
         assert "whitelisting request 7 cannot be read: it" in str(error)
 
@@ -241,19 +252,19 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         clock.sleep(seconds)
         if isinstance(shown, CustodyError):
             with pytest.raises(CustodyServerError):
-                wait.update({"7": shown})
+                updated(wait, {"7": shown})
             continue
-        found = wait.update({"7": shown})
+        found = updated(wait, {"7": shown})
         assert (found.error is not None) is ends
         assert found.in_doubt is (shown is LISTED["missing"])
     assert isinstance(found.error, CustodyConflictError)
     assert found.error.message == "whitelisting request 7 does not exist: not listed for 31 s"
     # Of many, each has its own time.
     wait, listed = many("missing", "pending", "pending")
-    assert wait.update(listed).error is None
+    assert updated(wait, listed).error is None
     for seconds, ends in ((20, False), (11, True)):
         clock.sleep(seconds)
-        error = wait.update({**listed, "1": replace(LISTED["missing"], id="1")}).error
+        error = updated(wait, {**listed, "1": replace(LISTED["missing"], id="1")}).error
         assert (error is not None) is ends
     assert str(error).startswith(
         "1 of 3 whitelisting requests is not going to take effect: whitelisting request 0 does not exist"
@@ -264,17 +275,17 @@ def test_one_that_cannot_be_looked_up_keeps_the_wait_open_but_hides_no_end() -> 
     wait, found = many("effective", "effective")
     busy = CustodyServerError("busy", retry_after=5)
     with pytest.raises(CustodyServerError, match="busy"):
-        wait.update({**found, "0": CustodyServerError("down"), "1": busy})
+        updated(wait, {**found, "0": CustodyServerError("down"), "1": busy})
     with pytest.raises(CustodyPermissionError):
-        wait.update({"0": CustodyPermissionError("no"), "1": busy})
-    assert isinstance(wait.update({"0": LISTED["rejected"], "1": busy}).error, CustodyConflictError)
-    assert wait.update(found).is_done
+        updated(wait, {"0": CustodyPermissionError("no"), "1": busy})
+    assert isinstance(updated(wait, {"0": LISTED["rejected"], "1": busy}).error, CustodyConflictError)
+    assert updated(wait, found).is_done
 
 
 @given(st.lists(st.sampled_from([*LISTED]), min_size=1, max_size=4))
 def test_it_is_done_only_if_all_are_in_effect_and_none_is_unverified(kinds: list[str]) -> None:
     wait, found = many(*kinds)
-    assert wait.update(found).is_done is ({*kinds} <= {"effective", "verified"})
+    assert updated(wait, found).is_done is ({*kinds} <= {"effective", "verified"})
 
 
 # --- in words -----------------------------------------------------------------------------------------------
@@ -282,7 +293,7 @@ def test_it_is_done_only_if_all_are_in_effect_and_none_is_unverified(kinds: list
 
 def test_many_are_counted_and_ten_are_named() -> None:
     wait, found = many("verified", "missing", "odd", "odd", *["pending"] * 12)
-    first = wait.update(found)
+    first = updated(wait, found)
     assert "`custody whitelist show 1`" in first.advice
     assert first.summary == (
         "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 in an "
@@ -290,9 +301,9 @@ def test_many_are_counted_and_ten_are_named() -> None:
     )
     # A status that is not known is named once.
     assert len(first.warnings) == 1
-    assert wait.update(found).warnings == []
+    assert updated(wait, found).warnings == []
     wait, found = many(*["rejected"] * 12, *["pending"] * 8)
-    error = wait.update(found).error.message  # type: ignore[union-attr]
+    error = updated(wait, found).error.message  # type: ignore[union-attr]
     assert error.startswith("12 of 20 whitelisting requests are not going to take effect: whitelisting request 0 was r")
     assert error.endswith("; and 2 more")
     assert error.count("was rejected") == 10
@@ -300,7 +311,7 @@ def test_many_are_counted_and_ten_are_named() -> None:
 
 def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_do() -> None:
     wait, found = many("unverified", "verified", "rejected", "unverified")
-    error = wait.update(found).error
+    error = updated(wait, found).error
     assert isinstance(error, CustodyVerificationError)
     assert error.advice == (
         "Pin 'networks'. Do not use them before you know who requested them; "
@@ -315,14 +326,14 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
     wait, found = many("unverified", "unverified")
     advised = CustodyVerificationError("no", why="no", advice="Ask.")
     found["1"] = replace(found["1"], trust=Trust("unverified", error=advised))
-    assert wait.update(found).error.advice.startswith("Pin 'networks'.")  # type: ignore[union-attr]
-    one = RequestWait("7").update({"7": LISTED["unverified"]}).error
+    assert updated(wait, found).error.advice.startswith("Pin 'networks'.")  # type: ignore[union-attr]
+    one = updated(RequestWait("7"), {"7": LISTED["unverified"]}).error
     assert str(one) == (
         "whitelisting request 7 is not verified: the service reports it as in effect (status approved, "
         f"0 signatures), but no signature\nPin 'networks'. {what_to_do(['7'])}\n[custody/not-verified]"
     )
     # The error says it all.
-    assert RequestWait("7").update({"7": LISTED["unverified"]}).warnings == []
+    assert updated(RequestWait("7"), {"7": LISTED["unverified"]}).warnings == []
     # A command has no odd id.
     for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
         assert "`custody whitelist verify` reports" in what_to_do([odd])
@@ -331,18 +342,17 @@ def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_d
 @pytest.mark.parametrize("number", [1, 5000])
 def test_the_result_of_a_list_does_not_grow(number: int) -> None:
     wait, found = many(*["effective"] * number)
-    result = wait.update(found).result
+    result = updated(wait, found).result
     assert result == {"state": "effective", "count": number, "statuses": {"approved": number}, "verified": 0}
-    words = StatusWords(None)
-    odd = settled(envelope("Z\n" * 50_000), words)
-    statuses = RequestWait(list(found), words=words).update(dict.fromkeys(found, odd)).result["statuses"]
+    long = replace(settled(envelope("Z\n" * 50_000)), state="effective")
+    statuses = updated(RequestWait(list(found)), dict.fromkeys(found, long)).result["statuses"]
     assert len(json.dumps(statuses)) < 200
 
 
 def test_equal_texts_are_named() -> None:
     wait = RequestWait(["0", "1", "2"])
     found = {str(n): verified(envelope(id=str(n)), address(each)) for n, each in enumerate("aba")}
-    assert wait.update(found).warnings == [
+    assert updated(wait, found).warnings == [
         "whitelisting requests 0, 2 have the same signed text: signatures do not prove that each of them exists"
     ]
 
@@ -351,12 +361,12 @@ def test_the_signatures_are_counted() -> None:
     data = base64.b64encode(bytes(64)).decode()
     signatures = [{"signature": {"userId": each, "signature": data}, "hashes": []} for each in "ab"]
     shown = envelope("pending", signedAddress={"signatures": signatures})
-    summary = RequestWait("7").update({"7": make_request(ListedRequest("7", shown))}).summary
+    summary = updated(RequestWait("7"), {"7": make_request(ListedRequest("7", shown), SETTINGS)}).summary
     assert summary == "whitelisting request 7 is pending approval (status pending, 2 signatures)"
 
 
 def test_what_is_verified_is_plain_json() -> None:
-    found = RequestWait("7").update({"7": LISTED["verified"]})
+    found = updated(RequestWait("7"), {"7": LISTED["verified"]})
     assert found.summary == (
         "whitelisting request 7 is in effect (status approved, 0 signatures), verified: signed by alice, bob under "
         "rules of 2026-01-01 00:00:00 UTC"
@@ -382,7 +392,7 @@ def test_what_is_verified_is_plain_json() -> None:
 def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
     def compared(request: Request, **changes: Any) -> tuple[str, ...]:
         asked = {"label": "L", "address": "0x1", "blockchain": "ETH", "linked_wallet_ids": ["7"], **changes}
-        return compare_effective(WhitelistRequest(**asked), request)
+        return compare_effective(WhitelistRequest(**asked), request, SETTINGS)
 
     def signed(**wire: Any) -> Request:
         return verified(envelope(**wire), address())

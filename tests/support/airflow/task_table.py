@@ -93,8 +93,7 @@ _HEALTH_FILTERS = {
     "checks": ["hsm"],
     "require_results": ["ETH"],
 }
-_STATUSES = {"effective_statuses": ["approved"], "rejected_statuses": ["rejected"]}
-_PLANNED = {**_STATUSES, "accept_fields": ["tnParticipantID"], "ignore": ["3711"], "replace": True, "path": "list.yaml"}
+_PLANNED = {"ignore": ["3711"], "replace": True, "path": "list.yaml"}
 
 #: What each task needs, and what it may have. A new operator or sensor without an entry fails the tests.
 TABLE = [
@@ -130,7 +129,6 @@ TABLE = [
             "exchange_account_id": "3",
             "visibility_group_id": "g",
         },
-        others={**_STATUSES, "accept_fields": ["tnParticipantID"]},
         wrong=[{"if_exists": "x"}, {"on_clear": "x"}, {"lookup_wait": "soon"}, {"check_address": 1}],
         ids=["linked_internal_address_ids", "linked_wallet_ids", "exchange_account_id"],
     ),
@@ -143,15 +141,13 @@ TABLE = [
         CustodyWhitelistRequestSensor,
         minimal={"request_id": "3711"},
         optional={"expected": REQUEST},
-        others={**_STATUSES, "accept_fields": ["tnParticipantID"]},
         wrong=[{"skip_if_empty": 1}, {"max_wait": "60"}],
         ids=["request_id"],
-        none_has_a_meaning=["effective_statuses"],
     ),
     Entry(
         CustodySignWhitelistRequestsOperator,
         minimal={"request_ids": ["3711"], "expected": REQUEST, "signer": object()},
-        others={"accept_fields": ["tnParticipantID"], "comment": "why"},
+        others={"comment": "why"},
         wrong=[{"lookup_wait": True}, {"signer": "custody_first_key"}],
         ids=["request_ids"],
         none_has_a_meaning=["expected"],
@@ -159,7 +155,6 @@ TABLE = [
     Entry(
         CustodyRejectWhitelistRequestsOperator,
         minimal={"request_ids": ["3711"], "comment": "why"},
-        others={"rejected_statuses": ["rejected"]},
         wrong=[{"skip_if_empty": 1}],
         ids=["request_ids"],
     ),
@@ -167,7 +162,6 @@ TABLE = [
         CustodyVerifyWhitelistOperator,
         minimal={},
         optional={"path": "/tmp/evidence.json", "ids": ["3711"]},
-        others={"rejected_statuses": ["rejected"]},
         wrong=[{"fail_on_unverified": "no"}],
         ids=["ids"],
     ),
@@ -178,7 +172,6 @@ TABLE = [
         others={**_PLANNED, "must_keep": ["L"]},
         wrong=[{"max_creates": 1.5}, {"max_delete_percent": "all"}, {"prune": 1}],
         ids=["ignore"],
-        none_has_a_meaning=["effective_statuses"],
         in_place_of={"path": "rows"},
     ),
     Entry(
@@ -188,14 +181,12 @@ TABLE = [
         others={**_PLANNED, "comment": "why"},
         wrong=[{"max_parallel": 33}, {"lookup_wait": -1}],
         ids=["ignore"],
-        none_has_a_meaning=["effective_statuses"],
         in_place_of={"path": "rows"},
     ),
     Entry(
         CustodyCompleteWhitelistPlanOperator,
         minimal={"applied": {"completion": None}, "plan_hash": "ab" * 32},
-        others={**_STATUSES, "accept_fields": ["tnParticipantID"], "comment": "why"},
-        none_has_a_meaning=["effective_statuses"],
+        others={"comment": "why"},
     ),
     # --- webhooks
     Entry(

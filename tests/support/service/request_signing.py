@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 from support.service.people import Person, pem_of
@@ -45,6 +46,10 @@ class SignedInApprover:
         number = self.client.create_whitelist_request(asked)
         self.expected[number] = asked
         return number
+
+    def set_client(self, **settings: Any) -> None:
+        """Use a client with changed settings."""
+        self.client = CustodyClient.from_settings(replace(self.client.settings, **settings), self.client.auth)
 
     def approve(self, *ids: str, **changes: Any) -> int:
         approval = RequestSigner(self.client, self.signer, log=LOG, lookup_wait=self.lookup_wait)

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client import ClientSettings, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.plans.plan import FileRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
 from airflow_custody.client.whitelist.request import ListedRequest, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS, StatusWords
 
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "cd" * 20
@@ -23,6 +22,13 @@ CASH = "bitcoincash:qpm2qsznhks23z7629mms6s4cwef74vcwvy22gdx6a"
 LEGACY = "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu"
 XRP = "rN7n7otQDd6FczFgLdSqtcsAUxDkw6fzRH"
 PENDING = {"status": "PENDING"}
+
+
+def settings_of(**changes: Any) -> ClientSettings:
+    return ClientSettings(base_url="https://custody.example.com", **changes)
+
+
+SETTINGS = settings_of()
 
 
 def ask(**fields: Any) -> WhitelistRequest:
@@ -49,7 +55,7 @@ def unreadable(text: str | None, **wire: Any) -> WhitelistEnvelope:
 def snapshot_of(
     envelopes: Iterable[WhitelistEnvelope],
     *,
-    words: StatusWords = DEFAULT_WORDS,
+    settings: ClientSettings = SETTINGS,
     verifier: Verifier | None = None,
     pending: Collection[str] = (),
     settled: Collection[str] = (),
@@ -65,11 +71,11 @@ def snapshot_of(
     for_approval = {each.id: each for each in deletions}
     found = {}
     for each in envelopes:
-        is_decided = words.effective is None or words.meaning(each.status) != "unknown"
+        is_decided = settings.status_words.meaning(each.status) != "unknown"
         is_settled = each.id in settled or (is_decided and each.id not in pending)
         listed = ListedRequest(each.id, each, is_settled, for_approval.get(each.id))
-        found[each.id] = make_request(listed, words, verifier)
-    return Snapshot(found, words, verifier)
+        found[each.id] = make_request(listed, settings, verifier)
+    return Snapshot(found, settings, verifier)
 
 
 def plan(
@@ -80,16 +86,16 @@ def plan(
     """
     Return a plan for requests, against envelopes that the service lists.
 
-    :param options: options of ``snapshot_of`` and of a plan, and the operators' parameters for status words.
+    :param options: options of ``snapshot_of`` and of a plan, and the client's settings for words and accepted fields.
     """
     requests = [requests] if isinstance(requests, WhitelistRequest) else requests
     envelopes = [envelopes] if isinstance(envelopes, WhitelistEnvelope) else envelopes
-    given = {name: options.pop(name) for name in ("effective_statuses", "rejected_statuses") if name in options}
-    words = StatusWords.read(**{name.removesuffix("_statuses"): value for name, value in given.items()})
+    of_client = ("effective_statuses", "rejected_statuses", "accept_fields")
+    client_settings = settings_of(**{name: options.pop(name) for name in of_client if name in options})
     settings = {each.name: options.pop(each.name) for each in fields(PlanSettings) if each.name in options}
     settings["ignore"] = check_ignored(settings.get("ignore", ()))
     names = {name: options.pop(name) for name in ("service", "name") if name in options}
-    snapshot = snapshot_of(envelopes, words=words, **options)
+    snapshot = snapshot_of(envelopes, settings=client_settings, **options)
     return make_plan(rows_of(*requests), snapshot, PlanSettings(**settings), **names)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from airflow_custody.client.whitelist.files.formats import FIELDS, NOT_DEFAULTS,
 from airflow_custody.client.whitelist.files.reading import parse_whitelist
 from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import FileRow, PlanRow
-from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
+from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.snapshot import Snapshot
 
 
@@ -71,7 +71,7 @@ class DumpedWhitelist:
     faults: list[str] = field(default_factory=list)
 
 
-def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[str] = ()) -> DumpedWhitelist:
+def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     """
     Return the service's listing as a file.
 
@@ -80,13 +80,11 @@ def dump_snapshot(snapshot: Snapshot, service: str, accept_fields: Collection[st
 
     :param snapshot: all requests that the service lists.
     :param service: the base URL of the service, for the comment at the top.
-    :param accept_fields: keys of a payload that may have a value, although a file cannot express it. Default: none.
     """
     dumped = DumpedWhitelist(notes=_note_on_rejected(snapshot))
-    settings = PlanSettings(accept_fields=accept_fields)
-    groups = _group_by_destination(make_plan([], snapshot, settings).rows, snapshot)
+    groups = _group_by_destination(make_plan([], snapshot).rows, snapshot)
     rows = [FileRow(each.request, f"the row of request {each.ids[0]}") for each in groups]
-    planned = make_plan(rows, snapshot, settings).rows
+    planned = make_plan(rows, snapshot).rows
     unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
     comments = {
         index: _comment(row, group.ids, row.request_id in unsigned, dumped)

@@ -47,6 +47,7 @@ from airflow_custody.client.whitelist.request import VANISHED, Request, status_w
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 
 if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.snapshot import Snapshot
 
 #: The state of a row with a matching request, by the state of the request.
@@ -66,9 +67,6 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 _MAX_REPLACED = 2
 _HALF = SIGNATURE_BYTES // 2
 _IGNORED = "ignored, so it does not prevent the creation of a request"
-_UNKNOWN_STATUS = (
-    "its status is unknown (neither in effective_statuses nor in rejected_statuses), so it does not count as in effect"
-)
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,6 @@ class PlanSettings:
         destination, and to delete the old request once the new one is in effect. Default False.
     :param only: the limits of the plan, in the form that :func:`check_only` returns. Readable requests outside these
         limits are neither reported nor deleted. Default: everything.
-    :param accept_fields: keys of a payload that may have a value that the file does not have. ``envelope.action``
-        accepts an action word that is not known to mean a creation. Default: none.
     :param ignore: ids of requests that cannot be read, or whose chain or network name is ambiguous. The user has
         inspected these requests. Therefore they do not prevent a creation, and are not deleted. The ids that exist
         become part of the plan's hash. Default: none.
@@ -91,7 +87,6 @@ class PlanSettings:
     prune: bool = False
     replace: bool = False
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    accept_fields: Collection[str] = ()
     ignore: Collection[str] = ()
 
 
@@ -118,8 +113,8 @@ def make_plan(
     _refuse_rows_outside(declared, settings.only)
     requests = sorted(snapshot, key=lambda each: (len(each.id), each.id))
     matches = _match_rows(declared, requests, frozenset(settings.ignore))
-    decisions = [_plan_row(each, settings) for each in matches]
-    context = _Context(settings, matches, decisions, snapshot)
+    decisions = [_plan_row(each, settings, snapshot.settings) for each in matches]
+    context = _Context(settings, matches, decisions, snapshot.settings)
     others = [_plan_other(each, context) for each in _not_taken(requests, decisions) if _is_about(each, settings.only)]
     ignored = tuple(each.id for each in requests if each.id in settings.ignore)
     plan_rows = [*(each.row for each in decisions), *others]
@@ -278,11 +273,11 @@ class _Decision:
     request: Request | None = None
 
 
-def _plan_row(match: _Match, settings: PlanSettings) -> _Decision:
+def _plan_row(match: _Match, settings: PlanSettings, client_settings: ClientSettings) -> _Decision:
     """Decide about a row of the file."""
     if ambiguous := _why_ambiguous(match):
         return _Decision(_stopped(match.row, "network", ambiguous))
-    options = [(_compare(match, each, settings), each) for each in match.same or match.uncertain]
+    options = [(_compare(match, each, client_settings), each) for each in match.same or match.uncertain]
     if options:
         row, request = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
         if row.state == "differs" and settings.replace:
@@ -345,13 +340,13 @@ def _can_be_replaced(row: PlanRow, request: Request, match: _Match, settings: Pl
     return is_certain and is_ours and {*row.fields} <= _REPLACEABLE
 
 
-def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow:
+def _compare(match: _Match, request: Request, settings: ClientSettings) -> PlanRow:
     """Return the plan's row for a file's row and a request."""
     envelope, asked = request.shown, match.row.request
     comparison = compare_spelled(asked, request.fields, envelope.network)
     fields = differing(comparison, request.fields, settings.accept_fields)
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
-    notes = _notes_on_fields(fields, comparison) + _notes_on_destination(match, fields, is_certain=is_certain)
+    notes = _notes_on_fields(fields, comparison, settings) + _notes_on_destination(match, fields, is_certain=is_certain)
     for names, faults in (_contradictions(request, asked, settings), _notes_on_unknown(request)):
         fields += names
         notes += faults
@@ -372,11 +367,12 @@ def _compare(match: _Match, request: Request, settings: PlanSettings) -> PlanRow
     )
 
 
-def _notes_on_fields(fields: Iterable[str], comparison: Comparison) -> list[str]:
+def _notes_on_fields(fields: Iterable[str], comparison: Comparison, settings: ClientSettings) -> list[str]:
     unknown = [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]
     if not unknown:
         return []
-    return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to 'accept_fields'"]
+    place = settings.name("accept_fields")
+    return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to {place}"]
 
 
 def _notes_on_destination(match: _Match, fields: Iterable[str], *, is_certain: bool) -> list[str]:
@@ -391,7 +387,7 @@ def _notes_on_unknown(request: Request) -> tuple[list[str], list[str]]:
     """Return the fields that make a request's state unknown, and why."""
     if request.state != "unknown":
         return [], []
-    return ([], [f"{VANISHED}: plan again"]) if request.has_vanished else (["status"], [_UNKNOWN_STATUS])
+    return ([], [f"{VANISHED}: plan again"]) if request.has_vanished else (["status"], [request.reason])
 
 
 def _notes_on_filled_in(comparison: Comparison) -> list[str]:
@@ -407,7 +403,7 @@ def _notes_on_signatures(request: Request) -> list[str]:
 
 
 def _contradictions(
-    request: Request, asked: WhitelistRequest | None, settings: PlanSettings
+    request: Request, asked: WhitelistRequest | None, settings: ClientSettings
 ) -> tuple[list[str], list[str]]:
     """
     Return an envelope's contradictions: the names of the fields, and descriptions.
@@ -415,10 +411,10 @@ def _contradictions(
     The envelope may contradict its payload, or the requested content.
     """
     envelope = request.shown
-    faults = envelope_faults(envelope, request.fields, asked, accepted=settings.accept_fields)
+    faults = envelope_faults(envelope, request.fields, asked, settings=settings)
     if not faults:
         return [], []
-    others = envelope_faults(envelope, request.fields, asked, accepted=(ENVELOPE_ACTION,))
+    others = envelope_faults(envelope, request.fields, asked)
     fields = ["envelope"] if others else []
     if len(faults) > len(others):
         fields.append(ENVELOPE_ACTION)
@@ -435,7 +431,7 @@ class _Context:
     :param settings: the settings of the plan.
     :param matches: the rows, with the requests that may be for them.
     :param decisions: the decisions about the rows.
-    :param snapshot: all requests.
+    :param client_settings: the settings of the client that read the requests.
     """
 
     def __init__(
@@ -443,10 +439,10 @@ class _Context:
         settings: PlanSettings,
         matches: Sequence[_Match],
         decisions: Sequence[_Decision],
-        snapshot: Snapshot,
+        client_settings: ClientSettings,
     ) -> None:
         self.settings = settings
-        self.snapshot = snapshot
+        self.client_settings = client_settings
         #: The rows that a request may be for, by the request's id.
         self.rows: dict[str, list[tuple[_Match, _Decision]]] = {}
         for match, decision in zip(matches, decisions, strict=True):
@@ -513,14 +509,14 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
         return None
     if _group_of(kept) != _group_of(request):
         return None
-    fields = _compare(match, request, context.settings).fields
+    fields = _compare(match, request, context.client_settings).fields
     return (kept, fields) if {*fields} <= _REPLACEABLE else None
 
 
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
     # Each fault prevents the deletion.
-    fields, faults = _contradictions(request, None, settings)
+    fields, faults = _contradictions(request, None, context.client_settings)
     what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
     notes += _notes_on_signatures(request)
@@ -560,7 +556,7 @@ def _signed_hash(request: Request) -> str | None:
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     settings = context.settings
     # Each fault prevents the deletion.
-    fields, faults = _contradictions(request, None, settings)
+    fields, faults = _contradictions(request, None, context.client_settings)
     # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
     cause = "" if request.has_vanished else f"its status is {status}, so "

@@ -25,9 +25,9 @@ from airflow_custody.client.verification.trust import (
     what_to_do,
 )
 from airflow_custody.client.whitelist.review import check_asked
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.signers.key import SigningKey
     from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.verification.keys import PublicKey
@@ -52,7 +52,7 @@ class SigningReview:
     The review of requests before a user signs them.
 
     :param expected: the expected content of each request, by id; None: any content.
-    :param accepted: the keys that are accepted by name.
+    :param settings: the client's settings, with the status words and the accepted fields.
     :param user: the user, as far as the service returns it.
     :param key: the signer's key. Its public key identifies this user's signatures. If the public key is unknown, the
         user's external id does.
@@ -60,7 +60,7 @@ class SigningReview:
     """
 
     expected: Mapping[str, WhitelistRequest] | None
-    accepted: frozenset[str]
+    settings: ClientSettings
     user: WireUser
     key: SigningKey
     verifier: PendingVerifier | None
@@ -76,7 +76,7 @@ class SigningReview:
         """
         payload = envelope.payload()
         request = None if self.expected is None else self.expected[envelope.id]
-        comparison = check_asked(request, envelope, payload, self.accepted, tenant_id=self.user.get("tenantId"))
+        comparison = check_asked(request, envelope, payload, self.settings, tenant_id=self.user.get("tenantId"))
         try:
             # Another kind of text is never signed, because its signature could be used for another kind of request.
             read_signed_text(str(envelope.text), str(envelope.hash))
@@ -86,7 +86,7 @@ class SigningReview:
             ) from None
         signatures = self._trust(envelope, "pending").signatures
         self._check_key(envelope)
-        filled_in = comparison.filled_in(self.accepted)
+        filled_in = comparison.filled_in(self.settings.accept_fields)
         unsigned = {
             "network": None if "network" in payload else envelope.network,
             "visibilityGroupID": envelope.visibility_group_id,
@@ -112,7 +112,7 @@ class SigningReview:
 
         :raises CustodyVerificationError: if the signatures do not prove it.
         """
-        if DEFAULT_WORDS.meaning(envelope.status) == "effective":
+        if self.settings.status_words.meaning(envelope.status) == "effective":
             status = sanitize(envelope.status, 30)
             self._trust(envelope, "effective", f". The service lists it as in effect (status {status})")
 

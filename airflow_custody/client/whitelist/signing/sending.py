@@ -26,7 +26,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
-from airflow_custody.client.text import as_list, count, lines, name_some, sanitize
+from airflow_custody.client.text import count, lines, name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.expected import compare_effective
@@ -36,7 +36,6 @@ from airflow_custody.client.whitelist.request import VANISHED, Request, status_w
 from airflow_custody.client.whitelist.signing.batches import BatchProgress, same_texts
 from airflow_custody.client.whitelist.signing.review import SigningReview, message_to_sign
 from airflow_custody.client.whitelist.snapshot import read_snapshot
-from airflow_custody.client.whitelist.status_words import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -88,7 +87,6 @@ class RequestSigner:
         expected: Mapping[str, WhitelistRequest] | None,
         comment: str,
         *,
-        accept_fields: str | Iterable[str] = (),
         earlier_try: bool = False,
     ) -> int:
         """
@@ -103,9 +101,6 @@ class RequestSigner:
         :param ids: the requests' ids; any number.
         :param expected: the expected content of each request, by id; None: any content is signed.
         :param comment: comment for the requests' history.
-        :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
-            ``tnParticipantID``. Links are compared by id. An unknown key of a link is named together with the link's
-            key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word. Default: none.
         :param earlier_try: whether an earlier try may have sent some of these signatures. If so, requests that this
             user has already signed are accepted even without ``expected``. Default False.
         :return: the number of requests, including those that needed no signature.
@@ -123,8 +118,7 @@ class RequestSigner:
             _check_arguments(wanted, expected, comment)
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
-        accepted = frozenset(as_list(accept_fields))
-        self._review = SigningReview(expected, accepted, self._current_user(), key, verifier)
+        self._review = SigningReview(expected, self._client.settings, self._current_user(), key, verifier)
         if verifier is None:
             self._log.info("%s", NOT_PINNED)
         batches = cut_into_batches(wanted)
@@ -272,7 +266,7 @@ class RequestSigner:
         for request, row in self._wait_until_pending(ids):
             found[row.id] = str(row.hash), self._review.check(row)
             self._review.check_status(row)
-            is_settled = request.is_settled or DEFAULT_WORDS.meaning(row.status) == "effective"
+            is_settled = request.is_settled or self._client.settings.status_words.meaning(row.status) == "effective"
             if is_settled and not row.action:
                 raise CustodyConflictError(
                     f"{request.name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
@@ -357,7 +351,7 @@ class RequestSigner:
             self._check_signed(envelope)
             return "Already signed"
         if expected is not None and request.reported == "effective" and request.state != "unverified":
-            compare_effective(expected[envelope.id], request, self._review.accepted)
+            compare_effective(expected[envelope.id], request, self._client.settings)
             return f"Already in effect (status {request.status})"
         return ""
 

@@ -156,9 +156,9 @@ def test_which_requests_are_verified_and_how() -> None:
     found = plan(ask(), envelopes, verifier, pending=["2"], settled=["4"])
     assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4"), ("verify", "3799")]
     assert found.counts == {**dict.fromkeys(ROW_STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
-    # Listed as pending, whatever its status says; and not listed as pending is in effect if no words are given.
+    # Listed as pending, whatever its status says; and settled with a word of this installation.
     verifier.asked.clear()
-    plan(ask(), envelopes[:2], verifier, pending=["1"], effective_statuses=None)
+    plan(ask(), envelopes[:2], verifier, pending=["1"], effective_statuses="pending")
     assert verifier.asked == [("verify_signatures", "1"), ("verify", "2")]
 
 

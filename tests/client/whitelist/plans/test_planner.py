@@ -167,9 +167,8 @@ def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
         (frozen, {"settled": [mine]}, "differs"),
         (frozen, {"effective_statuses": ["frozen"]}, "unchanged"),
         (frozen, {"rejected_statuses": ["frozen"]}, "rejected"),
-        (frozen, {"effective_statuses": None}, "unchanged"),
         # Pending for this user, whatever its status says.
-        (listed(), {"effective_statuses": None, "pending": [mine]}, "pending"),
+        (listed(), {"pending": [mine]}, "pending"),
     ]
     for envelope, options, state in cases:
         (row,) = plan(ask(), envelope, **options).rows
@@ -177,7 +176,8 @@ def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
         if state == "differs":
             assert row.fields == ("status",)
             assert row.shown == {"status": "FROZEN"}
-            assert "neither in effective_statuses nor in rejected_statuses" in row.note
+            assert "its status 'FROZEN' is unknown, so it does not count as in effect" in row.note
+            assert "add the word to 'effective_statuses' or 'rejected_statuses'" in row.note
 
 
 # --- several rows, several requests ------------------------------------------------------------------------

@@ -80,7 +80,8 @@ def test_the_log_shows_the_whole_of_what_is_signed(
     approver.change_payload(one, addressType="individual", tnParticipantID="a\nb\u202e")
     seen: list[str] = []
     approver.signer = ChangingSigner(approver, lambda: seen.extend(each.getMessage() for each in caplog.records))
-    approver.approve(accept_fields=["tnParticipantID"])
+    approver.set_client(accept_fields=["tnParticipantID"])
+    approver.approve()
     first, second = seen[-2:]
     for text in (one, label, "0x" + "a" * 40, "Wallet 7", "m/44'/60'/7'", '"tnParticipantID":"a', "\\u202e"):
         assert text in first

@@ -29,7 +29,7 @@ class Case:
     :param metadata: what is shown of its text and hash.
     :param created: fields that it is created with.
     :param asked: fields that it is expected to have instead.
-    :param accept: the names in ``accept_fields``.
+    :param accept: the accepted fields in the client's settings.
     :param compared: whether it is compared with what was asked for; None: both are tried.
     :param settings: settings of the sandbox.
     """
@@ -201,9 +201,10 @@ REFUSED = [
 def test_it_is_refused_before_the_key_is_used(approver: SignedInApprover, case: Case) -> None:
     number = case.show(approver)
     approver.signer = NoSigner()
+    approver.set_client(accept_fields=case.accept)
     for compared in (True, False) if case.compared is None else (case.compared,):
         with pytest.raises(case.error, match=rf"request {number} (?s:.)*{case.match}.*; nothing was signed") as caught:
-            approver.approve(number, expected=approver.expected if compared else None, accept_fields=case.accept)
+            approver.approve(number, expected=approver.expected if compared else None)
         assert not caught.value.retryable
     assert approver.sent == 0
 
@@ -252,10 +253,11 @@ SIGNED = [
 
 @pytest.mark.parametrize("case", SIGNED, ids=str)
 def test_what_is_asked_for_harmless_or_accepted_is_signed(approver: SignedInApprover, case: Case) -> None:
+    approver.set_client(accept_fields=case.accept)
     for compared in (True, False) if case.compared is None else (case.compared,):
         number = case.show(approver)
         expected = approver.expected if compared else None
-        assert approver.approve(number, expected=expected, accept_fields=case.accept) == 1
+        assert approver.approve(number, expected=expected) == 1
         assert number in approver.signed
 
 
@@ -265,10 +267,12 @@ def test_each_name_that_is_lacking_is_given_as_it_is_accepted(approver: SignedIn
     approver.change_payload(number, tnParticipantID="p", network="mainnet", linkedWallets=links, feeLimit={"a": 1})
     accepted = ["tnParticipantID", "network", "linkedWallets.limit", "feeLimit"]
     for lacking in accepted:
+        approver.set_client(accept_fields=[each for each in accepted if each != lacking])
         with pytest.raises(CustodyRequestError, match="not requested") as caught:
-            approver.approve(accept_fields=[each for each in accepted if each != lacking])
-        assert f"accept_fields=['{lacking}']" in str(caught.value)
-    assert approver.approve(accept_fields=accepted) == 1
+            approver.approve()
+        assert f"add '{lacking}' to 'accept_fields'" in str(caught.value)
+    approver.set_client(accept_fields=accepted)
+    assert approver.approve() == 1
 
 
 def test_one_that_vanishes_between_two_listings_is_not_said_to_be_signed(approver: SignedInApprover) -> None:
