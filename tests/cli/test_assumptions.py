@@ -107,6 +107,13 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
         # What the interface leaves open.
         (configured(status_words={"pending": "NEW"}), "status words", HOLDS, '"status, pending": {"NEW": 5}'),
         (configured(status_words={"APPROVED": "0xab12"}), "status words", FAILS, '{"(other text)": 3}'),
+        (configured(status_words={"APPROVED": "ACTIVE"}), "status words", FAILS, '"unknown words": {"ACTIVE": 3}'),
+        (
+            configured(status_words={"APPROVED": "ACTIVE"}),
+            "status words",
+            FAILS,
+            "to --effective-statuses or --rejected",
+        ),
         (configured(creator_sees_own=False), "own pending requests", UNKNOWN, '"pending, made by this user": 0'),
         (envelope(trails=None), "who made requests", FAILS, '"requests": 8, "with a creator": 7'),
         (of_another_user, "who made requests", UNKNOWN, '"made by this user": 0'),
@@ -131,6 +138,8 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
     ids=[
         "another word for pending",
         "a status word that is an address",
+        "a status word that is unknown",
+        "the setting for an unknown status word",
         "creator does not see own requests",
         "no trail",
         "made by another user: who made requests",
@@ -167,6 +176,13 @@ def test_each_deviation_is_reported(
     assert states(ran)[name] == state, ran.out
     assert excerpt in seen(ran, name), ran.out
     assert ran.code == (1 if FAILS in states(ran).values() or not ran.data["ok"] else 0)
+
+
+@pytest.mark.usefixtures("busy")
+def test_words_of_the_settings_are_known(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
+    sandbox.control.configure(status_words={"APPROVED": "ACTIVE"})
+    ran = custody("check", "--assumptions", *pins, "--effective-statuses", "active", "-o", "json")
+    assert states(ran) == dict.fromkeys(ALL, "holds")
 
 
 @pytest.mark.usefixtures("busy")
