@@ -77,6 +77,8 @@ class Settings(BaseModel):
     :param creator_sees_own: whether a user's own requests are listed to that user.
     :param rules_on_pending: whether pending requests contain the rules in force. Signed requests always contain the
         rules under which they took effect.
+    :param rules_label: label of rules in listings that contain them once. A fixed label is wrong, and several rules get
+        the same label. None: the published label.
     :param whitelist_lag: seconds until a new request can be found.
     :param max_signatures: maximum number of requests that one approval signs, counted from the first. None: all.
     :param forged: ids of requests that are returned with an address other than the signed address.
@@ -105,6 +107,7 @@ class Settings(BaseModel):
     network_is_hashed: bool = True
     creator_sees_own: bool = True
     rules_on_pending: bool = True
+    rules_label: str | None = None
     whitelist_lag: float = 0.0
     max_signatures: Annotated[int, Field(ge=0)] | None = None
     forged: list[str] = []

@@ -319,6 +319,18 @@ def test_evidence_that_could_not_be_read_again_is_not_written(
     assert os.listdir(path.parent) == []
 
 
+def test_rules_under_a_wrong_label_verify_nothing_and_the_evidence_says_so_too(
+    sandbox: Sandbox, path: Path, auditor: Callable[[str], tuple[int, Any]]
+) -> None:
+    signed(sandbox, 1)
+    assert verify()["counts"] == {**NOTHING, "verified": 1}
+    sandbox.control.configure(rules_label="ab" * 32)
+    assert verify(path=str(path), fail_on_unverified=False)["counts"] == {**NOTHING, "unverified": 1}
+    _, again = auditor(str(path))
+    assert again["rows"] == json.loads(path.read_text())["rows"]
+    assert "under a label that does not fit them" in again["rows"][0]["reason"]
+
+
 JUNK_SIGNATURE = {"signature": {"userId": 2.5, "ID": "7"}, "Hashes": [1.5], "hashes": [{"Label": 0.5}]}
 
 

@@ -91,6 +91,11 @@ def legacy(received: str, signed: str, *signings: Any) -> Pinned:
     return Pinned(envelope(received, *(signings or all_users)), {"allow_legacy_signatures": True}, signed)
 
 
+def legacy_under(rules: bytes, *signings: Any) -> Pinned:
+    """Return text C beside signatures over it or its legacy form, under these rules."""
+    return Pinned(envelope(TEXT_C, *signings, rules=rules), {"allow_legacy_signatures": True}, TEXT_CS)
+
+
 def linked(*links: Any, **changes: Any) -> str:
     """Return a text with linked addresses."""
     return text_of(linkedInternalAddresses=list(links), **changes)
@@ -231,6 +236,8 @@ LINKED = linked(LINK)
 LINKS = [LINK, {"id": "13", "address": "0xB"}]
 FURTHER_IN = [linked(LINK | {"more": more}) for more in ({"id": 1, "label": "x"}, {"id": 1})]
 LABELLED = [link | {"label": "x"} for link in LINKS]
+LABELLED_TEXT, LABELLED_OLD = linked(*LABELLED), linked(*LABELLED, without=["contractType"])
+LINKS_ONLY, LINKS_OLD = linked(*LINKS), linked(*LINKS, without=["contractType"])
 THREE = {"superadmin_keys": [*PINNED, pem("admin3")]}
 BASE64, SIGNATURES = GOOD["rulesContainer"], GOOD["rulesSignatures"]
 SAFE = signed_a(rules=container(extra=field(98, b"\xff\xef\xbe" * 3)))
@@ -260,6 +267,7 @@ SHARED = container(
 )
 FORGED_C = user_entry("carol", C, signature=bytes(64))
 AS_ANN = user_entry("alice", A, label=user_id("ann"))
+AS_ANN_CS = user_entry("alice", CS, label=user_id("ann"))
 WITH_STRANGERS = container(users=(*USERS, user("dave")), groups=(group("ops", "alice", "bob", "ghost"), GROUPS[1]))
 NUMBERED = container(
     users=[field(1, "1") + field(2, pem("alice"))],
@@ -392,8 +400,8 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
     "chain": {
         "Worked example": {"9 B on another chain": worked(TEXT_B, RECORDED_ALICE, blockchain="XLM")},
         "The envelope shows the chain that is signed": {
-            "in another case": GOOD | {"blockchain": "eth"},
             "not at all": GOOD | {"blockchain": None},
+            "with a sign that folds to k": by_all(text_of(currency="OKB"), blockchain="O\u212aB"),
         },
     },
     "rule": {
@@ -403,7 +411,7 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
             "signed": pinned(under(MAINNET, TESTNET, text=ON_TESTNET, network=None), networks=["mainnet"]),
         },
         "The network that is shown contradicts": {
-            "in another case": under(MAINNET, TESTNET, text=ON_MAINNET, network="Mainnet"),
+            "in another case and with a space": under(MAINNET, TESTNET, text=ON_MAINNET, network="Mainnet "),
             "as a number": under(MAINNET, TESTNET, network=5),
         },
         "No rule": {
@@ -413,6 +421,8 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
                 TESTNET, rule("BTC", OPS), network=None, text=XLM, blockchain="XLM"
             ),
             "for the network": under(TESTNET, text=ON_MAINNET),
+            "for the network in its signed case": under(MAINNET, TESTNET, text=text_of(network="Mainnet")),
+            "for the chain in its signed case": under(rule("ETH", OPS), text=text_of(currency="eth")),
             "for the network that is shown": under(MAINNET, network="testnet"),
             "but a default for another network": under(rule("", OPS, network="testnet"), text=ON_MAINNET),
             "but one that is nearly for any": under(rule("Any ", OPS), rule("*", OPS)),
@@ -448,7 +458,17 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
             "the first key": legacy(TEXT_CS.replace("{", '{"contractType":"x",', 1), TEXT_CS),
             "inside of a value": legacy(text_of(memo=',"contractType":"'), TEXT_A),
             "the old text under the new one's signatures": legacy(TEXT_CS, TEXT_C),
-            "one signature for each form": legacy(TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("bob", CS)),
+        },
+        "Some signed before an upgrade, and some after it": {
+            "legacy forms off": envelope(TEXT_C, user_entry("alice", C), user_entry("bob", CS)),
+            "one user, once for each form": legacy(TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("alice", CS)),
+            "two users with one key": legacy_under(ANN_IN_OPS, user_entry("alice", C), AS_ANN_CS),
+            "over a form that is none": legacy(
+                TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("bob", hash_of(TEXT_C.replace("later", "before")))
+            ),
+            "one of them not valid": legacy(
+                TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("bob", CS, signature=bytes(64))
+            ),
         },
         "The rule of each possible network must be met": {
             "only the shown one's": FEW,
@@ -460,8 +480,20 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
         "Nothing passes by being empty": {
             "no path": under(rule("ETH"), names="alice bob carol"),
             "a path without groups": under(rule("ETH", path()), names="alice bob carol"),
-            "an unknown group": under(rule("ETH", path(("ops", 1), ("unknown", 0)))),
-            "a group without users": under(rule("ETH", path(("empty", 0))), groups=ODD_GROUPS),
+            "an unknown group": under(rule("ETH", path(("ops", 1), ("unknown", 1)))),
+            "an unknown group with a threshold of 0": under(rule("ETH", path(("ops", 1), ("unknown", 0)))),
+            "a group without users": under(rule("ETH", path(("empty", 1))), groups=ODD_GROUPS),
+            "a group without users and with a threshold of 0": under(
+                rule("ETH", path(("empty", 0))), groups=ODD_GROUPS
+            ),
+            "a threshold of 0": under(rule("ETH", path(("ops", 0)))),
+            "a threshold of 0 beside one that is reached": under(
+                rule("ETH", path(("ops", 1), ("board", 0))), names="alice carol"
+            ),
+            "a threshold of 0 in one of the rules of two networks": under(
+                MAINNET, rule("ETH", path(("ops", 0)), network="testnet")
+            ),
+            "a threshold of 0 in a line": by_line(line("demo/7", path(("ops", 0))), names="alice bob carol"),
             "more than the group has": under(rule("ETH", path(("ops", 3)))),
             "2^31": under(rule("ETH", path(("ops", 2**31)))),
             "a line without paths": by_line(line("demo/7"), names="alice bob carol"),
@@ -469,7 +501,6 @@ REFUSED: dict[attacks.Step, dict[str, Variants]] = {
         "All groups of one path are needed": {
             "one is missing": under(PARTS, groups=WITH_DAVE),
             "a half of each path": under(PARTS, groups=WITH_DAVE, names="alice carol"),
-            "0 counts as 1": under(rule("ETH", path(("ops", 1), ("board", 0)))),
             "a group twice": under(rule("ETH", path(("ops", 1), ("ops", 2))), names="alice"),
         },
         "The line for the one linked wallet decides": {
@@ -555,6 +586,33 @@ VERIFIED: dict[str, Variants] = {
         "7 C by carol, legacy": Pinned(worked(TEXT_C, RECORDED_CAROL), LEGACY, TEXT_CS),
         "15 an invented contract type": Pinned(worked(INVENTED, RECORDED_CAROL), LEGACY, TEXT_CS),
     },
+    "The envelope differs in case only": {
+        "chain": GOOD | {"blockchain": "eth"},
+        "network": under(MAINNET, TESTNET, text=ON_MAINNET, network="MAINNet"),
+        "network that no rule names in this case": under(
+            MAINNET, rule("ETH", ONE_OF_OPS, network="Mainnet"), text=ON_MAINNET, network="Mainnet"
+        ),
+    },
+    "Some signed before an upgrade, and some after it": {
+        "contract type and labels": legacy(TEXT_C, TEXT_CS, user_entry("alice", C), user_entry("bob", CS)),
+        "contract type, with labels that all have signed": legacy(
+            LABELLED_TEXT,
+            LABELLED_OLD,
+            user_entry("alice", hash_of(LABELLED_TEXT)),
+            user_entry("bob", hash_of(LABELLED_OLD)),
+        ),
+        "two different old forms": legacy(
+            LABELLED_TEXT, LINKS_OLD, user_entry("alice", hash_of(LABELLED_OLD)), user_entry("bob", hash_of(LINKS_ONLY))
+        ),
+        "of two groups, one each": legacy_under(
+            container(rules=[rule("ETH", path(("ops", 1), ("board", 1)))]),
+            user_entry("alice", C),
+            user_entry("carol", CS),
+        ),
+        "enough signed after it, so all fields count": Pinned(
+            envelope(TEXT_C, "alice", "bob", user_entry("carol", CS)), LEGACY
+        ),
+    },
     "Not signed, so not read": attacked(attacks.NOT_READ),
     "No signature can show it": NOT_VISIBLE,
     "Another address than you asked for": attacked(attacks.COMPARED),
@@ -622,7 +680,7 @@ VERIFIED: dict[str, Variants] = {
     "A path is complete": {
         "of two, the first": under(PARTS, groups=WITH_DAVE, names="alice bob carol"),
         "of two, the other": under(rule("ETH", path(("unknown", 1)), OPS)),
-        "0 counts as 1": under(rule("ETH", path(("ops", 1), ("board", 0))), names="alice carol"),
+        "beside one with a threshold of 0": under(rule("ETH", path(("ops", 0)), OPS, path(("board", 0)))),
         "one person in two groups": under(DEFAULT_RULE, names="alice", groups=(GROUPS[0], group("board", "alice"))),
     },
     "The line for the one linked wallet decides": {

@@ -25,7 +25,7 @@ MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
 # The parts of an envelope that verification reads, besides its id and its rules.
-_READ = ("status", "metadata", "signedAddress", "blockchain", "network", "rulesContainerHash")
+_READ = ("status", "metadata", "signedAddress", "blockchain", "network", "rulesContainerHash", "rulesFault")
 
 
 class EvidenceRules(TypedDict, total=False):

@@ -6,6 +6,8 @@ Each row gets the rules that it refers to. Equal rules are kept in memory only o
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,29 +19,42 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
     Equal rules become one object, also across pages.
 
     Instead of repeating rules in each row, a page may have a separate list of rules, each with a label that rows refer
-    to. Labels are only compared with each other, because no signature covers them and their meaning is not known. A row
-    gets no rules if none, or more than one, of the page's entries has its label. A row with its own rules keeps them.
+    to. The label of rules is computed again: see :func:`label_of`. If rules have another label, or several rules have
+    the same label, the rows that refer to this label get a ``rulesFault`` instead of rules, and are not verified. A row
+    whose label is not in the list gets nothing. A row with its own rules keeps them.
 
     :param rows: the rows. They are changed.
     :param containers: the page's ``rulesContainers``.
     :param known: the rules of the previous pages, empty at first. It is changed.
     """
-    entries = _by_label(containers)
+    entries: dict[str, dict[str, Any]] = {}
+    for each in containers if isinstance(containers, list) else ():
+        label = each.get("hash") if isinstance(each, dict) else None
+        if not isinstance(label, str) or not label:
+            continue
+        if label in entries:
+            entries[label] = {"rulesFault": "several"}
+        elif label != label_of(each.get("rulesContainer")):
+            entries[label] = {"rulesFault": "wrong label"}
+        else:
+            entries[label] = {name: each.get(name) for name in ("rulesContainer", "rulesSignatures")}
     for row in rows:
         label = row.get("rulesContainerHash")
-        if not row.get("rulesContainer") and isinstance(label, str) and (entry := entries.get(label)) is not None:
-            row["rulesContainer"] = entry.get("rulesContainer")
-            row["rulesSignatures"] = entry.get("rulesSignatures")
+        if not row.get("rulesContainer") and isinstance(label, str):
+            row.update(entries.get(label, {}))
         for name in ("rulesContainer", "rulesSignatures"):
             text = row.get(name)
             if isinstance(text, str):
                 row[name] = known.setdefault(text, text)
 
 
-def _by_label(containers: object) -> dict[str, dict[str, Any] | None]:
-    """Return the entries by label; None for a repeated label."""
-    found: dict[str, dict[str, Any] | None] = {}
-    for each in containers if isinstance(containers, list) else ():
-        if isinstance(each, dict) and isinstance(each.get("hash"), str) and each["hash"]:
-            found[each["hash"]] = None if each["hash"] in found else each
-    return found
+def label_of(container: object) -> str | None:
+    """
+    Return the label of rules in a listing: the SHA-256 of their base64 text, not of their bytes, in base64.
+
+    :param container: the rules, as sent; they should be text in base64.
+    :return: the label; None if the rules are not text.
+    """
+    if not isinstance(container, str):
+        return None
+    return base64.b64encode(hashlib.sha256(container.encode("utf-8", "surrogatepass")).digest()).decode()

@@ -97,7 +97,9 @@ class VerifiedAddress:
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.
-    :param hash: the hash that was signed, in hex.
+    :param hash: the hash of the text with exactly these fields, in hex. If some users signed before and some after an
+        upgrade of the service, their signatures cover different forms of the text, and ``fields`` has what all forms
+        have.
     :param rules: the rules.
     :param applied: the rules that were applied; there may be several if the text does not name its network.
     :param omitted: the keys of the received text that no signature covers, and that ``fields`` lacks. Only for a legacy

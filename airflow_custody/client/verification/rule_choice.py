@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer
 from airflow_custody.client.verification.signed_text import SignedText
@@ -21,7 +21,8 @@ def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | 
     """
     Return the network of an address; empty if it is unknown.
 
-    This is the network in the signed text, or else the network that the service reports.
+    This is the network in the signed text, or else the network that the service reports. They do not contradict each
+    other if they differ only in case.
 
     :param text: the signed text.
     :param shown: the network that the service reports outside of the text; None or empty: none.
@@ -29,7 +30,7 @@ def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | 
     :raises RefusalError: if the networks contradict each other, or are not pinned.
     """
     signed: str = text.fields.get("network") or ""
-    if signed and shown and signed != shown:
+    if signed and shown and ascii_lower(signed) != ascii_lower(shown):
         raise RefusalError(f"its text is for the network {_quote(signed)}, but the service reports {_quote(shown)}")
     network = signed or shown or ""
     if accepted is None or network in accepted:

@@ -78,7 +78,7 @@ class Threshold:
     The number of users of a group who must sign.
 
     :param group_id: the group's id.
-    :param minimum: the number; 0 in the rules counts as 1.
+    :param minimum: the number, at least 1.
     """
 
     group_id: str
@@ -219,9 +219,14 @@ def _by_id(found: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
 
 
 def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
-    return tuple(
-        tuple(Threshold(each["group"], max(1, each["minimum"])) for each in path["thresholds"]) for path in parallel
-    )
+    """
+    Return the paths that signatures can complete.
+
+    A path without groups, or with a threshold of 0, is left out: nothing passes by being empty, and a threshold of 0 is
+    a mistake whose intended number is unknown.
+    """
+    paths = (tuple(Threshold(each["group"], each["minimum"]) for each in path["thresholds"]) for path in parallel)
+    return tuple(path for path in paths if path and all(each.minimum for each in path))
 
 
 def _wallet_path(cells: list[dict[str, Any]]) -> str:

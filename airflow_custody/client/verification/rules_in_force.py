@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.signed_rules import SignedRules
+from airflow_custody.client.verification.signed_rules import SignedRules, shows_rules
 from airflow_custody.client.verification.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PendingVerifier(Verifier):
         A request that is about to be signed needs them whenever it carries no rules, even without signatures.
         """
         if self._even_unsigned:
-            return not any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
+            return not shows_rules(envelope)
         return super().needs_rules_in_force(envelope)
 
     def _rules_in_force(self) -> SignedRules | None:

@@ -112,7 +112,7 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
     """
     if entry.fault:
         return entry.fault
-    if not any(each in entry.hashes for each in hashes):
+    if not _covers(entry, hashes):
         return "it covers another text than the current one"
     key = container.key_of(entry.user_id)
     if key is not None and entry.digest is not None and verifies(key, entry.signature, entry.digest):
@@ -123,21 +123,27 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
     return f"the key of {who} in its rules cannot be used" if key is None else f"it is not a signature of {who}"
 
 
+def _covers(entry: Entry, hashes: Collection[str]) -> bool:
+    return any(each in entry.hashes for each in hashes)
+
+
 class SignatureCount:
     """
-    The users who have validly signed one hash.
+    The users who have validly signed one of several hashes.
 
-    :param hash_: the hash.
+    :param hashes: the hash of a text, and the hashes of the other accepted forms of this text.
     :param entries: the request's signatures. Unusable signatures do not count.
     :param container: the rules.
     :param verifies: verifies signatures.
     """
 
-    def __init__(self, hash_: str, entries: Sequence[Entry], container: RulesContainer, verifies: Verifies) -> None:
+    def __init__(
+        self, hashes: Collection[str], entries: Sequence[Entry], container: RulesContainer, verifies: Verifies
+    ) -> None:
         self._container = container
-        #: The signatures over the hash, valid or not.
-        self.entries = [each for each in entries if not each.fault and hash_ in each.hashes]
-        valid = [each.user_id for each in self.entries if not why_invalid(each, (hash_,), container, verifies)]
+        #: The signatures over one of the hashes, valid or not.
+        self.entries = [each for each in entries if not each.fault and _covers(each, hashes)]
+        valid = [each.user_id for each in self.entries if not why_invalid(each, hashes, container, verifies)]
         # The users with valid signatures.
         self._signers = dict.fromkeys(valid)
 
@@ -163,14 +169,14 @@ class SignatureCount:
         """
         Return the groups of the first complete path, or None.
 
-        A path is never complete if it has no groups, or if one of its groups is unknown or has no users. Another path
-        may still be complete, which is enough.
+        A path is never complete if it has no groups, or if one of its groups is unknown, has no users, or has a
+        threshold of 0. Another path may still be complete, which is enough.
 
         :param paths: the paths; one complete path is enough.
         """
         for path in paths:
             groups = self.count(path)
-            if groups and all(len(each.user_ids) >= each.minimum for each in groups):
+            if groups and all(1 <= each.minimum <= len(each.user_ids) for each in groups):
                 return groups
         return None
 
@@ -185,6 +191,6 @@ class SignatureCount:
                 f"{len(each.user_ids)} of {each.minimum} in the group {sanitize(each.group_id, 30)!r}"
                 for each in self.count(path[:_MAX_PATHS_SHOWN])
             )
-            for path in [path for path in paths if path][:_MAX_PATHS_SHOWN]
+            for path in paths[:_MAX_PATHS_SHOWN]
         ]
-        return sanitize(", or ".join(shown), 200) or "its rule names no group of users"
+        return sanitize(", or ".join(shown), 200) or "its rule has no path in which each group has a threshold above 0"

@@ -32,6 +32,15 @@ _MISSING = (
     "for a pending request, the rules in force ('GET /rules') are enough. Ask the service's operators."
 )
 _NOT_NAMED = "It must have them in 'rulesContainers'. If they are missing again, ask the service's operators."
+_LABELS = (
+    "Each entry of 'rulesContainers' must have its own label: the SHA-256 of its rules in base64. The rules may "
+    "have been exchanged. Ask the service's operators."
+)
+#: The reasons for the ``rulesFault`` of a row, which was added when the row was read.
+_FAULTS = {
+    "wrong label": "the response has the rules that it refers to under a label that does not fit them",
+    "several": "the response has several rules with the label that it refers to",
+}
 COMPARE_PINS = (
     "Run 'custody check', and compare the pinned keys that it shows with the super-administrators' keys. If keys were "
     "replaced, get the new ones from the super-administrators, never from the service. Keep the old keys pinned as "
@@ -55,14 +64,25 @@ class SignedRules(NamedTuple):
 UnverifiedRules = tuple[str, tuple[bytes, ...]]
 
 
+def shows_rules(envelope: Mapping[str, Any]) -> bool:
+    """
+    Tell whether an envelope carries rules, usable or not.
+
+    :param envelope: the envelope as received.
+    """
+    return any(map(envelope.get, ("rulesContainer", "rulesSignatures", "rulesFault")))
+
+
 def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
     """
     Return the rules that an envelope carries.
 
     :param envelope: the envelope as received.
-    :raises RefusalError: if the rules are missing, or their signatures cannot be read.
+    :raises RefusalError: if the rules are missing or wrongly labelled, or their signatures cannot be read.
     """
     text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
+    if fault := envelope.get("rulesFault"):
+        raise RefusalError(_FAULTS.get(str(fault), "its rules have an unknown fault"), _LABELS)
     if not text and envelope.get("rulesContainerHash"):
         raise RefusalError("the response lacks the rules that it refers to", _NOT_NAMED)
     if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:

@@ -17,7 +17,7 @@ from itertools import chain, islice, product
 from typing import Any
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import ascii_lower, sanitize
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.pins import VerificationPins
 from airflow_custody.client.verification.results import (
@@ -35,6 +35,7 @@ from airflow_custody.client.verification.signed_rules import (
     SignedRules,
     enclosed_rules,
     listed_rules,
+    shows_rules,
     verify_rules,
 )
 from airflow_custody.client.verification.signed_text import SignedText, legacy_forms, read_signed_text
@@ -84,8 +85,8 @@ class Verifier:
             rules = self._choose(envelope, received, signed.container)
             entries = read_entries(envelope)
             counts = []
-            for form in self._forms(text, received):
-                count = SignatureCount(form.hash, entries, signed.container, self._verifies)
+            for form, hashes in self._forms(text, received):
+                count = SignatureCount(hashes, entries, signed.container, self._verifies)
                 if applied := _apply(count, rules, form):
                     return VerifiedAddress(form.fields, form.legacy, form.hash, signed.rules, applied, form.omitted)
                 counts.append(count)
@@ -121,20 +122,20 @@ class Verifier:
         with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
             entries = read_entries(envelope)
-            if not _shows_rules(envelope) and not self.needs_rules_in_force(envelope):
+            if not shows_rules(envelope) and not self.needs_rules_in_force(envelope):
                 self._network(envelope, received)
                 return RequestSignatures(received.hash, None)
             signed = self._rules_of(envelope)
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
-            hashes = [form.hash for form in forms]
-            checked = [(each, why_invalid(each, hashes, signed.container, self._verifies)) for each in entries]
+            accepted = [form.hash for form, _ in forms]
+            checked = [(each, why_invalid(each, accepted, signed.container, self._verifies)) for each in entries]
             valid = [entry for entry, fault in checked if not fault]
             # Users with the same key count once: they cannot be distinguished, because their names are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
-            counts = [(form, SignatureCount(form.hash, valid, signed.container, self._verifies)) for form in forms]
+            counts = [(form, SignatureCount(found, valid, signed.container, self._verifies)) for form, found in forms]
             form, count = max(counts, key=lambda each: len(each[1].entries))
             paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
             faults = tuple(fault for _, fault in checked)
@@ -171,7 +172,7 @@ class Verifier:
 
         :param envelope: the envelope as received.
         """
-        if _shows_rules(envelope):
+        if shows_rules(envelope):
             return False
         address = envelope.get("signedAddress")
         has_signatures = isinstance(address, Mapping) and bool(address.get("signatures"))
@@ -180,7 +181,7 @@ class Verifier:
     # --- rules -------------------------------------------------------------------------------------------------
 
     def _rules_of(self, envelope: Mapping[str, Any]) -> SignedRules:
-        in_force = None if _shows_rules(envelope) else self._rules_in_force()
+        in_force = None if shows_rules(envelope) else self._rules_in_force()
         return in_force or self._own_rules(envelope)
 
     def _own_rules(self, envelope: Mapping[str, Any]) -> SignedRules:
@@ -202,9 +203,9 @@ class Verifier:
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
-        """Return the network, if envelope and text agree."""
+        """Return the network, if envelope and text agree without regard to case."""
         shown, network = envelope.get("blockchain"), envelope.get("network")
-        if shown != text.fields["currency"]:
+        if not isinstance(shown, str) or ascii_lower(shown) != ascii_lower(text.fields["currency"]):
             raise RefusalError(
                 f"its text is for the chain {_quote(text.fields['currency'])}, but the service reports {_quote(shown)}",
                 code="request-differs",
@@ -218,10 +219,18 @@ class Verifier:
 
     # --- signatures --------------------------------------------------------------------------------------------
 
-    def _forms(self, text: str, received: SignedText) -> Iterator[SignedText]:
-        yield received
+    def _forms(self, text: str, received: SignedText) -> Iterator[tuple[SignedText, list[str]]]:
+        """
+        Return the accepted forms of a text, each with the hashes that cover all of its fields.
+
+        A request that is pending during an upgrade of the service may have signatures over several forms. A signature
+        over a form with more fields also covers a form with fewer.
+        """
+        yield received, [received.hash]
         if self.pins.allow_legacy_signatures:
-            yield from legacy_forms(text, received)
+            forms = [received, *legacy_forms(text, received)]
+            for form in forms[1:]:
+                yield form, [each.hash for each in forms if {*each.omitted} <= {*form.omitted}]
 
     def _too_few(
         self,
@@ -231,15 +240,17 @@ class Verifier:
         rules: Sequence[Rule],
         entries: Sequence[Entry],
     ) -> RefusalError:
+        count = max(counts, key=lambda each: len(each.entries))
         advice = None
-        count = next((each for each in counts if each.entries), None)
-        if count is None:
-            if any(form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries):
-                advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
+        if not self.pins.allow_legacy_signatures and any(
+            form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries
+        ):
+            advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
+        if not count.entries:
             return RefusalError("no signature covers its text", advice)
         paths = [paths_of(rule, received)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
-        if len(rules) > 1 and self.pins.networks is None:
+        if advice is None and len(rules) > 1 and self.pins.networks is None:
             advice = (
                 "Its signed text does not name its network, so the rules of every possible network must be met. To "
                 "accept fewer networks, pin 'networks'."
@@ -268,10 +279,6 @@ def _name_subject(name: str) -> Iterator[None]:
     except RefusalError as error:
         message = f"{name} not verified: {error}"
         raise CustodyVerificationError(message, why=str(error), advice=error.advice, code=error.code) from None
-
-
-def _shows_rules(envelope: Mapping[str, Any]) -> bool:
-    return any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
 
 
 def _name_of(envelope: Mapping[str, Any]) -> str:

@@ -65,6 +65,8 @@ class WireEnvelope(TypedDict, total=False):
     rulesSignatures: Any
     # Identifies the row's entry in the listing's rulesContainers.
     rulesContainerHash: Any
+    # Why this entry cannot be used. The reading of a listing adds it; evidence contains it.
+    rulesFault: Any
 
 
 class UnreadableRow(dict[str, Any]):

@@ -131,7 +131,7 @@ def envelope_faults(
     }
     found = []
     for name, (given, other, what) in shown.items():
-        is_same = _same_chain if name == "blockchain" else operator.eq
+        is_same = operator.eq if name == "tenantId" else _is_same_name
         if given and other and not is_same(given, other):
             found.append(f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
     if request is not None and request.visibility_group_id not in (None, envelope.visibility_group_id):
@@ -222,7 +222,8 @@ def is_deletion(action: str) -> bool:
 # --- comparing one value -----------------------------------------------------------------------------------
 
 
-def _same_chain(asked: str, shown: object) -> bool:
+def _is_same_name(asked: str, shown: object) -> bool:
+    """Tell whether two names of chains or networks are the same, without regard to case."""
     return isinstance(shown, str) and ascii_lower(asked) == ascii_lower(shown)
 
 
@@ -283,7 +284,7 @@ class _Key:
 #: The keys of a payload, in the published order.
 PAYLOAD_KEYS: Mapping[str, _Key] = {
     # The chain, under its other name.
-    "currency": _Key("blockchain", _same_chain),
+    "currency": _Key("blockchain", _is_same_name),
     # A network is compared by `_compare_network`.
     "network": _Key("network"),
     "addressType": _Key("address_type", harmless="individual", by_service=True),

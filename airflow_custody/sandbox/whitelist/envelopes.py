@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_custody.sandbox.settings import Settings
@@ -68,34 +68,37 @@ def build_envelope(
     return omit_none({**envelope, **replaced})
 
 
-def share_rules(envelopes: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Return envelopes that refer to rules by name, and these rules."""
-    names: dict[tuple[str, str], str] = {}
+def share_rules(
+    envelopes: Iterable[dict[str, Any]], label: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """
+    Return envelopes that refer to rules by a label, and these rules.
+
+    :param envelopes: the envelopes. If the same rules have several lists of signatures, only the first list is shared,
+        because the label depends only on the rules. Envelopes with another list keep their own rules.
+    :param label: the label of all rules. None: the published label.
+    """
+    shared: dict[str, str] = {}
     found = []
     for envelope in envelopes:
         container, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
-        if not isinstance(container, str) or not isinstance(signatures, str):
+        if (
+            not isinstance(container, str)
+            or not isinstance(signatures, str)
+            or shared.setdefault(container, signatures) != signatures
+        ):
             found.append(envelope)
             continue
-        name = names.get((container, signatures)) or _name_rules(container, signatures, taken=names.values())
-        names[container, signatures] = name
         others = {key: value for key, value in envelope.items() if key not in ("rulesContainer", "rulesSignatures")}
-        found.append({**others, "rulesContainerHash": name})
+        found.append({**others, "rulesContainerHash": label or _label_of(container)})
     return found, [
-        {"hash": name, "rulesContainer": container, "rulesSignatures": signatures}
-        for (container, signatures), name in names.items()
+        {"hash": label or _label_of(container), "rulesContainer": container, "rulesSignatures": signatures}
+        for container, signatures in shared.items()
     ]
 
 
-def _name_rules(container: str, signatures: str, *, taken: Collection[str]) -> str:
-    """
-    Return a unique name for rules.
-
-    The name is the hash of the container. If the same container with other signatures already has this name, the name
-    is the hash of container and signatures.
-    """
-    name = hashlib.sha256(base64.b64decode(container)).hexdigest()
-    return hashlib.sha256(f"{container}{signatures}".encode()).hexdigest() if name in taken else name
+def _label_of(container: str) -> str:
+    return base64.b64encode(hashlib.sha256(container.encode()).digest()).decode()
 
 
 def build_payload(blockchain: str, fields: Mapping[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class WhitelistStore:
         """
         envelopes, containers = self.envelopes(rows), list[dict[str, str]]()
         if rules_once:
-            envelopes, containers = share_rules(envelopes)
+            envelopes, containers = share_rules(envelopes, self._state.settings.rules_label)
         return omit_empty(result=envelopes, totalItems=self.listing.total(total), rulesContainers=containers)
 
     def envelopes(self, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:

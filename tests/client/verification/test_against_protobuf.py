@@ -91,8 +91,9 @@ def parse(name: str, body: bytes) -> Any:
 
 
 def paths_of(parallel: Iterable[Any]) -> list[list[tuple[str, int]]]:
-    """Return paths as pairs; a number of 0 counts as 1."""
-    return [[(one.groupId, max(1, one.minimumSignatures)) for one in each.thresholds] for each in parallel]
+    """Return paths as pairs, without the paths that nobody can complete."""
+    found = [[(one.groupId, one.minimumSignatures) for one in each.thresholds] for each in parallel]
+    return [each for each in found if each and all(minimum for _, minimum in each)]
 
 
 def wallet_of(cells: Iterable[bytes]) -> str:

@@ -30,14 +30,12 @@ def count(
     container = RulesContainer(
         "", 0, KEYS if users is None else users, {name: frozenset(ids.split()) for name, ids in groups.items()}, ()
     )
-    return SignatureCount(HASH_A, [*signatures], container, PublicKey.verifies_digest)
+    return SignatureCount([HASH_A], [*signatures], container, PublicKey.verifies_digest)
 
 
 def path(text: str) -> Path:
     """Return a path: ``ops:2 board:1``."""
-    return tuple(
-        Threshold(name, max(1, int(number))) for name, _, number in (each.partition(":") for each in text.split())
-    )
+    return tuple(Threshold(name, int(number)) for name, _, number in (each.partition(":") for each in text.split()))
 
 
 GROUPS = {"ops": "a b c", "board": "c", "empty": "", "strangers": "x y"}
@@ -56,8 +54,9 @@ GROUPS = {"ops": "a b c", "board": "c", "empty": "", "strangers": "x y"}
         ("a b", ["ops:2 board:1"], None),
         ("a b", ["board:1", "ops:2"], {"ops": "a b"}),
         ("a b c", ["ops:3", "board:1"], {"ops": "a b c"}),  # the first
-        ("a", ["ops:0"], {"ops": "a"}),
-        ("", ["ops:0"], None),
+        ("a", ["ops:0"], None),
+        ("a b c", ["ops:0 board:1", "ops:3 board:0"], None),
+        ("a c", ["ops:0", "board:1"], {"board": "c"}),
         ("a b c", [], None),
         ("a b c", [""], None),
         ("a b c", ["unknown:0"], None),
@@ -83,8 +82,7 @@ def test_users_with_one_key_count_once() -> None:
 @pytest.mark.parametrize(
     ("paths", "why"),
     [
-        ([], "its rule names no group of users"),
-        ([""], "its rule names no group of users"),
+        ([], "its rule has no path in which each group has a threshold above 0"),
         (["ops:2", "board:1"], "1 of 2 in the group 'ops', or 0 of 1 in the group 'board'"),
         (["ops:2 board:1"], "1 of 2 in the group 'ops' and 0 of 1 in the group 'board'"),
     ],

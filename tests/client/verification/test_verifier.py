@@ -155,6 +155,16 @@ def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules:
     assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == expected
 
 
+@pytest.mark.parametrize(
+    ("fault", "why"), [("wrong label", "under a label that does not fit"), ("several", "several rules"), (5, "unknown")]
+)
+def test_rules_with_a_wrong_label_verify_nothing_and_those_in_force_do_not_stand_in(fault: Any, why: str) -> None:
+    one = Verifier(PINS, rules_in_force=IN_FORCE)
+    shown = envelope(TEXT_A, BY_ALICE, BY_BOB, **NO_RULES, rulesContainerHash="x", rulesFault=fault)
+    for verify in (one.verify, one.verify_signatures):
+        assert why in refused(verify, shown)
+
+
 @pytest.mark.parametrize("missing", ["rulesContainer", "rulesSignatures"])
 def test_rules_in_force_do_not_stand_in_for_half_of_its_own(missing: str) -> None:
     shown: dict[str, Any] = {missing: None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,14 +124,19 @@ def test_only_a_client_with_pins_asks_for_rules_beside_the_rows(sandbox: Sandbox
     ]
 
 
+def label_of(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyClient) -> None:
-    labels: list[Any] = ["x", "x", "y", "absent", None, "twice", ["x"]]
+    x, y, twice = label_of("AAAA"), label_of("CCCC"), label_of("EEEE")
+    labels: list[Any] = [x, x, y, "absent", None, twice, [x]]
     rows: list[Any] = [{"id": str(n), "rulesContainerHash": label} for n, label in enumerate(labels, 1)]
     rows.append({"id": "8", **OTHER_RULES})
-    twice = [{"hash": "twice", **RULES}] * 2
-    containers = [{"hash": "x", **RULES}, {"hash": "y", **OTHER_RULES}, *twice, {"hash": 5, **RULES}, "junk"]
-    # The second page has them under other labels.
-    others = {"result": [rows[-1], {"id": "9", "rulesContainerHash": "z"}], "rulesContainers": [{"hash": "z", **RULES}]}
+    repeated = [{"hash": twice, "rulesContainer": "EEEE", "rulesSignatures": each} for each in ("BBBB", "DDDD")]
+    containers = [{"hash": x, **RULES}, {"hash": y, **OTHER_RULES}, *repeated, {"hash": 5, **RULES}, "junk"]
+    # The second page has them again.
+    others = {"result": [rows[-1], {"id": "9", "rulesContainerHash": x}], "rulesContainers": [{"hash": x, **RULES}]}
     pages = {"result": rows, "rulesContainers": containers, "totalItems": "9"}, {**others, "totalItems": "9"}
     # A service may ignore what it is asked.
     own = {"result": [{"id": n, **RULES} for n in "12"], "rulesContainers": "junk", "totalItems": "2"}
@@ -142,6 +149,33 @@ def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyC
     assert len({id(value) for value in texts}) == 4
     one, two = client.find_whitelist_requests()
     assert one.wire["rulesContainer"] is two.wire["rulesContainer"]
+
+
+@pytest.mark.parametrize(
+    ("label", "entries", "fault"),
+    [
+        ("x", [{"hash": "x", **RULES}], "wrong label"),
+        (label_of("AAAA"), [{"hash": label_of("AAAA"), **OTHER_RULES}], "wrong label"),
+        (label_of("AAAA")[:-1], [{"hash": label_of("AAAA")[:-1], **RULES}], "wrong label"),
+        # Of the bytes, in base64, and of the text, in hex.
+        (label_of("\0\0\0"), [{"hash": label_of("\0\0\0"), **RULES}], "wrong label"),
+        (hashlib.sha256(b"AAAA").hexdigest(), [{"hash": hashlib.sha256(b"AAAA").hexdigest(), **RULES}], "wrong label"),
+        (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}] * 2, "several"),
+        (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}, {"hash": label_of("AAAA"), **OTHER_RULES}], "several"),
+        ("x", [{"hash": "x", "rulesContainer": ["AAAA"]}], "wrong label"),
+        ("x", [], None),
+    ],
+)
+def test_rules_count_only_under_the_one_label_that_fits_them(label: str, entries: list[Any], fault: str | None) -> None:
+    row: dict[str, Any] = {"id": "1", "rulesContainerHash": label}
+    other, own = {"id": "2", "rulesContainerHash": label_of("GGGG")}, {**row, **OTHER_RULES}
+    good = {"rulesContainer": "GGGG", "rulesSignatures": "HHHH"}
+    add_rules([row, other, own], [*entries, {"hash": label_of("GGGG"), **good}], {})
+    assert row == {"id": "1", "rulesContainerHash": label} | ({"rulesFault": fault} if fault else {})
+    # The other rows keep their rules.
+    assert {**other, **good} == other
+    assert {**own, **OTHER_RULES} == own
+    assert "rulesFault" not in own
 
 
 @pytest.mark.parametrize(

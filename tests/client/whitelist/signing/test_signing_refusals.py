@@ -155,7 +155,7 @@ REFUSED = [
     Case("blockchain 'BTC' is not the chain in its payload, 'ETH'", envelope={"blockchain": "BTC"}, compared=None),
     *(
         Case("network", envelope={"network": shown}, created=MAINNET, settings=settings)
-        for shown in ("testnet", "Mainnet")
+        for shown in ("testnet", "Mainnet 2")
         for settings in (HASHED, NOT_HASHED)
     ),
     Case("network", created=MAINNET, asked={"network": "testnet"}),
@@ -247,6 +247,8 @@ SIGNED = [
         Case("", envelope={"action": action, "tenantId": None, "blockchain": "eth"})
         for action in (None, "", "CREATE", "created", "WhitelistedAddressCreation", "add", "New")
     ),
+    # An envelope that differs from the signed text in case only is no contradiction.
+    Case("", envelope={"blockchain": "Eth", "network": "MainNet"}, created=MAINNET),
     Case("", {"amount": "1"}, accept=("amount",), compared=None),
 ]
 
