@@ -52,8 +52,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     A request that is already in effect, or that this user has already signed, is not signed again if its payload
     matches ``expected``, and its signatures are verified if keys are pinned; the log reports it. With
     ``expected=None``, this applies only in a later try, and only to requests that this user has signed. A rejected
-    request fails the task. Signing takes three calls for each batch, plus one, plus up to four if a request needs no
-    signature.
+    request fails the task. Signing takes three calls for each batch, and at most two more. Reading a batch takes three
+    more calls if one of its requests needs no signature, or has no action.
 
     Needs the role ``WhitelistedAddressApprover``. The service must have the signer's public key registered for the
     connection's user. Killing the task does not withdraw a signature. The operation is undocumented.

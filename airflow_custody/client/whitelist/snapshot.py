@@ -113,7 +113,7 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
     find = partial(client.find_whitelist_requests, ids=ids)
     settled = {each.id: each for each in find(include_pending=False)}
     everything = {each.id: each for each in find()}
-    for_approval = _find_for_approval(client, ids)
+    for_approval = find_for_approval(client, ids)
     listed = {**for_approval, **settled, **everything}
     if ids is None:
         # Return the requests in the service's order.
@@ -130,8 +130,15 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
     ]
 
 
-def _find_for_approval(client: CustodyClient, ids: list[str] | None) -> Envelopes:
-    """Find the requests that the client's user may still sign; none if the user is not a signer."""
+def find_for_approval(client: CustodyClient, ids: Sequence[str] | None) -> Envelopes:
+    """
+    Find the requests that the client's user may still sign.
+
+    :param client: the client.
+    :param ids: only these requests; None: all.
+    :return: the requests, by id; none if the user is not a signer.
+    :raises CustodyError: if a page cannot be read.
+    """
     try:
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:

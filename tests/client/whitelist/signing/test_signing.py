@@ -53,20 +53,47 @@ def test_many_are_read_twice_and_sent_by_the_hundred(
 ) -> None:
     caplog.set_level("INFO")
     numbers = [approver.create() for _ in range(230)]
-    approver.sandbox.control.clear_request_log()
     assert approver.approve(*random.sample(numbers, len(numbers))) == 230
     assert [len(each) for each in batches_sent(approver)] == [100, 100, 30]
     assert [number for batch in batches_sent(approver) for number in batch] == numbers
     assert [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)] == ["checked"] * 3
-    log = approver.sandbox.control.request_log()
-    kinds = ["for approval" if each["path"].endswith(FOR_APPROVAL["path"]) else each["method"] for each in log]
-    # The user; all requests; and then each batch, again right before it is signed.
-    read = ["GET", "GET", "for approval"]
-    assert kinds == ["GET", *read * 3, *[*read, "POST"] * 3]
     assert approver.signed == numbers
     for number in numbers:
         assert f"To be signed, whitelisting request {number}," in caplog.text
     assert re.search(r"Batch 2 of 3: 200 of 230 requests are signed\.", caplog.text)
+
+
+@pytest.mark.parametrize(("number", "batches"), [(1, 1), (100, 1), (101, 2), (250, 3)])
+def test_signing_takes_three_calls_for_each_batch_and_two_more(
+    approver: SignedInApprover, number: int, batches: int
+) -> None:
+    control = approver.sandbox.control
+    # Without rules on the requests, those in force are read, too.
+    control.configure(rules_on_pending=False)
+    numbers = [approver.create() for _ in range(number)]
+    with CustodyClient(approver.sandbox.url, approver.person.token, **control.pins()) as approver.client:
+        control.clear_request_log()
+        assert approver.approve() == number
+        log = [(each["method"], each["path"].removeprefix("/api/rest/v1")) for each in control.request_log()]
+    read, sent = (FOR_APPROVAL["method"], FOR_APPROVAL["path"]), (APPROVE["method"], APPROVE["path"])
+    # The user; all requests for approval and the rules in force; and then each batch, again right before it is signed.
+    expected = [("GET", "/users/me"), *[read] * batches, *[read, sent] * batches]
+    expected.insert(2, ("GET", "/rules"))
+    assert log == expected
+    assert len(log) == 3 * batches + 2
+    assert [each for batch in batches_sent(approver) for each in batch] == numbers
+
+
+def test_requests_that_need_no_signature_are_read_once_in_all_listings(approver: SignedInApprover) -> None:
+    one, two = approver.create(), approver.create("b")
+    assert approver.approve(one) == 1
+    approver.sandbox.control.clear_request_log()
+    assert approver.approve() == 2
+    log = [(each["method"], each["path"].rpartition("/")[2]) for each in approver.sandbox.control.request_log()]
+    everything = [("GET", "addresses"), ("GET", "addresses"), ("GET", "for-approval")]
+    read, sent = ("GET", "for-approval"), ("POST", "approve")
+    assert log == [("GET", "me"), read, *everything, read, sent]
+    assert batches_sent(approver) == [[two]]
 
 
 def test_the_log_shows_the_whole_of_what_is_signed(

@@ -114,7 +114,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     # Nor can it be asked.
     approver.sandbox.control.clear_faults()
     approver.sandbox.control.add_fault(**APPROVE, **fault)
-    approver.sandbox.control.add_fault("status", **LISTING, skip=6, times=None, status=404)
+    approver.sandbox.control.add_fault("status", **LISTING, skip=2, times=None, status=404)
     with pytest.raises(CustodyError, match=r"may have been accepted.*checking at the service failed") as three:
         approver.approve(number)
     assert not three.value.retryable
