@@ -42,8 +42,8 @@ def show_status(args: Namespace, output: Output) -> int:
     pending approvals, webhooks, and the newest webhook call. Nothing is changed.
 
     Exit codes: 0 no problem (requests may be pending, and webhooks disabled); 2 the service is unhealthy, a request is
-    not verified or not readable, its state is not known, or a webhook is cooling down; 1 error, or no problem was
-    found but a part could not be read.
+    not verified or not readable, its state is not known, the service counts requests that it does not return (hidden),
+    or a webhook is cooling down; 1 error, or no problem was found but a part could not be read.
 
     The page Custody in Airflow's UI shows the same.
 
@@ -55,11 +55,11 @@ def show_status(args: Namespace, output: Output) -> int:
     All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, even if
     --timeout and --max-retries allow more.
 
-    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user",
-    "health", "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem",
-    "not_offered"}, where the value is null if the part could not be read. The value of health is the JSON of custody
-    health without listed. The value of requests is {"pending", "recent", "unknown": each {"rows", "total", "faulty",
-    "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same destination}. Times are ISO
+    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user", "health",
+    "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem", "not_offered"}, where
+    the value is null if the part could not be read. The value of health is the JSON of custody health without listed.
+    The value of requests is {"pending", "recent", "unknown": each {"rows", "total", "faulty", "oldest_at"},
+    "in_effect_twice": lists of the ids of requests in effect for the same destination, "hidden": number}. Times are ISO
     8601 text, or null. Texts in values come from the service and may be anything.
     """
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:

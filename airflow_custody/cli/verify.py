@@ -15,6 +15,7 @@ from airflow_custody.client.verification.evidence import (
     parse_evidence,
     read_evidence,
 )
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.client.whitelist.verified import describe_row, verify_evidence, verify_service
 from airflow_custody.hooks._storage import StorageError, read_object, split_location
@@ -29,12 +30,13 @@ def verify(args: Namespace, output: Output) -> int:
     Verify the service's whitelist by signatures, against the pinned keys. A request is verified if enough users
     signed its text, under rules that the pinned super-administrators signed.
 
-    Exit codes: 0 all are verified, or there are none; 2 a request is not verified, an id is not listed, or a pending
-    request has an invalid signature; 1 error, including missing pins.
+    Exit codes: 0 all are verified, or there are none; 2 a request is not verified, an id is not listed, a pending
+    request has an invalid signature, or the service counts requests that it does not return (hidden); 1 error,
+    including missing pins.
 
     All requests are verified, or those given by --id. For a pending request, the users with valid signatures are
     listed. Requests that the service reports as rejected are only counted. Signatures cannot show later deletions,
-    requests that the service hides, or requests that were removed from a file.
+    requests that the service neither returns nor counts, or requests that were removed from a file.
 
     --evidence adds to the JSON all data that are needed to verify again. --from verifies this evidence without the
     service. The pins then come from options, never from the file, and the rest of the file is not read. In a DAG,
@@ -43,14 +45,14 @@ def verify(args: Namespace, output: Output) -> int:
 
     JSON: {"verified_at", "service": {"base_url", "tenant_id"} (null with --from), "file": {"name", "sha256"} (null
     without --from), "pins": {"superadmin_keys", "fingerprints", "superadmin_minimum", "networks",
-    "allow_legacy_signatures", "rules_not_before"}, "counts": {STATE: number}, "rows": [{"id", "state", "status",
-    "verified", "reason", "fields", "legacy", "omitted", "hash", "applied": [{"currency", "network", "wallet_path",
-    "path": [{"group_id", "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
+    "allow_legacy_signatures", "rules_not_before"}, "counts": {STATE: number}, "hidden" (number), "rows": [{"id",
+    "state", "status", "verified", "reason", "fields", "legacy", "omitted", "hash", "applied": [{"currency", "network",
+    "wallet_path", "path": [{"group_id", "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
     "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}], "rules_in_force", "rows": [{"id",
-    "listed", "envelope", "rules"}]} (null without --evidence), "duplicates": [[ID]]}. The states are verified,
-    unverified, pending, rejected and absent. The status is as the service sent it. The fields are those of the signed
-    text only; a value that is not proved is null. The rules in force were used for pending rows without rules of
-    their own. Duplicates are verified requests for one destination.
+    "listed", "envelope", "rules"}], "hidden"} (null without --evidence), "duplicates": [[ID]]}. The states are
+    verified, unverified, pending, rejected and absent. The status is as the service sent it. The fields are those of
+    the signed text only; a value that is not proved is null. The rules in force were used for pending rows without
+    rules of their own. Duplicates are verified requests for one destination.
     """
     if args.evidence and output.form != "json":
         raise usage_error("--evidence needs -o json", "Evidence is written as JSON.")
@@ -68,7 +70,7 @@ def verify(args: Namespace, output: Output) -> int:
         output.text(found.to_file(file).decode())
     else:
         output.data(found.to_json(file), _view(found))
-    if not found.rows:
+    if not found.rows and not found.hidden:
         message("nothing to verify: no requests are listed")
     return NOTHING_TO_DO if found.is_proved else CHANGES
 
@@ -76,7 +78,8 @@ def verify(args: Namespace, output: Output) -> int:
 def _view(found: VerifiedWhitelist) -> list[Any]:
     """Return a line for each request, the duplicates, and the summary."""
     lines = [_view_row(each, describe_row(each)) for each in found.rows]
-    return [*lines, *found.duplicates_text, shorten_hashes(found.summary)]
+    hidden = [Mark("NOT VERIFIED", "bad", rest=f": {describe_hidden(found.hidden)}")] if found.hidden else []
+    return [*hidden, *lines, *found.duplicates_text, shorten_hashes(found.summary)]
 
 
 def _view_row(row: dict[str, Any], text: str) -> Mark:

@@ -138,11 +138,11 @@ def plan(args: Namespace, output: Output) -> int:
     The operator CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned keys, requests
     that signatures do not prove are reported as unverified. They count as a change, but applying does not touch them.
 
-    JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is verified), "counts":
-    {STATE: number}, "has_changes", "ignored" (ids), "only" (lists of values), "rows": [{"state", "action", "where",
-    "id", "status", "fields", "shown", "note", "others" (ids), "request"}], "over_limits" (list of texts)}. The states
-    are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified. The
-    action is create, delete or null.
+    JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is verified), "counts": {STATE:
+    number}, "has_changes", "ignored" (ids), "only" (lists of values), "hidden" (number), "rows": [{"state", "action",
+    "where", "id", "status", "fields", "shown", "note", "others" (ids), "request"}], "over_limits" (list of texts)}. The
+    states are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified.
+    The action is create, delete or null.
     """
     settings = _plan_settings(args)
     # If an option is not given, the limit has its default.

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
+from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
     RowState,
@@ -191,6 +192,8 @@ class ApplyPlan:
         record = self._store.read_plan(self.plan_hash)
         self._wait_for_earlier_sends(is_forgotten=is_forgotten)
         searched_at, snapshot = time.monotonic(), read_snapshot(self.client)
+        if snapshot.hidden:
+            self.log.warning("%s", warn_of_hidden(snapshot.hidden))
         self._settle_other_plans(snapshot)
         service = service_name(self.client)
         if record is None:
@@ -284,7 +287,7 @@ class ApplyPlan:
         for key, row in self._rows_of_plan().items():
             if row.state == "created":
                 outcome.created[key] = row.detail
-            elif is_deletion_key(key) and row.state in ("sent", "deleted") and deleted_id(key) not in snapshot.requests:
+            elif is_deletion_key(key) and _is_deleted(row, deleted_id(key), snapshot):
                 outcome.deleted[key] = row.detail
             elif row.state == "sent":
                 outcome.unknown[key] = "this try has not searched for it"
@@ -544,6 +547,14 @@ class ApplyPlan:
 
     def _rows_of_plan(self) -> Mapping[str, Row]:
         return {key: row for key, (batch, row) in self._store.rows.items() if batch.plan == self.plan_hash}
+
+
+def _is_deleted(row: Row, request_id: str, snapshot: Snapshot) -> bool:
+    """Tell whether an earlier try has deleted a request."""
+    if request_id in snapshot.requests:
+        return False
+    # A request that is not listed may be hidden. Then only the service's confirmation counts.
+    return row.state == "deleted" or (row.state == "sent" and not snapshot.hidden)
 
 
 def row_key(request: WhitelistRequest) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +15,7 @@ from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.destinations import Names, destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.files.addresses import shorten, spellings
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
@@ -129,7 +130,7 @@ class WhitelistCreation:
 
     def found_in(
         self,
-        listed: Iterable[Request],
+        listed: Snapshot,
         keys: Collection[str],
         *,
         filtered: Collection[str] | None = None,
@@ -144,9 +145,8 @@ class WhitelistCreation:
             filter, because they are compared with the earlier listing and not with an earlier result of the filter.
         :param thorough: whether the requests are everything that the service lists.
         """
-        requests = [*listed]
-        index = index_requests(requests, self._known)
-        why_inconclusive = cache(partial(self._why_inconclusive, requests))
+        index = index_requests(listed, self._known)
+        why_inconclusive = cache(partial(self._why_inconclusive, listed))
         found = {}
         for key in keys:
             asked = self.requests[key]
@@ -223,9 +223,12 @@ class WhitelistCreation:
         check_request_id(identifier)
         not_listed: CustodyError | None = None
         try:
-            request = read_snapshot(self.client, [identifier])[identifier]
-            if request.state != "missing":
-                return request
+            snapshot = read_snapshot(self.client, [identifier])
+            if snapshot[identifier].state != "missing":
+                return snapshot[identifier]
+            if snapshot.hidden:
+                text = f"{snapshot[identifier].name} is not listed, but {describe_hidden(snapshot.hidden)}"
+                not_listed = CustodyResponseError(text, code="outcome-unknown")
         except CustodyError as error:
             if not error.not_offered_by_service:
                 raise
@@ -269,8 +272,10 @@ class WhitelistCreation:
             return frozenset()
         return user_ids(user.get("id"), user.get("externalUserId"))
 
-    def _why_inconclusive(self, listed: Iterable[Request], group: str) -> str:
+    def _why_inconclusive(self, listed: Snapshot, group: str) -> str:
         """Return why requests of this user may be missing from the listing; empty if they are listed."""
+        if listed.hidden:
+            return f"{describe_hidden(listed.hidden)}, and this request may be among them"
         if not self._user_ids:
             return "the service does not report the connection's user, so it may not list that user's requests"
         for each in listed:

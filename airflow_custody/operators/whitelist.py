@@ -13,6 +13,7 @@ from airflow_custody.client.errors import CustodyRequestError, CustodyVerificati
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, escape, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
+from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.hooks._storage import StorageError, split_location, write_location
 from airflow_custody.hooks.custody import CustodyHook
@@ -242,9 +243,10 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
 
     Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. Every request that is
     neither pending nor rejected must be signed according to the rules, each signature of a pending request must be
-    valid, and each of the ``ids`` must be listed. The log names the requests for which this is not so, and the task
-    fails after the evidence is written. If there are no requests, the task succeeds, and all counts are 0. Without
-    pinned keys, the task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
+    valid, and each of the ``ids`` must be listed. The service must not count requests that it does not return. The log
+    names the requests for which this is not so, and the task fails after the evidence is written. If there are no
+    requests, the task succeeds, and all counts are 0. Without pinned keys, the task fails and sends nothing. Needs the
+    role ``TPUser``. The listing is undocumented.
 
     ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
     completely, no file is written. A file appears only when it is complete, and never replaces an existing file.
@@ -350,12 +352,15 @@ def _not_written(error: StorageError) -> CustodyError:
 def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
     """Return the error that names the requests whose verification failed."""
     rows = found.unproved
-    named = "; ".join(found.unproved_text[:_MAX_NAMED])
-    more = f"; and {len(rows) - _MAX_NAMED} more: see the log" if len(rows) > _MAX_NAMED else ""
+    texts = found.unproved_text
+    named = "; ".join(texts[:_MAX_NAMED])
+    more = f"; and {len(texts) - _MAX_NAMED} more: see the log" if len(texts) > _MAX_NAMED else ""
+    number, total = len(rows) + found.hidden, len(found.rows) + found.hidden
     return CustodyVerificationError(
-        f"{len(rows)} of {count(len(found.rows), 'request')} could not be verified by signatures: {named}{more}",
+        f"{number} of {count(total, 'request')} could not be verified by signatures: {named}{more}",
         advice=lines(
-            what_to_do([each["id"] for each in rows]),
+            what_to_do([each["id"] for each in rows]) if rows else None,
+            HIDDEN_ADVICE if found.hidden else None,
             None if path is None else f"The evidence is in {sanitize(path, 300)}.",
         ),
     )

@@ -189,8 +189,11 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
         The plan is within the task's limits.
         """
+        from airflow_custody.client.whitelist.hidden import warn_of_hidden
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
+        if hidden := warn_of_hidden(plan.hidden):
+            self.log.warning("%s", hidden)
         differs = advice_on_differences(plan, replace=replace)
         if differs:
             self.log.warning("%s", differs)

@@ -138,12 +138,14 @@ class Requests:
     :param recent: requests in effect, the newest first; at most 20.
     :param unknown: other requests, which are not pending and have an unknown state, the newest first; at most 50.
     :param in_effect_twice: groups of ids; the requests of a group are all in effect for the same destination.
+    :param hidden: number of requests that the service counts but does not return.
     """
 
     pending: RequestsView
     recent: RequestsView
     unknown: RequestsView
     in_effect_twice: tuple[tuple[str, ...], ...] = ()
+    hidden: int = 0
 
 
 @dataclass(frozen=True)

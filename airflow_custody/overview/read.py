@@ -133,6 +133,7 @@ def _requests(snapshot: Snapshot) -> Requests:
         recent=_view(found["effective"], "effective", snapshot.verifier),
         unknown=_view(found["unknown"], "unknown", snapshot.verifier),
         in_effect_twice=tuple(find_duplicates(effective)),
+        hidden=snapshot.hidden,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.overview.models import Overview, RequestRow, RequestsView
 
 Level = Literal["bad", "unknown", "warning", "good"]
@@ -69,8 +70,8 @@ def judge_overview(overview: Overview) -> Verdict:
     """
     Return the verdict on an overview.
 
-    Its findings are about health; unverified or unreadable requests and unknown states; webhooks that receive no calls;
-    and sections that could not be read.
+    Its findings are about health; unverified, unreadable or hidden requests and unknown states; webhooks that receive
+    no calls; and sections that could not be read.
 
     :param overview: the overview.
     """
@@ -86,6 +87,8 @@ def _findings(overview: Overview) -> Iterator[Finding]:
         yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary())
     yield from _unread(overview)
     if requests is not None:
+        if requests.hidden:
+            yield Finding("wrong", "warning", "requests", describe_hidden(requests.hidden))
         yield from _of_requests(requests.unknown, "unknown", "state unknown")
         yield from _of_requests(requests.pending, "pending", "pending")
         for row in filter(lambda row: row.deletion_pending, requests.pending.rows):

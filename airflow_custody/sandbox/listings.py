@@ -19,6 +19,8 @@ Query = TypeVar("Query", bound=BaseModel)
 
 DEFAULT_PAGE_SIZE = 20
 MAX_PAGE_SIZE = 100
+# With this prefix, each cursor has "+", "/" and "=", which clients must encode in URLs.
+_CURSOR_PREFIX = b"\xfb\xef\xff"
 
 
 class Listing:
@@ -49,15 +51,22 @@ class Listing:
 
     @property
     def is_arranged(self) -> bool:
-        """Whether a test has set the order of the rows."""
-        return bool(self._settings.orders)
+        """Whether a test has set the order of the rows, or drops some of them."""
+        return bool(self._settings.orders or self._settings.dropped)
 
     def arrange(self, rows: list[Row], identify: Callable[[Row], str]) -> list[Row]:
         """Return the rows in the next configured order; repeat the last order."""
-        if not self.is_arranged:
+        if not self._settings.orders:
             return rows
         by_id = {identify(row): row for row in rows}
         return [by_id[each] for each in _take(self._settings.orders) if each in by_id]
+
+    def cut(self, rows: list[Row], identify: Callable[[Row], str], offset: int, size: int) -> list[Row]:
+        """Return the rows of the page of this size at an offset, without dropped rows."""
+        dropped, size = self._settings.dropped, self.page_size(size)
+        if self._settings.dropped_keep_place:
+            return [row for row in rows[offset : offset + size] if identify(row) not in dropped]
+        return [row for row in rows if identify(row) not in dropped][offset : offset + size]
 
     def total(self, number: int) -> str | int | None:
         """Return the next configured total, repeating the last; otherwise the actual total."""
@@ -70,13 +79,13 @@ class Paging(BaseModel):
     """The parameters that select a page of a listing."""
 
     request: Literal["FIRST", "NEXT"] = Field(default="FIRST", alias="cursor.pageRequest")
-    size: int = Field(default=0, alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)
+    size: int = Field(default=DEFAULT_PAGE_SIZE, alias="cursor.pageSize", ge=1, le=MAX_PAGE_SIZE)
     current: str | None = Field(default=None, alias="cursor.currentPage")
 
     def cut(self, rows: list[dict[str, Any]], listing: Listing) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the rows of the page, and its cursor."""
         rows = listing.arrange(rows, lambda row: str(row.get("id")))
-        size = listing.page_size(self.size or DEFAULT_PAGE_SIZE)
+        size = listing.page_size(self.size)
         start, cursor = self.place(size, len(rows))
         return rows[start : start + size], cursor
 
@@ -87,12 +96,13 @@ class Paging(BaseModel):
         The content of `currentPage` is an assumption. Clients should treat it as opaque.
         """
         start = self._current_start() + size if self.request == "NEXT" else 0
-        page = base64.urlsafe_b64encode(str(start).encode()).decode()
+        page = base64.b64encode(_CURSOR_PREFIX + f"{start:011}".encode()).decode()
         return start, omit_empty(currentPage=page, hasPrevious=start > 0, hasNext=start + size < total)
 
     def _current_start(self) -> int:
         try:
-            start = base64.urlsafe_b64decode(self.current or "").decode("ascii")
+            content = base64.b64decode(self.current or "", validate=True)
+            start = content.removeprefix(_CURSOR_PREFIX).decode("ascii")
         except (binascii.Error, ValueError):
             start = ""
         if not is_decimal(start) or len(start) > 12:

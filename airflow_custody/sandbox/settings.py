@@ -18,6 +18,10 @@ class ListingSettings(BaseModel):
     :param ignored: names of query parameters to ignore; ``cursor`` stands for all ``cursor.*`` parameters.
     :param orders: for each of the next calls, the ids of the rows to list, in order; the last list is repeated. No
         other rows are listed.
+    :param dropped: ids of rows that are counted but not returned, as if their signatures were invalid. Only for
+        ``whitelist``.
+    :param dropped_keep_place: whether a dropped row keeps its place among the offsets, so that its page is shorter.
+        Otherwise the next row takes its place.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -26,6 +30,8 @@ class ListingSettings(BaseModel):
     totals: list[str | int | None] = []
     ignored: list[str] = []
     orders: list[list[str]] = []
+    dropped: list[str] = []
+    dropped_keep_place: bool = True
 
 
 class CallSettings(BaseModel):

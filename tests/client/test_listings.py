@@ -1,8 +1,9 @@
-"""Reading a listing in pages while rows come, leave and move: complete, or an error."""
+"""Reading a listing in pages while rows come, leave, move or are dropped: complete, or an error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -12,13 +13,17 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyResponseError
 from airflow_custody.client.http.listings import (
+    MAX_COUNT,
     CursorPage,
+    Listing,
     OffsetPage,
+    read_all,
     read_journal,
     read_offset_listing,
     read_twice,
 )
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.limits import MAX_LISTED_ROWS
 
 LIST = Operation("list", "GET", "/list")
 Change = tuple[str, int, int]
@@ -26,12 +31,19 @@ Change = tuple[str, int, int]
 
 @dataclass
 class Service:
-    """A service whose listing changes between two calls."""
+    """
+    A service whose listing changes between two calls.
+
+    It counts the dropped rows, but does not return them. Either they keep their place among the offsets, or the next
+    row takes it. It may return smaller pages than requested.
+    """
 
     rows: list[str]
     page_size: int
-    changes: list[list[Change]]
-    with_total: bool = True
+    changes: list[list[Change]] = field(default_factory=list)
+    dropped: frozenset[str] = frozenset()
+    keep_place: bool = True
+    smaller_by: int = 0
     stable: set[str] = field(default_factory=set)
     new: int = 0
 
@@ -61,8 +73,17 @@ class Service:
                 self.stable.discard(row)
 
     def at_offset(self, offset: int) -> OffsetPage[str]:
-        page = self._page(offset)
-        return OffsetPage([(row, row) for row in page], len(self.rows) if self.with_total else None)
+        page = self._page(offset)[: self.page_size - self.smaller_by]
+        if self.dropped and not self.keep_place:
+            page = self.returned[offset : offset + self.page_size]
+        return OffsetPage([(row, row) for row in page if row not in self.dropped], len(self.rows))
+
+    @property
+    def returned(self) -> list[str]:
+        return [row for row in self.rows if row not in self.dropped]
+
+    def read(self) -> Generator[str, None, int]:
+        return read_offset_listing(LIST, self.at_offset, self.page_size)
 
     def after(self, name: str | None) -> CursorPage[str]:
         start = 0 if name is None else int(name) + self.page_size
@@ -84,7 +105,6 @@ def services(*kinds: str, smallest: int = 2, most: int = 4) -> st.SearchStrategy
         rows=st.integers(0, 9).map(lambda number: [str(each) for each in range(number)]),
         page_size=st.integers(smallest, 5),
         changes=changes_of(*kinds, most=most),
-        with_total=st.booleans(),
     )
 
 
@@ -108,15 +128,18 @@ def missed(service: Service, read: Callable[[], Iterator[str]]) -> set[str]:
 @given(services("insert", "remove") | services("move") | services("insert", "remove", "move", most=1))
 def test_by_offset_no_row_is_missed_while_rows_come_and_leave_or_move(service: Service) -> None:
     """Nor if one thing of any kind happens between two pages."""
-    assert not missed(service, lambda: read_offset_listing(LIST, service.at_offset))
+    assert not missed(service, service.read)
 
 
 @given(services(smallest=1))
 def test_a_listing_that_does_not_change_is_read_whole(service: Service) -> None:
     assert list(read_twice(LIST, service.after)) == service.rows
     assert list(read_journal(LIST, service.after)) == service.rows
-    if service.page_size > 1:
-        assert list(read_offset_listing(LIST, service.at_offset)) == service.rows
+    service.calls = 0
+    assert read_all(service.read()) == Listing(service.rows)
+    # One call for each page, which overlaps by one row if it has room for it.
+    step = max(1, service.page_size - 1)
+    assert service.calls == 1 + max(0, math.ceil((len(service.rows) - service.page_size) / step))
 
 
 @settings(max_examples=400)
@@ -131,18 +154,132 @@ def test_of_a_journal_no_row_is_missed_while_it_grows_and_loses_its_oldest(servi
     assert not missed(service, lambda: read_journal(LIST, service.after))
 
 
-def test_pages_of_one_row_are_refused_if_there_are_more() -> None:
-    service = Service(["0", "1", "2"], 1, [], with_total=False)
-    with pytest.raises(CustodyResponseError, match="one row, although there are more"):
-        list(read_offset_listing(LIST, service.at_offset))
+@settings(max_examples=400)
+@given(st.sets(st.integers(0, 20)), st.integers(0, 20), st.integers(1, 6), st.booleans())
+def test_dropped_rows_hide_no_other_row_wherever_they_are(
+    dropped: set[int], number: int, page_size: int, keep_place: bool
+) -> None:
+    rows = [str(each) for each in range(number)]
+    service = Service(rows, page_size, dropped=frozenset(map(str, dropped)), keep_place=keep_place)
+    assert read_all(service.read()) == Listing(service.returned, number - len(service.returned))
+    # Two readings, each of which moves on by at least one row with each page.
+    assert service.calls <= 2 * (number + 1)
+
+
+@settings(max_examples=400)
+@given(services("insert", "remove"), st.sets(st.integers(0, 9)), st.booleans())
+def test_while_rows_are_dropped_and_change_no_row_is_taken_for_listed_or_hidden(
+    service: Service, dropped: set[int], keep_place: bool
+) -> None:
+    """If a row is missing from the result, the result says that rows are hidden."""
+    service.dropped, service.keep_place = frozenset(map(str, dropped)), keep_place
+    service.stable -= service.dropped
+    found: list[Listing[str]] = []
+
+    def read() -> Iterator[str]:
+        found.append(read_all(service.read()))
+        return iter(found[0].rows)
+
+    assert not missed(service, read) or found[0].hidden
+
+
+PLACES = [str(each) for each in range(12)]
+
+
+@pytest.mark.parametrize(
+    "dropped",
+    [
+        # In the middle of a page, at the place where pages overlap, and at the end.
+        "1",
+        "3",
+        "11",
+        # Whole pages: in the middle, at the beginning, at the end, and all of them.
+        "3 4 5 6 7",
+        "0 1 2 3 4 5 6 7",
+        "4 5 6 7 8 9 10 11",
+        "0 1 2 3 4 5 6 7 8 9 10 11",
+    ],
+)
+@pytest.mark.parametrize("keep_place", [True, False])
+def test_dropped_rows_in_bad_places(dropped: str, keep_place: bool) -> None:
+    service = Service([*PLACES], 4, dropped=frozenset(dropped.split()), keep_place=keep_place)
+    assert read_all(service.read()) == Listing(service.returned, len(dropped.split()))
+
+
+def test_a_short_page_is_no_change() -> None:
+    """A service may have smaller pages than requested."""
+    service = Service([*PLACES], 4, smaller_by=1)
+    assert read_all(service.read()) == Listing(PLACES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [[("remove", 2, 0)], [("append", 0, 0)], [("remove", 2, 0), ("append", 0, 0)]],
+    ids=["fewer", "more", "another"],
+)
+def test_rows_are_hidden_only_if_a_second_reading_agrees(changes: list[Change]) -> None:
+    # The first reading takes two calls: a page with new rows, and one without.
+    service = Service(["0", "1", "2", "3"], 9, [[], changes], dropped=frozenset({"0"}))
+    with pytest.raises(CustodyResponseError, match="a second reading did not list the same rows") as caught:
+        read_all(service.read())
+    assert caught.value.retryable
+    assert caught.value.code == "listing-changed"
+
+
+def test_a_row_that_vanishes_between_two_pages_is_a_change_although_the_total_stays() -> None:
+    service = Service([*PLACES], 4, [[("remove", 1, 0), ("append", 0, 0)]])
+    with pytest.raises(CustodyResponseError, match="page at 3 does not begin with a row of an earlier page"):
+        read_all(service.read())
 
 
 def test_only_pages_that_are_needed_are_fetched() -> None:
-    service = Service([str(each) for each in range(7)], 3, [])
-    assert next(read_offset_listing(LIST, service.at_offset)) == "0"
+    service = Service([str(each) for each in range(7)], 3)
+    assert next(service.read()) == "0"
     assert service.calls == 1
-    assert len(list(read_offset_listing(LIST, service.at_offset))) == 7
+    assert len(list(service.read())) == 7
     assert service.calls == 4
+
+
+# --- bounds ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_page_without_a_total_has_no_known_end() -> None:
+    with pytest.raises(CustodyResponseError, match="a page has 2 rows and no total") as caught:
+        read_all(read_offset_listing(LIST, lambda offset: OffsetPage([("1", ""), ("2", "")], None), 2))
+    assert not caught.value.retryable
+    assert read_all(read_offset_listing(LIST, lambda offset: OffsetPage([("1", "")], None), 2)) == Listing([""])
+
+
+@pytest.mark.parametrize(("total", "calls"), [(MAX_COUNT, 1), (MAX_LISTED_ROWS + 1, 1), (MAX_LISTED_ROWS, 20_001)])
+def test_an_absurd_total_costs_a_limited_number_of_calls(total: int, calls: int) -> None:
+    offsets = []
+
+    def fetch(offset: int) -> OffsetPage[str]:
+        offsets.append(offset)
+        return OffsetPage([("1", "")] if offset == 0 else [], total)
+
+    with pytest.raises(CustodyResponseError, match="at most 1,000,000 rows are read") as caught:
+        read_all(read_offset_listing(LIST, fetch, 2))
+    assert not caught.value.retryable
+    assert len(offsets) == calls
+
+
+@pytest.mark.parametrize("read", [read_twice, read_journal])
+@pytest.mark.parametrize(("page_size", "calls"), [(1, 20_001), (100_000, 11)])
+def test_a_listing_with_a_cursor_ends_although_it_says_that_there_is_more(
+    read: Callable[..., Iterator[str]], page_size: int, calls: int
+) -> None:
+    fetched = []
+
+    def fetch(name: str | None) -> CursorPage[str]:
+        fetched.append(name)
+        start = int(name or 0)
+        return CursorPage([(str(start + each), "") for each in range(page_size)], str(start + page_size))
+
+    with pytest.raises(CustodyResponseError, match="at most 1,000,000 rows are read"):
+        for _ in read(LIST, fetch):
+            pass
+    assert len(fetched) == calls
 
 
 @pytest.mark.parametrize(

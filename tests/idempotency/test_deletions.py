@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from support.whitelist.listed_requests import ListsRequests
 from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, SETTINGS, listed, snapshot_of
 
 from airflow_custody.client.errors import (
@@ -32,7 +33,7 @@ def operation(request_id: str) -> str:
 OPERATION = operation("7")
 
 
-class Service:
+class Service(ListsRequests):
     """
     A service that lists requests in effect, and deletes.
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.whitelist.listed_requests import ListsRequests
 from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, snapshot_of, unreadable
 
 from airflow_custody.client.errors import (
@@ -24,7 +25,7 @@ MINE, YOURS = {"userId": "7", "externalUserId": "ann"}, {"userId": "8", "externa
 REJECTED = {"status": "REJECTED"}
 
 
-class Service:
+class Service(ListsRequests):
     """
     A service that lists requests in effect, of which its own filter finds some.
 

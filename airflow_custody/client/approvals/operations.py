@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.http.listings import read_count
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
 from airflow_custody.client.limits import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, read_number
+from airflow_custody.client.text import count
 
 GET_PENDING_APPROVALS = Operation(
     "get pending approvals", "GET", "/statistics/for-approval", roles=("TPUser",), documented=False
@@ -99,8 +99,5 @@ class ApprovalOperations(ServiceOperations):
         reply.require_any_key(*_COUNTS)
         counts: dict[str, int] = {}
         for wire, name in _COUNTS.items():
-            number = read_number(str(reply.body.get(wire) or "0"), MAX_ID)
-            if number is None:
-                raise reply.unexpected(f"its {wire!r} is not a number")
-            counts[name] = number
+            counts[name] = read_count(reply, wire) or 0
         return PendingApprovals(**counts, limit=MAX_PAGE_SIZE)

@@ -6,21 +6,28 @@ Each listing is complete, or ends with an error that gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.text import count, has_unprintable, read_number, sanitize
+from airflow_custody.client.limits import MAX_LISTED_ROWS, MAX_PAGE_SIZE
+from airflow_custody.client.text import as_name, count, has_unprintable, read_number, sanitize
 
 Row = TypeVar("Row")
 
 #: Maximum number of characters of an id.
 MAX_ID_LENGTH = 200
+#: The largest count: larger numbers are not exact in every JSON reader.
+MAX_COUNT = 2**53 - 1
+# The maximum number of calls for a listing is the maximum number of rows, divided by this number. Full pages have a
+# hundred rows, but services may return fewer.
+_MIN_ROWS_PER_CALL = 50
 
 
 @dataclass(frozen=True)
@@ -51,60 +58,137 @@ class CursorPage(Generic[Row]):
     date: datetime | None = None
 
 
-def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[Row]]) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Listing(Generic[Row]):
+    """
+    A complete listing.
+
+    :param rows: the rows, in the service's order, each once.
+    :param hidden: number of rows that the service counts but does not return.
+    """
+
+    rows: list[Row]
+    hidden: int = 0
+
+
+def read_all(rows: Generator[Row, None, int]) -> Listing[Row]:
+    """Read all rows of :func:`read_offset_listing`."""
+    found: list[Row] = []
+    while True:
+        try:
+            found.append(next(rows))
+        except StopIteration as end:
+            return Listing(found, end.value)
+
+
+def read_offset_listing(
+    operation: Operation, fetch: Callable[[int], OffsetPage[Row]], limit: int
+) -> Generator[Row, None, int]:
     """
     Read a listing by offset.
 
-    A page is fetched when it is needed. Each page begins with the last row of the previous page. As long as that row is
-    in its place and rows keep their order, every row that stays in the listing is found, even if other rows come or go.
-    The total and the ids reveal most of the remaining changes.
+    Pages are fetched when they are needed. If fewer rows come than the service counts, the listing is read a second
+    time. If both readings have the same ids and the same total, the missing rows are hidden: the service counts them,
+    but does not return them.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the page that begins at an offset.
-    :return: the rows, each once.
-    :raises CustodyResponseError: if the pages are inconsistent. It is retryable.
+    :param limit: the number of rows that each page was requested to have.
+    :return: the rows, each once; at the end, the number of hidden rows.
+    :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
+        retryable then); or if its end is unknown, or it is too long.
     """
-    page = fetch(0)
-    total, widest = page.total, len(page.rows)
-    seen: dict[str, None] = {}
-    fresh = page.rows
+    ids, total = set[str](), 0
+    for page in _read_offset_pages(operation, fetch, limit):
+        ids.update(identifier for identifier, _ in page.rows)
+        total = page.total or 0
+        yield from (row for _, row in page.rows)
+    if len(ids) >= total:
+        return 0
+    ids_again, total_again = set[str](), 0
+    for page in _read_offset_pages(operation, fetch, limit):
+        ids_again.update(identifier for identifier, _ in page.rows)
+        total_again = page.total or 0
+    if ids_again != ids or total_again != total:
+        raise listing_changed(operation, "a second reading did not list the same rows")
+    return total - len(ids)
+
+
+def _read_offset_pages(
+    operation: Operation, fetch: Callable[[int], OffsetPage[Row]], limit: int
+) -> Iterator[OffsetPage[Row]]:
+    """
+    Yield the pages of one reading, each with only its new rows.
+
+    The service may drop rows from a page, and it is not known whether a dropped row keeps its place among the offsets.
+    Therefore each page begins where the rows of the previous page end, minus one row. Of a service whose dropped rows
+    keep their place, this reads some rows again, and misses none. If a page has no place after its first row, all of
+    its other places may be dropped rows, so the next page begins after the places of this page.
+    """
+    # Number of rows in which pages overlap. Pages of one row cannot overlap.
+    overlap = 1 if limit > 1 else 0
+    ids: set[str] = set()
+    offset, calls, follows = 0, 0, False
+    total: int | None = None
     while True:
-        for identifier, row in fresh:
-            if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} is listed twice")
-            seen[identifier] = None
-            yield row
-        if total is not None and len(seen) >= total:
-            break
-        if not fresh:
-            if widest == 1 and fetch(len(seen)).rows:
-                # Each page has only one row, the last row of the previous page, so no new row can be read.
-                raise listing_changed(operation, "a page had one row, although there are more")
-            break
-        page = fetch(len(seen) - 1)
-        widest = max(widest, len(page.rows))
-        _check_follows(operation, page, total, seen)
-        fresh = page.rows[1:]
-    if total is not None and len(seen) != total:
-        raise listing_changed(operation, f"{count(len(seen), 'row was', 'rows were')} listed, but the total is {total}")
+        page = fetch(offset)
+        calls += 1
+        if calls > 1 and page.total != total:
+            raise listing_changed(operation, f"its total changed from {total} to {page.total}")
+        total = page.total
+        check_length(operation, total or len(page.rows), calls)
+        if follows and not any(identifier in ids for identifier, _ in page.rows[:1]):
+            # Rows moved up. Otherwise, this page begins with a row that was returned before, even if rows are dropped.
+            raise listing_changed(operation, f"the page at {offset} does not begin with a row of an earlier page")
+        new = [each for each in page.rows if each[0] not in ids]
+        ids.update(_unique_ids(operation, new))
+        yield OffsetPage(new, total)
+        if total is None:
+            # The service leaves out a total of zero, so it does not count these rows.
+            if len(page.rows) >= limit:
+                why = f"a page has {count(limit, 'row')} and no total, so whether more rows follow is unknown"
+                raise _unreadable(operation, why)
+            return
+        if len(ids) > total:
+            raise listing_changed(
+                operation, f"{count(len(ids), 'row was', 'rows were')} listed, but the total is {total}"
+            )
+        if len(ids) == total:
+            return
+        step = len(page.rows) - overlap
+        if offset + limit >= total and (step <= 0 or not new):
+            return
+        follows = step > 0 and overlap > 0
+        offset += step if step > 0 else limit
 
 
-def _check_follows(operation: Operation, page: OffsetPage[Row], total: int | None, seen: dict[str, None]) -> None:
+def check_length(operation: Operation, rows: int, calls: int) -> None:
     """
-    Check that a page follows the pages before.
+    Check that a listing is not too long.
 
     :param operation: the listing, for errors.
-    :param page: the page.
-    :param total: the total of the pages before.
-    :param seen: the ids of their rows, in order.
-    :raises CustodyResponseError: if it has another total, or does not begin with the last row of the previous page.
+    :param rows: the number of rows that are listed, or that the service counts.
+    :param calls: the number of calls for one reading.
+    :raises CustodyResponseError: if it is too long.
     """
-    if page.total != total:
-        raise listing_changed(operation, f"its total changed from {total} to {page.total}")
-    if not page.rows or page.rows[0][0] != next(reversed(seen)):
-        raise listing_changed(
-            operation, f"the page at {len(seen) - 1} does not begin with the last row of the previous page"
-        )
+    if rows > MAX_LISTED_ROWS:
+        why = f"it has {rows:,} rows"
+    elif calls > MAX_LISTED_ROWS // _MIN_ROWS_PER_CALL:
+        why = f"its end was not reached with {calls - 1:,} calls"
+    else:
+        return
+    raise _unreadable(operation, f"{why}, but at most {MAX_LISTED_ROWS:,} rows are read")
+
+
+def check_page_size(operation: Operation, size: object) -> int:
+    """
+    Return the number of rows to request per page.
+
+    :raises CustodyRequestError: if it is not a whole number from 1 to 100; nothing is sent.
+    """
+    if type(size) is not int or not 1 <= size <= MAX_PAGE_SIZE:
+        raise operation.refused(f"page_size must be a whole number from 1 to {MAX_PAGE_SIZE}, not {describe(size)}")
+    return size
 
 
 def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
@@ -161,18 +245,33 @@ def _read_pages(
     """Yield the rows of each page, with their ids."""
     seen: set[str] = set()
     name: str | None = None
+    calls = 0
     while True:
         page = fetch(name)
-        for identifier, _ in page.rows:
-            if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} is listed twice")
-            seen.add(identifier)
+        calls += 1
+        check_length(operation, len(seen) + len(page.rows), calls)
+        ids = _unique_ids(operation, page.rows)
+        if repeated := seen & ids:
+            raise _listed_twice(operation, min(repeated))
+        seen |= ids
         yield page.rows
         name = page.next
         if name is None:
             return
         if not page.rows:
             raise listing_changed(operation, "a page is empty but not the last")
+
+
+def _unique_ids(operation: Operation, rows: list[tuple[str, Row]]) -> set[str]:
+    """
+    Return the ids of rows.
+
+    :raises CustodyResponseError: if an id is repeated. It is retryable.
+    """
+    ids = {identifier for identifier, _ in rows}
+    if len(ids) < len(rows):
+        raise _listed_twice(operation, Counter(identifier for identifier, _ in rows).most_common(1)[0][0])
+    return ids
 
 
 def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
@@ -196,15 +295,21 @@ def is_readable_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID_LENGTH and text == text.strip() and not has_unprintable(text)
 
 
-def require_total(reply: Reply[Any], total: str | None) -> int | None:
+def read_count(reply: Reply[Any], name: str) -> int | None:
     """
-    Return the total of a listing; None: there is none.
+    Return a number that the service has counted; None: it is absent.
 
-    :raises CustodyResponseError: if it is not a number.
+    :param reply: the response.
+    :param name: the key of the number.
+    :raises CustodyResponseError: if it is not a whole number in its shortest form, or too large to be exact.
     """
-    number = read_number(total, MAX_ID) if total else None
-    if total and number is None:
-        raise reply.unexpected("its total is not a number")
+    value = reply.body.get(name)
+    if value is None:
+        return None
+    text = as_name(value) or ""
+    number = read_number(text, MAX_COUNT)
+    if number is None or str(number) != text:
+        raise reply.unexpected(f"its {name!r} is not a number")
     return number
 
 
@@ -217,3 +322,12 @@ def listing_changed(operation: Operation, why: str) -> CustodyError:
         retryable=True,
         advice="The listing may be incomplete.",
     )
+
+
+def _listed_twice(operation: Operation, identifier: str) -> CustodyError:
+    return listing_changed(operation, f"the id {identifier} is listed twice")
+
+
+def _unreadable(operation: Operation, why: str) -> CustodyError:
+    """Return the error for a listing that can never be read."""
+    return operation.failed(CustodyResponseError, f"the listing cannot be read: {why}", code="response-unusable")

@@ -65,6 +65,7 @@ class EvidenceFile(BaseModel):
     :param rules: the rules of the requests: containers with their signatures, each only once.
     :param rules_in_force: the rules in force, if pending requests were verified with them.
     :param rows: the requests.
+    :param hidden: number of requests that the service counted but did not return. Default 0.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -72,16 +73,19 @@ class EvidenceFile(BaseModel):
     rules: list[EvidenceRules]
     rules_in_force: EvidenceRules | None
     rows: list[Evidence]
+    hidden: NonNegativeInt = 0
 
 
-def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | None) -> dict[str, Any]:
+def evidence_to_json(rows: Iterable[Evidence], in_force: Mapping[str, Any] | None, hidden: int = 0) -> dict[str, Any]:
     """
     Return evidence as plain JSON data, which :func:`parse_evidence` reads from the key ``evidence`` of a file.
 
     :param rows: the requests.
     :param in_force: the rules in force, if pending requests were verified with them.
+    :param hidden: number of requests that the service counts but does not return. Default 0.
     """
-    found = EvidenceFile(rules=[], rules_in_force=None if in_force is None else _rules_of(in_force), rows=[])
+    kept = None if in_force is None else _rules_of(in_force)
+    found = EvidenceFile(rules=[], rules_in_force=kept, rows=[], hidden=hidden)
     for row in rows:
         if row.envelope is None:
             found.rows.append(row)

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.http.listings import CursorPage, listing_changed
+from airflow_custody.client.http.listings import CursorPage, check_length, listing_changed
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
@@ -164,13 +164,16 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     page = fetch(None)
     reader = _JournalReader(operation, cursor, limit, now=page.date or datetime.now(timezone.utc))
+    pages, rows = 1, len(page.rows)
     while True:
+        check_length(operation, rows, pages)
         is_new_to_reader = reader.add(page)
         if page.next is None or reader.is_done:
             return reader.result()
         if not is_new_to_reader:
             raise listing_changed(operation, "a page lists only calls that were already listed")
         page = fetch(page.next)
+        pages, rows = pages + 1, rows + len(page.rows)
 
 
 class _JournalReader:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
+    Listing,
     OffsetPage,
+    check_page_size,
     is_readable_id,
+    read_all,
+    read_count,
     read_offset_listing,
     require_ids,
-    require_total,
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.limits import MAX_PAGE_SIZE
-from airflow_custody.client.text import as_list, read_number, sanitize
+from airflow_custody.client.text import as_list, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
@@ -27,6 +29,7 @@ from airflow_custody.client.whitelist.envelopes import (
     WireEnvelopes,
     WireSignatures,
 )
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id, check_request_ids
 from airflow_custody.client.whitelist.models import WhitelistRequest
 
@@ -135,9 +138,11 @@ class WhitelistOperations(ServiceOperations):
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
         The listing is complete even if requests are added or removed meanwhile, as long as the service keeps their
-        order: each page must begin with the last request of the previous page. The service applies the filters. It may
-        ignore a filter, or return more than exact matches, so check the result; only ``ids`` is checked here. With
-        pinned keys, each page contains the rules once, and its rows share them.
+        order: each page must begin with a request of an earlier page. The service may count requests that it does not
+        return, for example because it finds their signatures invalid. :meth:`list_whitelist_requests` returns the
+        number of these hidden requests. The service applies the filters. It may ignore a filter, or return more than
+        exact matches, so check the result; only ``ids`` is checked here. With pinned keys, each page contains the rules
+        once, and its rows share them.
 
         :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
             filters: no filter.
@@ -146,33 +151,53 @@ class WhitelistOperations(ServiceOperations):
         :param network: only requests on this network.
         :param query: only requests that contain this text.
         :param include_pending: whether to include requests that are pending approval. Default True.
-        :param page_size: number of requests per page, from 2 to 100. Default 100.
+        :param page_size: number of requests per page, from 1 to 100. Pages of one request do not overlap, so changes
+            are found less often. Default 100.
         :return: the requests, in the service's order, each once. Pages are fetched when they are needed.
-        :raises CustodyResponseError: if the listing changed while it was read, or its pages are inconsistent or do
-            not add up to the announced total (then the error is retryable, and may be raised after the last request);
-            or if a response cannot be understood.
+        :raises CustodyRequestError: if ``page_size`` or a filter is wrong; nothing is sent.
+        :raises CustodyResponseError: if the listing changed while it was read, or its pages are inconsistent (then the
+            error is retryable, and may be raised after the last request); if the end of the listing is unknown, because
+            a full page has no total; if the service counts more than a million requests; or if a response cannot be
+            understood.
         """
-        filters = _given_filters(
-            FIND_WHITELIST_REQUESTS,
-            {"ids": ids, "addresses": addresses, "blockchain": blockchain, "network": network, "query": query},
+        check_page_size(FIND_WHITELIST_REQUESTS, page_size)
+        yield from self._find(
+            include_pending=include_pending,
+            page_size=page_size,
+            ids=ids,
+            addresses=addresses,
+            blockchain=blockchain,
+            network=network,
+            query=query,
         )
-        if include_pending:
-            filters["includeForApproval"] = "true"
-        if self._transport.settings.superadmin_keys is not None:
-            # Request the rules once per page, and not in each row.
-            filters["rulesContainerNormalized"] = "true"
-        yield from self._pages(FIND_WHITELIST_REQUESTS, filters, page_size)
+
+    def list_whitelist_requests(
+        self, *, ids: Iterable[str] | None = None, include_pending: bool = True
+    ) -> Listing[WhitelistEnvelope]:
+        """
+        Read all whitelisting requests: ``GET /whitelists/addresses`` (undocumented).
+
+        :param ids: only these requests, as for :meth:`find_whitelist_requests`. Default None: all.
+        :param include_pending: whether to include requests that are pending approval. Default True.
+        :return: the requests (``rows``), and the number of requests that the service counts but does not return
+            (``hidden``).
+        :raises CustodyError: like :meth:`find_whitelist_requests`.
+        """
+        return read_all(self._find(include_pending=include_pending, ids=ids))
 
     def count_whitelist_requests(self, *, include_pending: bool = True) -> int | None:
         """
         Count the whitelisting requests, in one call: ``GET /whitelists/addresses`` (undocumented).
 
         :param include_pending: whether to count requests that are pending approval, too. Default True.
-        :return: the total in the response; None if the response has no total.
+        :return: the total in the response, which may include hidden requests; None if the response has a request but
+            no total.
         :raises CustodyResponseError: if the response cannot be understood.
         """
         filters: _Filters = {"includeForApproval": "true"} if include_pending else {}
-        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules={}).total
+        page = self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules={})
+        # The service leaves out a total of zero.
+        return page.total if page.rows or page.total is not None else 0
 
     def find_whitelist_requests_for_approval(
         self,
@@ -239,9 +264,9 @@ class WhitelistOperations(ServiceOperations):
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
-        number = read_number(reply.body.get("signatures") or "", MAX_ID)
+        number = read_count(reply, "signatures")
         if not number:
-            raise reply.unexpected("its 'signatures' is not a number")
+            raise reply.unexpected("it has no number of 'signatures'")
         return number
 
     def reject_whitelist_requests(self, ids: Sequence[str], comment: str) -> None:
@@ -303,12 +328,25 @@ class WhitelistOperations(ServiceOperations):
         body = {"id": number, "comment": comment}
         self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back, is_deletion=True)
 
+    def _find(
+        self, *, include_pending: bool, page_size: int = MAX_PAGE_SIZE, **given: str | Iterable[str] | None
+    ) -> Generator[WhitelistEnvelope, None, int]:
+        filters = _given_filters(FIND_WHITELIST_REQUESTS, given)
+        if include_pending:
+            filters["includeForApproval"] = "true"
+        if self._transport.settings.superadmin_keys is not None:
+            # Request the rules once per page, and not in each row.
+            filters["rulesContainerNormalized"] = "true"
+        return self._pages(FIND_WHITELIST_REQUESTS, filters, page_size)
+
     def _pages(
         self, operation: Operation, filters: _Filters, page_size: int = MAX_PAGE_SIZE
-    ) -> Iterator[WhitelistEnvelope]:
+    ) -> Generator[WhitelistEnvelope, None, int]:
         rules: dict[str, str] = {}
         return read_offset_listing(
-            operation, lambda offset: self._page(operation, filters, limit=page_size, offset=offset, rules=rules)
+            operation,
+            lambda offset: self._page(operation, filters, limit=page_size, offset=offset, rules=rules),
+            page_size,
         )
 
     def _page(
@@ -322,7 +360,7 @@ class WhitelistOperations(ServiceOperations):
         if others := set(ids).difference(filters.get("ids", ids)):
             # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
-        total = require_total(reply, reply.body.get("totalItems"))
+        total = read_count(reply, "totalItems")
         add_rules(rows, reply.body.get("rulesContainers"), rules)
         return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
@@ -341,8 +379,8 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     Return a request's status; None if the request certainly does not exist.
 
     A 404 may also mean that the service does not offer to read single requests. It proves that the request does not
-    exist only if the request is not listed either, and a listed request can be read in the same way; or if no requests
-    are listed.
+    exist only if the request is neither listed nor hidden, and a listed request can be read in the same way; or if the
+    service counts no requests at all.
 
     :param client: the client.
     :param request_id: the request's id.
@@ -357,11 +395,19 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
         status, not_offered = None, error
     if status is not None:
         return status
-    for found in client.find_whitelist_requests(ids=[request_id]):
-        return found.status or _NO_STATUS
+    listing = client.list_whitelist_requests(ids=[request_id])
+    if listing.rows:
+        return listing.rows[0].status or _NO_STATUS
     if not_offered is not None:
         raise not_offered
-    others = _some_listed(client)
+    others = [] if listing.hidden else _some_listed(client)
+    hidden = listing.hidden if listing.hidden or others else client.list_whitelist_requests().hidden
+    if hidden:
+        raise CustodyResponseError(
+            f"the service responds with 404 to reading request {request_id}, but {describe_hidden(hidden)}, and this "
+            "request may be among them: whether it exists is unknown",
+            code="outcome-unknown",
+        )
     if not others or any(status_if_shown(client, each) is not None for each in others):
         return None
     raise CustodyResponseError(

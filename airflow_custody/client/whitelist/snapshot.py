@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.http.listings import Listing
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.whitelist.ids import cut_into_batches
@@ -37,11 +37,14 @@ class Snapshot:
     :param requests: the requests, by id. If they were requested by id, missing requests are included.
     :param settings: the settings of the client that read them, with the status words and the accepted fields.
     :param verifier: the verifier of the requests. Default None: nothing was verified.
+    :param hidden: number of requests that the service counts but does not return, in the listing of all requests. If
+        requests were read by id, only those with one of these ids count. Default 0.
     """
 
     requests: Mapping[str, Request]
     settings: ClientSettings
     verifier: Verifier | None = None
+    hidden: int = 0
 
     def __iter__(self) -> Iterator[Request]:
         return iter(self.requests.values())
@@ -72,6 +75,9 @@ def read_snapshot(
     but not in the second has vanished: its state is unknown, unless it was rejected, or the user may still
     sign it. This takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
+    The number of hidden requests is that of the second listing, which has pending requests, too. The other two listings
+    may hide the same requests, so their numbers add nothing.
+
     :param client: the client.
     :param ids: ids of the requests to read. Default None: all that the service lists.
     :param verifier: verifier of the requests, which may already have fetched the rules in force. Default None: a new
@@ -80,7 +86,8 @@ def read_snapshot(
         read or verified does not affect the other requests.
     :raises CustodyError: if a page cannot be read. An incomplete listing proves nothing.
     """
-    found = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
+    listing = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
+    found = listing.rows
     # The service may list pending requests without the rules that verify them.
     shown = [envelope.wire for each in found for envelope in (each.envelope, each.for_approval) if envelope is not None]
     if verifier is None:
@@ -88,10 +95,11 @@ def read_snapshot(
     else:
         verifier.fetch_for(shown)
     settings = client.settings
-    return Snapshot({each.id: make_request(each, settings, verifier) for each in found}, settings, verifier)
+    requests = {each.id: make_request(each, settings, verifier) for each in found}
+    return Snapshot(requests, settings, verifier, listing.hidden)
 
 
-def _read_everything(client: CustodyClient) -> list[ListedRequest]:
+def _read_everything(client: CustodyClient) -> Listing[ListedRequest]:
     # On a busy service, requests appear and disappear between two pages, so an inconsistent listing is read again.
     for delay in islice(growing_delays(first=0.5, maximum=4.0), 4):
         try:
@@ -104,21 +112,22 @@ def _read_everything(client: CustodyClient) -> list[ListedRequest]:
     return _read(client, None)
 
 
-def _read_some(client: CustodyClient, ids: Sequence[str]) -> list[ListedRequest]:
-    return [each for batch in cut_into_batches(ids) for each in _read(client, batch)]
+def _read_some(client: CustodyClient, ids: Sequence[str]) -> Listing[ListedRequest]:
+    batches = [_read(client, batch) for batch in cut_into_batches(ids)]
+    return Listing([each for batch in batches for each in batch.rows], sum(batch.hidden for batch in batches))
 
 
-def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
+def _read(client: CustodyClient, ids: list[str] | None) -> Listing[ListedRequest]:
     """Read the three listings, for all requests or for at most a hundred ids."""
-    find = partial(client.find_whitelist_requests, ids=ids)
-    settled = {each.id: each for each in find(include_pending=False)}
-    everything = {each.id: each for each in find()}
+    settled = {each.id: each for each in client.list_whitelist_requests(ids=ids, include_pending=False).rows}
+    listing = client.list_whitelist_requests(ids=ids)
+    everything = {each.id: each for each in listing.rows}
     for_approval = find_for_approval(client, ids)
     listed = {**for_approval, **settled, **everything}
     if ids is None:
         # Return the requests in the service's order.
         ids = list(dict.fromkeys([*everything, *listed]))
-    return [
+    found = [
         ListedRequest(
             each,
             listed.get(each),
@@ -128,6 +137,7 @@ def _read(client: CustodyClient, ids: list[str] | None) -> list[ListedRequest]:
         )
         for each in ids
     ]
+    return Listing(found, listing.hidden)
 
 
 def find_for_approval(client: CustodyClient, ids: Sequence[str] | None) -> Envelopes:

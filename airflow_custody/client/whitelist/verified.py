@@ -26,6 +26,7 @@ from airflow_custody.client.verification.evidence import (
 from airflow_custody.client.verification.trust import ReportedState, describe_legacy
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.plans.matching import find_duplicates
 from airflow_custody.client.whitelist.request import VANISHED, Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
@@ -58,11 +59,13 @@ class VerifiedWhitelist:
     :param requests: the requests.
     :param verifier: the verifier of the requests.
     :param service: base URL and tenant of the service. Default None: the requests come from a file.
+    :param hidden: number of requests that the service counts but does not return. Default 0.
     """
 
     requests: Sequence[Request]
     verifier: Verifier
     service: dict[str, Any] | None = None
+    hidden: int = 0
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -87,18 +90,20 @@ class VerifiedWhitelist:
 
     @property
     def unproved_text(self) -> list[str]:
-        """A line for each row that lacks a proof."""
-        return [describe_row(each) for each in self.unproved]
+        """A line for each row that lacks a proof, after a line about hidden requests."""
+        hidden = [f"NOT VERIFIED: {describe_hidden(self.hidden)}"] if self.hidden else []
+        return [*hidden, *map(describe_row, self.unproved)]
 
     @property
     def is_proved(self) -> bool:
-        """Whether every row has the proof that its state requires."""
-        return not self.unproved
+        """Whether every row has the proof that its state requires, and no request is hidden."""
+        return not self.unproved and not self.hidden
 
     @property
     def summary(self) -> str:
         """The number of requests in each state, and the pins."""
         counts = [f"{number} {state}" for state, number in self.counts.items() if number or state == "verified"]
+        counts += [f"{self.hidden} more hidden"] if self.hidden else []
         return f"{count(len(self.rows), 'request')}: {', '.join(counts)} ({describe_pins(self.verifier.pins)})"
 
     @property
@@ -118,6 +123,7 @@ class VerifiedWhitelist:
             "file": file,
             "pins": self.verifier.pins.to_json(),
             "counts": self.counts,
+            "hidden": self.hidden,
             "rows": self.rows,
             "evidence": None,
             "duplicates": self.duplicates,
@@ -132,7 +138,7 @@ class VerifiedWhitelist:
         :param file: as for :meth:`to_json`. Default None.
         :raises CustodyRequestError: if the evidence cannot be read again.
         """
-        evidence = evidence_to_json(map(_evidence_of, self.requests), self.verifier.rules_in_force)
+        evidence = evidence_to_json(map(_evidence_of, self.requests), self.verifier.rules_in_force, self.hidden)
         data = f"{json.dumps({**self.to_json(file), 'evidence': evidence}, indent=2)}\n".encode()
         try:
             found, _ = parse_evidence(data, "the evidence")
@@ -184,7 +190,8 @@ def verify_service(client: CustodyClient, ids: Iterable[str] | None = None) -> V
         raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
     service = {"base_url": client.settings.base_url, "tenant_id": tenant_of(client)}
     snapshot = read_snapshot(client, ids)
-    return VerifiedWhitelist([*map(_as_settled, snapshot)], snapshot.verifier or client.verifier, service)
+    verifier = snapshot.verifier or client.verifier
+    return VerifiedWhitelist([*map(_as_settled, snapshot)], verifier, service, snapshot.hidden)
 
 
 def _as_settled(request: Request) -> Request:
@@ -205,8 +212,10 @@ def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[st
     """
     verifier = Verifier(pins, rules_in_force=kept.rules_in_force)
     found = {each.id: _read_evidence(each, verifier) for each in kept.rows}
-    requests = found.values() if ids is None else [found.get(each, Request(each, "missing")) for each in ids]
-    return VerifiedWhitelist([*requests], verifier)
+    if ids is None:
+        return VerifiedWhitelist([*found.values()], verifier, hidden=kept.hidden)
+    # Each id is either in the file or absent, so requests that were hidden do not matter.
+    return VerifiedWhitelist([found.get(each, Request(each, "missing")) for each in ids], verifier)
 
 
 def _read_evidence(evidence: Evidence, verifier: Verifier) -> Request:

@@ -22,10 +22,11 @@ from airflow_custody.client.text import MAX_NAMED, count, count_of, name_some, s
 from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
+from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches, is_list_of_ids
 from airflow_custody.client.whitelist.request import VANISHED, Request, RequestState, describe_verified, verified_facts
 from airflow_custody.client.whitelist.signing.batches import same_texts
-from airflow_custody.client.whitelist.snapshot import read_snapshot
+from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -72,7 +73,8 @@ class RequestWait:
 
     The wait fails as soon as a request is rejected, missing, unverified, or different from what is expected. Because
     listings may be late, a request is missing only after 30 seconds without being listed, and unverified only after two
-    failed verifications, 5 seconds apart.
+    failed verifications, 5 seconds apart. While the service counts requests that it does not return, a request that is
+    not listed may be one of them, so it does not count as missing.
 
     :param request_id: the request's id, or a list of ids; repeated ids count once.
     :param expected: the content that the requests must have; see :func:`expected_by_id`. Default None: any content.
@@ -312,7 +314,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
     while batches:
         batch = batches.pop()
         try:
-            found.update(read_snapshot(client, batch).requests)
+            found.update(_results(read_snapshot(client, batch)))
         except CustodyError as error:
             if not _may_be_of_one(error):
                 # The service itself has failed, so other look-ups would fail, too.
@@ -331,6 +333,20 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
         elif len(batch) == 1 < len(ids):
             why.advice = " ".join(filter(None, [f"The error is about whitelisting request {batch[0]}.", why.advice]))
         found.update(dict.fromkeys(batch, why))
+    return found
+
+
+def _results(snapshot: Snapshot) -> dict[str, Request | CustodyError]:
+    """Return the requests; a missing request is a retryable error if it may be hidden, because it may exist."""
+    found: dict[str, Request | CustodyError] = {**snapshot.requests}
+    for each in snapshot:
+        if each.state == "missing" and snapshot.hidden:
+            found[each.id] = CustodyResponseError(
+                f"{each.name} is not listed, but {describe_hidden(snapshot.hidden)}, and it may be among them",
+                code="response-unusable",
+                retryable=True,
+                advice=HIDDEN_ADVICE,
+            )
     return found
 
 

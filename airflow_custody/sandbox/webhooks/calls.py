@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from airflow_custody.sandbox.listings import DEFAULT_PAGE_SIZE, Listing, Paging
+from airflow_custody.sandbox.listings import Listing, Paging
 from airflow_custody.sandbox.settings import CallSettings
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
@@ -136,7 +136,7 @@ class CallStore:
             found, cursor = search.cut([json.loads(row["call"]) for row in rows], self.listing)
             return omit_empty(calls=found, cursor=cursor)
         (total,) = self._state.rows(f"SELECT count(*) FROM webhook_calls WHERE {where}", *values)[0]
-        size = self.listing.page_size(search.size or DEFAULT_PAGE_SIZE)
+        size = self.listing.page_size(search.size)
         start, cursor = search.place(size, total)
         place = "position" if self._settings.order == "created" else "''"
         rows = self._state.rows(

@@ -53,7 +53,7 @@ class NewRequest(BaseModel):
 
 
 class _Listing(BaseModel):
-    limit: int = Field(default=0, ge=0, le=MAX_LIMIT)
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
     offset: int = Field(default=0, ge=0, le=2**31)
     ids: list[str] = []
     blockchain: str | None = None

@@ -17,7 +17,7 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
-from airflow_custody.sandbox.whitelist.models import DEFAULT_LIMIT, ApprovalSearch, NewRequest, Search
+from airflow_custody.sandbox.whitelist.models import ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
 # Only the status word for a request in effect is published; the other words are assumptions. The setting `status_words`
@@ -166,16 +166,13 @@ class WhitelistStore:
         (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
         rows = self._state.rows(
             f"SELECT * FROM whitelist WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
-            *(*values, self._page_size(search), search.offset),
+            *(*values, self.listing.page_size(search.limit), search.offset),
         )
         return self.page(rows, total, rules_once=search.rules_once)
 
     def cut(self, rows: list[sqlite3.Row], search: Search | ApprovalSearch) -> list[sqlite3.Row]:
         """Return the rows of one page."""
-        return rows[search.offset : search.offset + self._page_size(search)]
-
-    def _page_size(self, search: Search | ApprovalSearch) -> int:
-        return self.listing.page_size(search.limit or DEFAULT_LIMIT)
+        return self.listing.cut(rows, lambda row: str(row["id"]), search.offset, search.limit)
 
     def page(self, rows: Sequence[sqlite3.Row], total: int, *, rules_once: bool = False) -> dict[str, Any]:
         """

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from support.clocks import SkippingTime
+from support.whitelist.listed_requests import ListsRequests
 from support.whitelist.whitelist_plans import SETTINGS, listed
 
 from airflow_custody.client.errors import (
@@ -24,7 +25,7 @@ from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.wait import Found, RequestWait, look_up
 
 
-class Service:
+class Service(ListsRequests):
     """
     A service with every request, of which some make a look-up fail.
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clocks import SkippingTime
+from support.whitelist.listed_requests import ListsRequests
 from support.whitelist.whitelist_plans import SETTINGS, listed, settings_of
 
 from airflow_custody.client import ClientSettings, CustodyClient, CustodyResponseError, CustodyServerError
@@ -35,7 +36,7 @@ class Row:
     action: str
 
 
-class Service:
+class Service(ListsRequests):
     """Lists rows, whose ids are their numbers."""
 
     verifier = None

@@ -17,6 +17,7 @@ from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.client.whitelist.destinations import Destinations, destination_of
 from airflow_custody.client.whitelist.files.formats import FIELDS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.files.reading import parse_whitelist
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.models import LISTS, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import FileRow, PlanRow
 from airflow_custody.client.whitelist.plans.planner import make_plan
@@ -94,6 +95,8 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     for row in planned[len(rows) :]:
         if row.request is None or row.state not in ("undeclared", "duplicate"):
             dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
+    if snapshot.hidden:
+        dumped.faults.append(f"missing: {describe_hidden(snapshot.hidden)}")
     dumped.notes += _note_on_unsigned(unsigned)
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:

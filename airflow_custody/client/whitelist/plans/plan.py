@@ -130,6 +130,7 @@ class WhitelistPlan:
         Default: none.
     :param only: the limits of the plan: values by field, in the form that :func:`check_only` returns. Default:
         everything.
+    :param hidden: number of requests that the service counts but does not return; not part of the hash. Default 0.
     """
 
     rows: Sequence[PlanRow]
@@ -138,6 +139,7 @@ class WhitelistPlan:
     pins: VerificationPins | None = None
     ignored: tuple[str, ...] = ()
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    hidden: int = 0
 
     @cached_property
     def counts(self) -> dict[str, int]:

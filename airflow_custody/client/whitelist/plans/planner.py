@@ -118,7 +118,7 @@ def make_plan(
     others = [_plan_other(each, context) for each in _not_taken(requests, decisions) if _is_about(each, settings.only)]
     ignored = tuple(each.id for each in requests if each.id in settings.ignore)
     plan_rows = [*(each.row for each in decisions), *others]
-    return WhitelistPlan(plan_rows, service, name, snapshot.pins, ignored, settings.only)
+    return WhitelistPlan(plan_rows, service, name, snapshot.pins, ignored, settings.only, snapshot.hidden)
 
 
 def check_ignored(values: Any) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape, escaped, hidden_difference
 from airflow_custody.client.verification.trust import NOT_PINNED
+from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import CHANGES, ROW_STATES, describe_only
 
@@ -68,6 +69,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
       must have signed the rules; null if nothing was verified
     - ``ignored``: the ids of ignored requests: they may be for rows of the file, but do not prevent a creation
     - ``only``: the limits of the plan, as lists of values by field; empty if it covers everything
+    - ``hidden``: number of requests that the service counts but does not return
     - ``rows``: all rows
 
     The keys of a row are:
@@ -94,6 +96,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
         "has_changes": plan.has_changes,
         "ignored": list(plan.ignored),
         "only": {name: list(values) for name, values in plan.only.items()},
+        "hidden": plan.hidden,
         "rows": [
             {
                 "state": row.state,
@@ -132,7 +135,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
     :param plan: the plan.
     :param all_rows: whether to include unchanged rows. Default False.
-    :return: a line with the counts, the rows, a summary of the verification, and the plan's hash.
+    :return: a line with the counts and a warning about hidden requests, the rows, a summary of the verification, and
+        the plan's hash.
     """
     rows = _ordered(plan)
     unchanged = [row for row in plan.rows if row.state == "unchanged"]
@@ -140,7 +144,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
     if not plan.operations:
         counts = f"nothing to create or delete{'; ' if counts else ''}{counts}"
-    head = [f"Plan: {counts}."]
+    # The warning is part of the first line, because it is about everything that follows.
+    head = [" ".join(filter(None, (f"Plan: {counts}.", warn_of_hidden(plan.hidden))))]
     if plan.only:
         head.append(f"{_ABOUT}: {_plain(describe_only(plan.only))}")
     found = [line for row in [*rows, *(unchanged if all_rows else ())] for line in _lines_of(row)]
@@ -245,6 +250,7 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
     :param with_others: whether to list rows without an operation. Default True.
     """
     head = [
+        *([f"**{warn_of_hidden(plan.hidden)}**", ""] if plan.hidden else []),
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
         "",
         *([f"Service: {_code(plan.service, _MAX_EXACT)}", ""] if plan.service else []),
@@ -325,8 +331,9 @@ def subject_of(report: str) -> str:
 
 
 def _warning(plan: WhitelistPlan) -> str:
-    rows = plan.counts["unverified"]
-    return f" {count(rows, 'row')} {'is' if rows == 1 else 'are'} not verified." if rows else ""
+    rows, hidden = plan.counts["unverified"], plan.hidden
+    found = f" {count(rows, 'row')} {'is' if rows == 1 else 'are'} not verified." if rows else ""
+    return found + (f" {count(hidden, 'request')} {'is' if hidden == 1 else 'are'} hidden." if hidden else "")
 
 
 def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
