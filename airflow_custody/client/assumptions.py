@@ -17,6 +17,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
 from airflow_custody.client.whitelist.envelopes import user_ids
+from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
@@ -257,6 +258,9 @@ def _pages(found: _Found) -> _Verdict:
         "pages read": pages,
     }
     is_whole = len(ids) < MAX_REQUESTS
+    if is_whole and total is not None and total > len(ids):
+        seen["hidden"] = total - len(ids)
+        return "does not hold", seen, f"{HIDDEN_ADVICE} {_TRY_AGAIN}"
     if again != ids[:_MAX_PAGED] or (total is not None and (total != len(ids) if is_whole else total < len(ids))):
         return "does not hold", seen, _TRY_AGAIN
     return "holds" if total is not None and pages > 1 else "cannot tell", seen, ""

@@ -86,6 +86,15 @@ def test_problems_come_first(
     assert ("\nHEALTH: not read\n" in ran.out) is (says[0] == "NOT READ: ")
 
 
+def test_hidden_requests_are_2(custody: Run, create: Create, sandbox: Sandbox) -> None:
+    create(1)
+    sandbox.control.configure(listings={"whitelist": {"dropped": [create(2), create(3)]}})
+    ran = custody("status")
+    assert ran.code == 2
+    assert ran.out.startswith("WRONG: the service counts 2 requests that it does not return\n")
+    assert custody("status", "-o", "json").data["requests"]["value"]["hidden"] == 2
+
+
 def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str]) -> None:
     identifier = create(1)
     ran = custody("status", *pins)

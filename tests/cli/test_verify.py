@@ -38,6 +38,31 @@ def pin(folder: Path, *keys: str) -> list[str]:
     return options
 
 
+def test_hidden_requests_are_not_verified_and_the_evidence_says_so(
+    audit: Audit, signed: Create, sandbox: Sandbox, plain: Run, pins: list[str], tmp_path: Path
+) -> None:
+    shown, hidden = signed(1), signed(2)
+    sandbox.control.configure(listings={"whitelist": {"dropped": [hidden]}})
+    ran = audit()
+    assert ran.code == 2
+    assert ran.out.startswith("NOT VERIFIED: the service counts 1 request that it does not return\n")
+    assert "1 request: 1 verified, 1 more hidden (" in ran.out
+    ran = audit("-o", "json", "--evidence")
+    assert (ran.code, ran.data["hidden"], ran.data["evidence"]["hidden"]) == (2, 1, 1)
+    file = tmp_path / "evidence.json"
+    file.write_text(ran.out)
+    again = plain("whitelist", "verify", "--from", str(file), *pins)
+    assert again.code == 2
+    assert "the service counts 1 request that it does not return" in again.out
+    # Requests that are given by id are in the file, or absent.
+    assert plain("whitelist", "verify", "--from", str(file), "--id", shown, *pins).code == 0
+    assert plain("whitelist", "verify", "--from", str(file), "--id", hidden, *pins).code == 2
+    assert audit("--id", shown).code == 0
+    ran = audit("--id", hidden)
+    assert ran.code == 2
+    assert "the service counts 1 request that it does not return" in ran.out
+
+
 def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: Sandbox) -> None:
     ids = [signed(1), signed(2)]
     ran = audit()

@@ -285,6 +285,26 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
 
+def test_hidden_requests_are_in_the_first_line_of_a_plan_and_make_a_dump_incomplete(
+    custody: Run, create: Create, sandbox: Sandbox, file: Path
+) -> None:
+    before = custody("whitelist", "plan", str(file), "-o", "json").data
+    hidden = create(7)
+    sandbox.control.configure(listings={"whitelist": {"dropped": [hidden]}})
+    text = "The service counts 1 request that it does not return."
+    assert text in custody("whitelist", "plan", str(file)).out.splitlines()[0]
+    report = custody("whitelist", "plan", str(file), "-o", "markdown").out
+    assert report.startswith(f"**{text} It may be for a row that the plan creates.**\n\n## Whitelist plan")
+    assert " 1 request is hidden.**" in report
+    # It is only observed.
+    data = custody("whitelist", "plan", str(file), "-o", "json").data
+    assert data == {**before, "hidden": 1}
+    dumped = custody("whitelist", "dump")
+    assert dumped.code == 1
+    assert "THIS FILE IS INCOMPLETE" in dumped.out
+    assert "missing: the service counts 1 request that it does not return" in dumped.err
+
+
 def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, sandbox: Sandbox, plan: Plan) -> None:
     create(1)
     broken, spaced, other = create(2), create(3), create(4)

@@ -56,6 +56,9 @@ def own_requests_are_seen(sandbox: Sandbox) -> None:
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
 
 
+HIDDEN = "this proves nothing: the service counts 1 request that it does not return"
+
+
 def made(sandbox: Sandbox) -> list[str]:
     """Return the ids of the requests for the address."""
     return [request["id"] for request in sandbox.control.whitelist_requests() if request["address"] == ADDRESS]
@@ -156,6 +159,18 @@ def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
     assert caught.value.retryable
     assert caught.value.retry_after == fault.get("retry_after")
     assert task.attempt() == "3712"
+    assert made(sandbox) == ["3712"]
+
+
+@pytest.mark.usefixtures("own_requests_are_seen")
+def test_a_search_that_finds_nothing_proves_nothing_while_requests_are_hidden(sandbox: Sandbox, task: Task) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    # The service counts the request that it has created, but does not return it.
+    sandbox.control.configure(listings={"whitelist": {"dropped": ["3712"]}})
+    for _ in range(2):
+        with pytest.raises((CustodyFailException, CustodyOutcomeUnknownError), match=HIDDEN) as caught:
+            task.attempt()
+        assert not getattr(caught.value, "retryable", False)
     assert made(sandbox) == ["3712"]
 
 

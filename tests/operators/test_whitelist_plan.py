@@ -17,6 +17,7 @@ from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.whitelist.plans.plan import ROW_STATES
+from airflow_custody.client.whitelist.plans.report import subject_of
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -62,6 +63,18 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     assert PlanTask(path).run()["plan_hash"] == result["plan_hash"]
     effective(sandbox, 3)
     assert PlanTask(path).run()["plan_hash"] != result["plan_hash"]
+
+
+def test_a_plan_with_hidden_requests_creates_and_says_so_first(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
+    before = PlanTask(path).run()
+    sandbox.control.configure(listings={"whitelist": {"dropped": [effective(sandbox, 1), effective(sandbox, 77)]}})
+    result = PlanTask(path).run()
+    # The hidden requests are not used, so the operations and the hash are the same.
+    assert (result["plan_hash"], result["counts"]) == (before["plan_hash"], before["counts"])
+    text = "The service counts 2 requests that it does not return."
+    assert result["report"].splitlines()[0].startswith(f"**{text}")
+    assert subject_of(result["report"]).endswith("? 2 requests are hidden.")
+    assert text in task_log.text
 
 
 def test_planning_changes_nothing(sandbox: Sandbox, path: str) -> None:

@@ -141,6 +141,9 @@ def _read_offset_pages(
             # Rows moved up. Otherwise, this page begins with a row that was returned before, even if rows are dropped.
             raise listing_changed(operation, f"the page at {offset} does not begin with a row of an earlier page")
         new = [each for each in page.rows if each[0] not in ids]
+        if follows and not new and len(page.rows) >= limit:
+            # The last row of a full page has a place that no earlier page reached.
+            raise listing_changed(operation, f"the page at {offset} is full, but has no new row")
         ids.update(_unique_ids(operation, new))
         yield OffsetPage(new, total)
         if total is None:

@@ -43,6 +43,22 @@ def test_lists_calls(sandbox: Sandbox, client: CustodyClient) -> None:
     assert {each["sortOrder"][0] for each in queries} == {"ASC"}
 
 
+def test_a_cursor_is_sent_as_it_came_and_only_if_there_is_a_next_page(sandbox: Sandbox, client: CustodyClient) -> None:
+    for number in "0123":
+        sandbox.control.add_webhook_call(id=number, status="failed")
+        sandbox.control.add_webhook()
+    sandbox.control.configure(listings={name: {"page_size": 2} for name in ("webhooks", "webhook-calls")})
+    assert len(list(client.list_webhook_calls(status="failed"))) == 4
+    assert len(list(client.list_webhooks())) == 4
+    for path in ("/webhooks/calls", "/webhooks"):
+        calls = [each for each in sandbox.control.request_log("GET") if each["path"].endswith(path)]
+        queries = [each["query"] for each in calls]
+        # Two readings of two pages each.
+        assert [each["cursor.pageRequest"] for each in queries] == [["FIRST"], ["NEXT"]] * 2
+        assert all({"+", "/", "="} <= {*each["cursor.currentPage"][0]} for each in queries[1::2])
+        assert {each["cursor.pageSize"][0] for each in queries} == {"100"}
+
+
 NO_IDS: list[Any] = ["", None, " 7", "a\u200b", "x" * 201, True, {}, []]
 
 
