@@ -42,11 +42,14 @@ def check_health(args: Namespace, output: Output) -> int:
     the service are listed.
 
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}}, "groups_not_named", "problems":
-    [{"group", "component", "check", "tenant_id", "status", "reason"}], "problems_not_named",
-    "oldest_result_age_seconds", "fetched_at", "listed": [{"group", "component", "check", "status", "results": {KEY:
-    WORD}}]}. A value that the service does not report is null. There are at most 20 problems and 50 groups; the
-    numbers of the rest are in the fields that end in not_named. All checks are listed; identical rows, of several
-    tenants or machines, are merged.
+    [{"group", "component", "component_id", "check", "tenant_id", "status", "reason", "last_update_date",
+    "valid_until_date", "report": {"name", "status", "duration_seconds", "results": {KEY: WORD}, "results_not_named",
+    "message", "error", "vaultd_clients": [{"host_port", "connected", "error", "last_ping"}],
+    "vaultd_clients_not_named"}}], "problems_not_named", "oldest_result_age_seconds", "fetched_at", "listed":
+    [{"group", "component", "check", "status", "results": {KEY: WORD}}]}. A value that the service does not report, or
+    that cannot be read, is null. There are at most 50 problems (64 KiB), 50 groups, and 30 results and 5 vaultd
+    clients of a report; the numbers of the rest are in the fields that end in not_named. All checks are listed;
+    identical rows, of several tenants or machines, are merged.
     """
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
@@ -80,7 +83,7 @@ def _row(check: HealthCheck) -> dict[str, Any]:
         "component": check.component_name,
         "check": check.health_check,
         "status": check.status,
-        "results": dict(sorted(((check.report or {}).get("results") or {}).items())),
+        "results": dict(sorted((check.report.results if check.report else {}).items())),
     }
 
 

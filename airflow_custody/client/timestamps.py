@@ -1,9 +1,10 @@
-"""Time stamps as the service writes them."""
+"""Time stamps and durations as the service writes them."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 
 #: The beginning of Unix time.
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -13,6 +14,23 @@ _EARLIEST = datetime(2009, 1, 1, tzinfo=timezone.utc)
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
+
+# The units of Go's durations, in nanoseconds. The micro sign is U+00B5 or U+03BC.
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|[u\u00b5\u03bc]s|ms|s|m|h)")
+_DURATION = re.compile(rf"([+-]?)((?:{_DURATION_PART.pattern})+|0)")
+# Go writes a duration in at most 25 characters, and counts nanoseconds in 64 bits.
+_MAX_DURATION_LENGTH = 100
+_MAX_NANOSECONDS = 2**63 - 1
 
 
 def format_unix_time(seconds: int) -> str | None:
@@ -50,3 +68,24 @@ def parse_timestamp(text: str | None, *, keep_zero: bool = False) -> datetime | 
     except (ValueError, OverflowError):
         return None
     return moment if keep_zero or moment >= _EARLIEST else None
+
+
+def parse_duration(text: str | None) -> timedelta | None:
+    """
+    Parse a duration in the notation of Go.
+
+    :param text: numbers with units, such as ``1.5s``, ``850µs`` or ``1m2.5s``; or ``0``.
+    :return: the duration, rounded to microseconds; None if there is none, it has another form, or it does not fit into
+        64 bits of nanoseconds.
+    """
+    if not text or len(text) > _MAX_DURATION_LENGTH:
+        return None
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    parts = _DURATION_PART.findall(found[2])
+    nanoseconds = sum((Fraction(number) * _UNITS[unit] for number, unit in parts), Fraction(0))
+    if nanoseconds > _MAX_NANOSECONDS:
+        return None
+    duration = timedelta(microseconds=round(nanoseconds / 1000))
+    return -duration if found[1] == "-" else duration

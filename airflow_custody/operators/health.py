@@ -42,8 +42,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
     :param fail_when_unhealthy: whether the task fails if the service is unhealthy. False: it succeeds, and returns the
         verdict. Default True.
     :return: a short verdict as plain JSON: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks), ``groups``
-        (both numbers for each group), ``problems`` (the first 20, with their reasons), ``oldest_result_age_seconds``,
-        ``fetched_at``.
+        (both numbers for each group), ``problems`` (the first 50, each with its reason and the fields of its entry),
+        ``problems_not_named`` (the number of the others), ``oldest_result_age_seconds``, ``fetched_at``.
     :raises CustodyUnhealthyError: if the service is not healthy.
     :raises CustodyRequestError: if a name does not exist.
     """

@@ -52,7 +52,7 @@ PAGES: Mapping[str, Page] = {
         "Health",
         "wait for a healthy service, or check it",
         _READ_ON.format("Start work only when the service is healthy", "health-gate"),
-        (("client.health.models", ("HealthCheck",)),),
+        (("client.health.models", ("HealthCheck", "HealthReport", "VaultdClient")),),
     ),
     "whitelist": Page(
         "Whitelisting requests",

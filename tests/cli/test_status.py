@@ -143,6 +143,9 @@ def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None
     assert ran.err == ""
     assert "NOT HEALTHY: hsm / " in ran.out
     assert "\x1b" not in ran.out
+    problem = custody("health", "-o", "json").data["problems"][0]
+    assert problem["component_id"]
+    assert problem["report"]["duration_seconds"] == 0.00085
     sandbox.control.add_fault("status", status=503, method="GET", path="/health")
     ran = custody("health", "-o", "json")
     assert ran.code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from airflow_custody.client import (
     PasswordSignIn,
     WhitelistRequest,
 )
+from airflow_custody.client.health.models import HealthReport, VaultdClient
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox import Sandbox, health_entry
 
 URL = "https://custody.example.com"
 VARIABLES = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
@@ -265,7 +267,7 @@ def test_health_entries(sandbox: Sandbox, client: CustodyClient) -> None:
     assert full.tenant_id == "1"
     assert full.status == "Success"
     assert full.listed_under == "hsm"
-    assert full.report == entry["report"]
+    assert full.report == HealthReport(results={"ETH": "success"})
     assert full.last_update_date is None
     assert bare.status is None
     assert bare.report is None
@@ -275,6 +277,36 @@ def test_health_entries(sandbox: Sandbox, client: CustodyClient) -> None:
     for response in empty:
         sandbox.control.set_health_response(response)
         assert client.list_health_checks() == []
+
+
+def test_a_health_entry_has_all_fields_of_the_contract(sandbox: Sandbox, client: CustodyClient) -> None:
+    vault = {"hostPort": "vault-1:8200", "connected": True, "error": "slow", "lastPing": "2026-06-01T11:59:58.5Z"}
+    odd = {"hostPort": 8200, "connected": "yes", "error": [], "lastPing": 5, "other": None}
+    report = {"duration": "1m2.5s", "message": "all well", "error": "", "vaultdClients": [vault, odd, {}]}
+    dates = {"lastUpdateDate": "2026-06-01T12:00:00.123456789Z", "validUntilDate": "2026-06-01T12:01:00Z"}
+    entry = health_entry("hsm", "hsm-1", "vault", tenant_id="7", results={"ETH": "success"}, report=report, **dates)
+    sandbox.control.set_health([entry])
+    (check,) = client.list_health_checks()
+    assert (check.tenant_id, check.component_name, check.health_check) == ("7", "hsm-1", "vault")
+    assert (check.component_id, check.group, check.status) == (entry["componentId"], "hsm", "success")
+    assert check.last_update_date == datetime(2026, 6, 1, 12, 0, 0, 123456, timezone.utc)
+    assert check.valid_until_date == datetime(2026, 6, 1, 12, 1, tzinfo=timezone.utc)
+    ping = datetime(2026, 6, 1, 11, 59, 58, 500_000, timezone.utc)
+    assert check.report == HealthReport(
+        name="vault",
+        status="success",
+        duration=timedelta(minutes=1, seconds=2.5),
+        results={"ETH": "success"},
+        message="all well",
+        error="",
+        # What the service leaves out is false.
+        vaultd_clients=(VaultdClient("vault-1:8200", True, "slow", ping), VaultdClient("8200"), VaultdClient()),
+    )
+
+
+def test_the_sandbox_sends_every_notation_of_a_duration(client: CustodyClient) -> None:
+    reports = [check.report for check in client.list_health_checks()]
+    assert all(report and report.duration for report in reports)
 
 
 def test_the_health_of_a_tenant(sandbox: Sandbox, client: CustodyClient) -> None:

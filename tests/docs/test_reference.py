@@ -39,7 +39,8 @@ ENTRIES = {load(name).__name__: name for page in page_names() for name in docume
 TASKS = [*on_floor("operators"), *on_floor("sensors")]
 #: What a user does not make or call: classes of results, and details of the sandbox.
 WITHOUT_EXAMPLE = {
-    *("CallCursor", "HealthCheck", "NewCalls", "PendingApprovals", "WebhookCall", "WhitelistEnvelope"),
+    *("CallCursor", "HealthCheck", "HealthReport", "NewCalls", "PendingApprovals", "VaultdClient", "WebhookCall"),
+    "WhitelistEnvelope",
     *("RequestSignatures", "VerifiedAddress", "VerifiedRules", "SandboxControl"),
     *("CallSettings", "ListingSettings", "Settings", "Signer"),
     *("connection_variables", "fingerprint", "health_entry"),

@@ -85,3 +85,20 @@ def test_in_a_run_with_retries(sandbox: Sandbox, status: int, state: str, tries:
     assert run.tries["check", -1] == tries
     if state == "success":
         assert run.xcom("check")["total"] == 2
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_xcom_has_the_entries_that_are_not_healthy(sandbox: Sandbox) -> None:
+    report = {"status": "failure", "message": "no quorum", "vaultdClients": [{"hostPort": "vault-1:8200"}]}
+    sandbox.control.set_health([health_entry("hsm", duration="1m2.5s", report=report), *[health_entry("db")] * 60])
+    with new_dag() as dag:
+        CustodyHealthCheckOperator(task_id="check", fail_when_unhealthy=False)
+    run = run_dag(dag)
+    assert run.state == "success"
+    (problem,) = run.xcom("check")["problems"]
+    assert problem["component_id"] == health_entry("hsm")["componentId"]
+    assert problem["valid_until_date"] > problem["last_update_date"]
+    assert problem["report"]["duration_seconds"] == 62.5
+    assert problem["report"]["message"] == "no quorum"
+    assert problem["report"]["vaultd_clients"][0]["connected"] is False
+    assert run.xcom("check")["problems_not_named"] == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.text import as_name
+from airflow_custody.client.timestamps import parse_duration, parse_timestamp
 from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
 # The listing is read into TypedDicts, because pydantic's models would take half as long again. HealthCheck adds
@@ -48,6 +49,71 @@ class WireHealthListing(TypedDict, total=False):
     groups: dict[str, WireHealthGroup | None] | None
 
 
+@dataclass(frozen=True)
+class VaultdClient:
+    """
+    A connection that a check reports, in ``vaultdClients``.
+
+    :param host_port: host and port of the other side; None: not given.
+    :param connected: whether it is connected. False also if the service does not send it, because it leaves out false.
+    :param error: the error; None: there is none.
+    :param last_ping: time of the last ping; None if unreadable or missing.
+    """
+
+    host_port: str | None = None
+    connected: bool = False
+    error: str | None = None
+    last_ping: datetime | None = None
+
+    @classmethod
+    def from_wire(cls, row: Mapping[str, Any]) -> VaultdClient:
+        """Return the connection in a row of a report. Unreadable values count as missing."""
+        return cls(
+            host_port=as_name(row.get("hostPort")),
+            connected=row.get("connected") is True,
+            error=as_name(row.get("error")),
+            last_ping=parse_timestamp(as_name(row.get("lastPing"))),
+        )
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    """
+    The report of a health check, in the service's own words.
+
+    Missing values are None.
+
+    :param name: its name, as a rule that of the check.
+    :param status: its status word, as sent.
+    :param duration: how long the check took, to the microsecond; None if unreadable or missing.
+    :param results: the result for each key, such as a currency code: a status word or a message.
+    :param message: its message.
+    :param error: its error.
+    :param vaultd_clients: the connections that were checked.
+    """
+
+    name: str | None = None
+    status: str | None = None
+    duration: timedelta | None = None
+    results: Mapping[str, str | None] = field(default_factory=dict)
+    message: str | None = None
+    error: str | None = None
+    vaultd_clients: tuple[VaultdClient, ...] = ()
+
+    @classmethod
+    def from_wire(cls, report: WireHealthReport) -> HealthReport:
+        """Return a report as the service sent it."""
+        return cls(
+            name=report.get("name"),
+            status=report.get("status"),
+            duration=parse_duration(report.get("duration")),
+            results=report.get("results") or {},
+            message=report.get("message"),
+            error=report.get("error"),
+            vaultd_clients=tuple(map(VaultdClient.from_wire, report.get("vaultdClients") or ())),
+        )
+
+
 @dataclass(slots=True, eq=False)
 class HealthCheck:
     """
@@ -75,6 +141,16 @@ class HealthCheck:
         return self.wire.get("componentName")
 
     @property
+    def component_id(self) -> str | None:
+        """The component's id: a UUID."""
+        return self.wire.get("componentId")
+
+    @property
+    def group(self) -> str | None:
+        """The group that the entry itself names. It must be the one in which it is listed."""
+        return self.wire.get("group")
+
+    @property
     def health_check(self) -> str | None:
         """The name of the check."""
         return self.wire.get("healthCheck")
@@ -85,18 +161,20 @@ class HealthCheck:
         return self.wire.get("status")
 
     @property
-    def report(self) -> WireHealthReport | None:
-        """
-        The check's report, as the service sent it.
-
-        It has ``status``, ``results``, ``message``, ``error`` and more.
-        """
-        return self.wire.get("report")
+    def report(self) -> HealthReport | None:
+        """The check's report."""
+        report = self.wire.get("report")
+        return None if report is None else HealthReport.from_wire(report)
 
     @property
     def last_update_date(self) -> datetime | None:
         """Time of the check's last run; None if unreadable or missing."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
+
+    @property
+    def valid_until_date(self) -> datetime | None:
+        """Time until which the result is valid; None if unreadable or missing."""
+        return parse_timestamp(self.wire.get("validUntilDate"))
 
 
 class HealthListing(list[HealthCheck]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,14 +12,25 @@ from typing import Any
 
 from airflow_custody.client.arguments import check_identifier, check_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.health.models import HealthCheck, HealthListing, WireHealthCheck, WireHealthReport
+from airflow_custody.client.health.models import (
+    HealthCheck,
+    HealthListing,
+    HealthReport,
+    WireHealthCheck,
+    WireHealthReport,
+)
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
 
-# Maximum numbers of problems and of groups in a verdict's JSON, so that it stays small.
-_MAX_PROBLEMS = 20
+# Maximum numbers of problems and of groups in a verdict's JSON, so that it stays small, and maximum size of its
+# problems.
+_MAX_PROBLEMS = 50
+_MAX_PROBLEM_BYTES = 65_536
 _MAX_GROUPS = 50
+# Maximum numbers of results and of connections of one report in a verdict's JSON.
+_MAX_RESULTS = 30
+_MAX_CLIENTS = 5
 _MAX_PROBLEMS_IN_SUMMARY = 3
 # Maximum number of existing names in a reason, and maximum length of the reason.
 _MAX_EXISTING_NAMES = 10
@@ -108,19 +120,27 @@ class Problem:
     missing: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as small, plain JSON data."""
+        """
+        Return the problem as small, plain JSON data.
+
+        A problem of a check has all fields of its entry.
+        """
         check = self.check
         if check is None:
             return {"reason": sanitize(self.reason, _MAX_REASON)}
-        named = {
-            "group": check.listed_under,
-            "component": check.component_name,
-            "check": check.health_check,
-            "tenant_id": check.tenant_id,
-            "status": check.status,
-            "reason": self.reason,
+        updated, valid = check.last_update_date, check.valid_until_date
+        return {
+            "group": _short(check.listed_under),
+            "component": _short(check.component_name),
+            "component_id": _short(check.component_id),
+            "check": _short(check.health_check),
+            "tenant_id": _short(check.tenant_id),
+            "status": _short(check.status),
+            "reason": _short(self.reason),
+            "last_update_date": updated and updated.isoformat(),
+            "valid_until_date": valid and valid.isoformat(),
+            "report": _report_to_json(check.report),
         }
-        return {name: None if value is None else sanitize(value, 200) for name, value in named.items()}
 
     def __str__(self) -> str:
         check = self.check
@@ -129,6 +149,35 @@ class Problem:
         names = [sanitize(each, 60) for each in (check.listed_under, check.component_name, check.health_check) if each]
         tenant = f" (tenant {sanitize(check.tenant_id, 20)})" if check.tenant_id else ""
         return f"{' / '.join(names)}{tenant}: {sanitize(self.reason)}"
+
+
+def _short(text: str | None, limit: int = 200) -> str | None:
+    return None if text is None else sanitize(text, limit)
+
+
+def _report_to_json(report: HealthReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    results, clients = list(report.results.items()), report.vaultd_clients
+    return {
+        "name": _short(report.name),
+        "status": _short(report.status),
+        "duration_seconds": None if report.duration is None else report.duration.total_seconds(),
+        "results": {sanitize(key, 40): _short(word, 100) for key, word in results[:_MAX_RESULTS]},
+        "results_not_named": max(0, len(results) - _MAX_RESULTS),
+        "message": _short(report.message),
+        "error": _short(report.error),
+        "vaultd_clients": [
+            {
+                "host_port": _short(each.host_port, 100),
+                "connected": each.connected,
+                "error": _short(each.error, 100),
+                "last_ping": each.last_ping and each.last_ping.isoformat(),
+            }
+            for each in clients[:_MAX_CLIENTS]
+        ],
+        "vaultd_clients_not_named": max(0, len(clients) - _MAX_CLIENTS),
+    }
 
 
 @dataclass
@@ -196,9 +245,18 @@ class HealthVerdict:
         Return the verdict as plain JSON data of limited size.
 
         :return: ``healthy``, ``total``, ``unhealthy``, ``groups`` (``{name: {"total", "unhealthy"}}``, the unhealthy
-            ones first), ``problems`` (the first 20), ``problems_not_named``, ``groups_not_named``,
-            ``oldest_result_age_seconds`` (None: unknown for a check) and ``fetched_at`` (ISO 8601).
+            ones first), ``groups_not_named``, ``problems`` (the first 50, at most 64 KiB; a problem of a check has the
+            fields of its entry), ``problems_not_named``, ``oldest_result_age_seconds`` (None: unknown for a check) and
+            ``fetched_at`` (ISO 8601).
         """
+        problems: list[dict[str, Any]] = []
+        room = _MAX_PROBLEM_BYTES
+        for problem in self.problems[:_MAX_PROBLEMS]:
+            row = problem.to_json()
+            room -= len(json.dumps(row))
+            if problems and room < 0:
+                break
+            problems.append(row)
         age = None if self.oldest_update is None else (self.fetched_at - self.oldest_update).total_seconds()
         by_need = sorted(self.groups.items(), key=lambda item: -item[1].unhealthy)
         return {
@@ -207,8 +265,8 @@ class HealthVerdict:
             "unhealthy": self.unhealthy,
             "groups": {sanitize(name, 100): vars(group) for name, group in by_need[:_MAX_GROUPS]},
             "groups_not_named": max(0, len(self.groups) - _MAX_GROUPS),
-            "problems": [problem.to_json() for problem in self.problems[:_MAX_PROBLEMS]],
-            "problems_not_named": max(0, len(self.problems) - _MAX_PROBLEMS),
+            "problems": problems,
+            "problems_not_named": len(self.problems) - len(problems),
             "oldest_result_age_seconds": None if age is None else max(0.0, round(age, 3)),
             "fetched_at": self.fetched_at.isoformat(),
         }
@@ -507,7 +565,7 @@ def _missing_results(selected: Sequence[HealthCheck], required: Sequence[str], *
     """Return a problem for each required result that no check reports."""
     reported: list[str] = []
     for check in selected:
-        report = check.report or {}
+        report = check.wire.get("report") or {}
         reported += report.get("results") or ()
     absent = sorted(set(required) - set(reported))
     problems = list(_missing("require_results", absent, "no check reports a result for {}", reported))

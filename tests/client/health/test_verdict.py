@@ -236,4 +236,60 @@ def test_names_from_the_service_stay_short_and_printable() -> None:
     assert "and 990 more" in verdict.summary()
     assert "\x1b" not in verdict.summary() + json.dumps(verdict.to_json(), ensure_ascii=False)
     for each in (verdict, judge(checks, HealthCriteria(), NOW)):
-        assert len(json.dumps(each.to_json())) < 30_000
+        assert len(json.dumps(each.to_json())) < 80_000
+
+
+def test_the_json_shows_the_entries_that_are_not_healthy() -> None:
+    vault = {"hostPort": "vault-1:8200", "connected": True, "lastPing": "2026-06-01T11:59:58Z"}
+    report = {"status": "failure", "duration": "0s", "results": {"ETH": "no\x1b[31m peers"}, "vaultdClients": [vault]}
+    bad = entry(componentId="c-1", report={"name": "k", "message": "since noon", "error": "lost", **report})
+    verdict = judge([entry(), *[bad] * 52, UNREADABLE], HealthCriteria(), NOW)
+    found = verdict.to_json()
+    assert len(found["problems"]) == 50
+    assert found["problems_not_named"] == 3
+    assert found["problems"][0] == {
+        "group": "hsm",
+        "component": "c",
+        "component_id": "c-1",
+        "check": "k",
+        "tenant_id": "1",
+        "status": "success",
+        "reason": "its report's status is 'failure'; its report has an error: lost",
+        "last_update_date": "2026-06-01T11:59:30+00:00",
+        "valid_until_date": "2026-06-01T12:00:30+00:00",
+        "report": {
+            "name": "k",
+            "status": "failure",
+            "duration_seconds": 0.0,
+            "results": {"ETH": "no [31m peers"},
+            "results_not_named": 0,
+            "message": "since noon",
+            "error": "lost",
+            "vaultd_clients": [
+                {
+                    "host_port": "vault-1:8200",
+                    "connected": True,
+                    "error": None,
+                    "last_ping": "2026-06-01T11:59:58+00:00",
+                }
+            ],
+            "vaultd_clients_not_named": 0,
+        },
+    }
+    (unread,) = judge([UNREADABLE], HealthCriteria(), NOW).to_json()["problems"]
+    assert unread["report"] is unread["last_update_date"] is unread["valid_until_date"] is None
+
+
+def test_a_hostile_report_makes_no_large_json() -> None:
+    text = "\U0001f600" * 5000
+    report = {
+        **dict.fromkeys(("name", "status", "duration", "message", "error"), text),
+        "results": {f"{number:04} {text}": text for number in range(500)},
+        "vaultdClients": [{"hostPort": text, "error": text}] * 500,
+    }
+    found = judge([entry(report=report)] * 60, HealthCriteria(), NOW).to_json()
+    first = found["problems"][0]["report"]
+    assert len(first["results"]) + first["results_not_named"] == 500
+    assert len(first["vaultd_clients"]) + first["vaultd_clients_not_named"] == 500
+    assert len(found["problems"]) + found["problems_not_named"] == 60
+    assert len(json.dumps(found)) < 100_000
