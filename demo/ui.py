@@ -64,19 +64,20 @@ ETH and any label.
       -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "status": "failure"}}'
   To make it healthy again, send the same with "success".
-- Have the service report a changed request. Switch on custody_read_webhook_calls and custody_on_request_status, and
-  wait until the first run of custody_read_webhook_calls is green. From then on, it reads the calls to the webhook each
-  minute, and custody_on_request_status looks the request up. Use the id of a request that a DAG has created.
+- Have the service report a currency that is switched off. Switch on custody_read_webhook_calls and
+  custody_on_currency_status, and wait until the first run of custody_read_webhook_calls is green. From then on, it
+  reads the calls to the webhook each minute, and custody_on_currency_status plans the whitelist again. The plan fails
+  if the service differs from the file.
     curl {sandbox}/sandbox/send_event \\
       -H 'Content-Type: application/json' \\
-      -d '{{"webhook_type": "requestStatus.updated",
-           "payload": {{"requestId": "3711"}}}}'
+      -d '{{"webhook_type": "currencyStatus.updated",
+           "data": {{"currency": "ETH", "status": "disabled"}}}}'
 - Have the service report an incoming transaction. Switch on custody_watch_webhook_calls, and wait for half a minute.
   From then on, a watcher polls, and starts the DAG within 10 seconds.
     curl {sandbox}/sandbox/send_event \\
       -H 'Content-Type: application/json' \\
       -d '{{"webhook_type": "transactionExternal.received",
-           "payload": {{"id": "1"}}}}'
+           "data": {{"transactionId": 46596}}}}'
 - Have the service show a false address. custody_whitelist_reconciliation verifies the signatures, so it fails and names
   the request.
     curl {sandbox}/sandbox/configure \\
@@ -114,7 +115,7 @@ def main() -> int:
     try:
         (home / "treasury").mkdir()
         with SandboxProcess(home) as sandbox, SandboxProcess(home / "treasury") as treasury:
-            webhook_id = sandbox.control.add_webhook()["id"]
+            webhook_id = sandbox.control.add_webhook(type="currencyStatus.updated")["id"]
             sandbox.control.add_webhook(type="transactionExternal.received")
             _make_trouble(treasury.control)
             port, *log_ports = free_ports(3)

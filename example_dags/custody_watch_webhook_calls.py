@@ -6,7 +6,7 @@ connection share one poll in the triggerer, and no task runs until there is a ne
 Airflow has stored the event. So no call is lost while Airflow is down, but a call may arrive twice.
 
 What to change: the webhook types, the interval, and the task ``handle``. Calls are not signed: before you act on one,
-check its facts at the service, as the example ``custody_on_request_status`` does.
+check its facts at the service, as the example ``custody_on_currency_status`` does.
 
 Requires Airflow 3.3, because earlier versions do not tell a watcher that its events are stored. On earlier versions,
 this file defines no DAG.

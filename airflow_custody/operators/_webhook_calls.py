@@ -24,8 +24,9 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     neither an open port nor a webhook receiver, and it also finds calls from while Airflow was down. Needs the role
     ``Admin`` or ``AdminReadOnly``. The operation is undocumented.
 
-    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``. Above 64
-    KiB, the extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was
+    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``. Each call
+    has the ``type``, ``event_at`` and ``data`` of its event, with ids as text (see :class:`WebhookCall`). Above 64 KiB,
+    the extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was
     created. :func:`airflow_custody.assets.calls_of` returns the calls in both cases.
 
     Each call is emitted at least once: recognize repeated calls by their ids. Airflow stores the event together with
@@ -51,12 +52,15 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param start: where the first run starts: ``now`` (default), or ``beginning``: at the oldest call that the service
         still lists. Ignored if the asset already has a cursor, even another task's. (templated)
     :param webhook_ids: ids of the webhooks whose calls are read. Default: all webhooks. (templated)
-    :param webhook_types: types of the webhooks whose calls are read, such as ``requestStatus.updated``. The types come
-        from the listing of webhooks, because calls have no type. Default: all types. (templated)
+    :param webhook_types: types of the webhooks whose calls are read, such as ``currencyStatus.updated``. The types come
+        from the listing of webhooks; for a webhook that was deleted, the type in the call's payload counts. Default:
+        all types. (templated)
     :param event_ids: ids of the events whose calls are read. Default: all events. (templated)
     :param statuses: delivery statuses, at the time of reading, of the calls that are read. Default: all statuses.
         (templated)
-    :param with_payload: whether the event includes the calls' payloads. Default True.
+    :param data_statuses: values of ``status`` in the ``data`` of the events whose calls are read, such as ``disabled``.
+        A call whose payload does not have the published form is read, too. Default: all. (templated)
+    :param with_payload: whether the event includes the calls' payloads, and the ``data`` from them. Default True.
     :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
     :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
         clock was set back by more than five minutes and has not caught up, or the asset's cursor comes from another
@@ -74,6 +78,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         "webhook_types",
         "event_ids",
         "statuses",
+        "data_statuses",
         "on_gap",
         "custody_conn_id",
     )
@@ -88,6 +93,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         webhook_types: Iterable[str] | None = NOT_GIVEN,
         event_ids: Iterable[str] | None = NOT_GIVEN,
         statuses: Iterable[str] | None = NOT_GIVEN,
+        data_statuses: Iterable[str] | None = NOT_GIVEN,
         with_payload: bool = True,
         max_calls: int = 10_000,
         on_gap: str = "fail",
@@ -111,6 +117,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.webhook_types = webhook_types
         self.event_ids = event_ids
         self.statuses = statuses
+        self.data_statuses = data_statuses
         self.with_payload = with_payload
         self.max_calls = max_calls
         self.on_gap = on_gap
@@ -118,7 +125,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.operators._call_reading import CallReading
 
-        filters = ("webhook_ids", "webhook_types", "event_ids", "statuses")
+        filters = ("webhook_ids", "webhook_types", "event_ids", "statuses", "data_statuses")
         reading = CallReading(
             self.custody_conn_id,
             self.asset,

@@ -70,6 +70,8 @@ class Settings(BaseModel):
     :param superadmin_minimum: number of super-administrators whose signatures are required.
     :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
+    :param cooling_word: the status word of an enabled webhook that is cooling down after failed deliveries.
+    :param enabling_ends_cooling: whether enabling a webhook ends its cool-down.
     :param currencies: the active currencies. An address on another chain is rejected.
     :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
     :param label_length: length to which longer labels are truncated. None: labels are not truncated.
@@ -99,6 +101,8 @@ class Settings(BaseModel):
     superadmin_minimum: Annotated[int, Field(ge=1)] = 2
     listings: dict[ListingName, ListingSettings] = {}
     calls: CallSettings = CallSettings()
+    cooling_word: str = "TIMEOUT"
+    enabling_ends_cooling: bool = True
 
     currencies: list[str] = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
     address_form: Literal["as sent", "lower", "upper", "no prefix"] = "as sent"

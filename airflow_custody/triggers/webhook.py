@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_custody.triggers._calls import CallWatcher
 
 _HAS_SHARED_STREAMS = find_spec("airflow.triggers.shared_stream") is not None
-_FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
+_FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses", "data_statuses")
 
 
 class CustodyWebhookCallTrigger(BaseEventTrigger):
@@ -36,7 +36,8 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     Use it with an ``AssetWatcher`` on Airflow 3.3 or later. It reads the service's journal, ``GET /webhooks/calls``, so
     it needs no open port. Each event holds at most 100 calls and 64 KiB:
-    ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. If a single call is larger, the event
+    ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. Each call has the ``type``, ``event_at``
+    and ``data`` of its event, with ids as text (see :class:`WebhookCall`). If a single call is larger, the event
     has its id in ``call_ids`` instead. ``late_ids`` names calls that were created before a call of an earlier event.
     ``gap`` describes the calls that may be lost; an event with a gap may have no calls.
 
@@ -56,15 +57,18 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     asset's state store. A task that defers to this trigger fails.
 
     :param webhook_ids: ids of the webhooks whose calls are fired. None (default): all webhooks.
-    :param webhook_types: types of the webhooks whose calls are fired, such as ``requestStatus.updated``. The types come
-        from the listing of webhooks, because calls have no type. None (default): all types.
+    :param webhook_types: types of the webhooks whose calls are fired, such as ``currencyStatus.updated``. The types
+        come from the listing of webhooks; for a webhook that was deleted, the type in the call's payload counts. None
+        (default): all types.
     :param event_ids: ids of the events whose calls are fired. None (default): all events.
     :param statuses: delivery statuses, at the time of reading, of the calls that are fired. A later change of status
         does not fire. None (default): all statuses.
+    :param data_statuses: values of ``status`` in the ``data`` of the events whose calls are fired, such as
+        ``disabled``. A call whose payload does not have the published form is fired, too. None (default): all.
     :param start: where to start if there is no cursor: ``"now"`` (default), at the time at which the journal is first
         read; or ``"beginning"``, at the oldest call that the service still lists.
-    :param with_payload: whether events include the calls' payloads. These are then stored in Airflow's database and in
-        the triggerer's log, because Airflow logs every event. Default True.
+    :param with_payload: whether events include the calls' payloads, and the ``data`` from them. These are then stored
+        in Airflow's database and in the triggerer's log, because Airflow logs every event. Default True.
     :param poke_interval: seconds between two polls, or a timedelta. Default 30.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
     :param cursor_name: name of the cursor. A watcher that replaces another watcher continues from the cursor with the
@@ -79,6 +83,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         webhook_types: Iterable[str] | None = None,
         event_ids: Iterable[str] | None = None,
         statuses: Iterable[str] | None = None,
+        data_statuses: Iterable[str] | None = None,
         start: Literal["now", "beginning"] = "now",
         with_payload: bool = True,
         poke_interval: float | timedelta = 30.0,
@@ -90,6 +95,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         self.webhook_types = _names(webhook_types)
         self.event_ids = _names(event_ids)
         self.statuses = _names(statuses)
+        self.data_statuses = _names(data_statuses)
         self.start = start
         self.with_payload = with_payload
         self.poke_interval = poke_interval.total_seconds() if isinstance(poke_interval, timedelta) else poke_interval

@@ -68,8 +68,8 @@ PAGES: Mapping[str, Page] = {
         "enable, disable, create and delete a webhook; read its calls; verify a delivery",
         _READ_ON.format("React to webhooks and events", "events"),
         (
-            ("client.webhooks", ("verify_delivery",)),
-            ("client.webhooks.models", ("WebhookCall",)),
+            ("client.webhooks", ("verify_delivery", "Delivery")),
+            ("client.webhooks.models", ("WebhookCall", "WebhookEvent")),
             ("client.webhooks.calls", ("NewCalls", "CallCursor")),
         ),
     ),

@@ -20,7 +20,7 @@ with DAG(dag_id="custody_handle_calls", schedule=[webhook_calls], max_active_run
                 if gap := (event.extra or {}).get("gap"):
                     print(f"calls may be lost, check at the service: {gap}")
                 for call in calls_of(event, hook.get_conn()):
-                    print(call["id"], call.get("payload"))
+                    print(call["id"], call.get("type"), call.get("data"))
         outlet_events[handled].extra = events.place
 
     handle()

@@ -170,7 +170,8 @@ delete_webhook = CustodyDeleteWebhookOperator(
 )
 read_calls = CustodyReadWebhookCallsOperator(
     task_id="read_calls",
-    webhook_types=["requestStatus.updated"],
+    webhook_types=["currencyStatus.updated"],
+    data_statuses=["disabled"],
 )
 received = Asset(
     "custody_transactions_received",
@@ -244,7 +245,8 @@ def verify_all(pins, envelopes):
 
 def receive(headers, body):
     """Verify a delivery in your receiver. Pass the body unchanged."""
-    return verify_delivery(headers, body, secret="<the webhook's secret>")
+    delivery = verify_delivery(headers, body, secret="<the webhook's secret>")
+    return delivery.type, delivery.data
 
 
 # --- sandbox

@@ -101,7 +101,7 @@ def test_each_call_is_handled_once(sandbox: Sandbox, connection: str, capsys: py
     forget_reads(reading)
     webhook_id = sandbox.control.add_webhook()["id"]
     for number in (0, 1):
-        write_calls(sandbox, webhook_id, number, payload=json.dumps({"number": number}))
+        write_calls(sandbox, webhook_id, number, payload=json.dumps({"type": "a", "data": {"number": number}}))
         assert run_dag(reading).state == "success"
     # Both events in one run; then none is new.
     assert [run_dag(handling).state, run_dag(handling).state] == ["success", "success"]

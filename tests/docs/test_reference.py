@@ -40,7 +40,7 @@ TASKS = [*on_floor("operators"), *on_floor("sensors")]
 #: What a user does not make or call: classes of results, and details of the sandbox.
 WITHOUT_EXAMPLE = {
     *("CallCursor", "HealthCheck", "HealthReport", "NewCalls", "PendingApprovals", "VaultdClient", "WebhookCall"),
-    "WhitelistEnvelope",
+    *("Delivery", "WebhookEvent", "WhitelistEnvelope"),
     *("RequestSignatures", "VerifiedAddress", "VerifiedRules", "SandboxControl"),
     *("CallSettings", "ListingSettings", "Settings", "Signer"),
     *("connection_variables", "fingerprint", "health_entry"),

@@ -99,7 +99,7 @@ def test_the_instructions_of_the_demo_with_the_ui_fit(output: Any, name: str, wi
 
 def test_the_sandbox_accepts_the_commands_of_the_instructions(output: Any, sandbox: Sandbox) -> None:
     text = load(DEMO / "ui.py")._INSTRUCTIONS.format(airflow="", sandbox=sandbox.url, token="", webhook="")
-    sandbox.control.add_webhook(type="requestStatus.updated")
+    sandbox.control.add_webhook(type="currencyStatus.updated")
     sandbox.control.add_webhook(type="transactionExternal.received")
     commands = re.findall(r"^    (curl .*\n(?:      .*\n)+)", text, re.MULTILINE)
     assert len(commands) == text.count("curl ") == 5

@@ -17,10 +17,8 @@ import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 from markdown_it import MarkdownIt
 from support.airflow.airflow_runs import AIRFLOW, load, run_dag
-from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
 from support.service.people import connect_approvers
 
-from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
@@ -270,59 +268,21 @@ def test_webhook_maintenance(sandbox: Sandbox, example: Example, monkeypatch: py
     assert [each["body"]["status"] for each in sandbox.control.request_log("PATCH")] == ["disabled", "enabled"]
 
 
-def test_each_request_that_a_call_names_is_looked_up_once(sandbox: Sandbox, example: Example) -> None:
-    webhook_id = sandbox.control.add_webhook()["id"]
-    module = example("custody_on_request_status")
-    for dag in (module.read_dag, module.dag):
-        register_assets(dag)
-    forget_reads(module.read_dag)
-    first, second = sandbox.control.add_whitelist_requests(
-        [{"label": "L", "address": "0x" + digit * 40, "blockchain": "ETH"} for digit in "12"], status="pending"
-    )
-
-    def both() -> list[str]:
-        return [run_dag(module.read_dag).state_of("read"), run_dag(module.dag).state_of("check")]
-
-    write_calls(sandbox, webhook_id, -1)
-    # The first run stores the place.
-    assert both() == ["success", "success"]
-    assert both() == ["skipped", "skipped"]
-    # Several events while the second DAG was paused; what they say of the status is not believed. Airflow refuses some
-    # words as keys of an XCom.
-    for number, request_id in enumerate([first, second, first, "9" * 30, "987654", "__classname__"]):
-        write_calls(sandbox, webhook_id, number, payload=json.dumps({"requestId": request_id, "status": "effective"}))
-        assert run_dag(module.read_dag).state == "success"
-    write_calls(sandbox, webhook_id, 9, payload="text")
-    # Together above 64 KiB, so that the event has ids only.
-    write_calls(sandbox, webhook_id, 10, payload=json.dumps({"requestId": first, "text": "x" * 70_000}))
-    assert run_dag(module.read_dag).state == "success"
-    assert sorted(run_dag(module.dag).xcom("check")) == sorted(
-        [
-            f"'{first}': pending",
-            f"'{second}': pending",
-            f"'{'9' * 30}': not a valid request id",
-            "'987654': not found",
-            "'call 9': without a request id, check at the service",
-            "'__classname__': not a valid request id",
-        ]
-    )
-    assert run_dag(module.dag).state_of("check") == "skipped"
-
-
-@pytest.mark.parametrize("status", [400, 404, 503])
-def test_only_the_service_says_that_a_request_is_not_found(sandbox: Sandbox, example: Example, status: int) -> None:
-    state_of = example("custody_on_request_status").state_of
-    sandbox.control.add_fault("html", path="/whitelists/addresses/987654", status=status)
-    with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client, pytest.raises(CustodyError):
-        state_of("987654", client)
-
-
-@pytest.mark.parametrize("payload", [None, "text", [], {}, {"requestId": None}, {"id": "1"}], ids=str)
-def test_a_call_that_names_no_request(example: Example, payload: Any) -> None:
-    request_id_of = example("custody_on_request_status").request_id_of
-    # Its own id is not a request's.
-    assert request_id_of({"id": "1", "payload": payload}) is None
-    assert request_id_of({"payload": {"requestId": 0}}) == "0"
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ({"data": {"currency": "ETH", "status": "enabled"}}, None),
+        ({"data": {"currency": "ETH", "status": "ENABLED"}}, None),
+        ({"data": {"currency": "ETH", "status": "paused"}}, "'ETH' is 'paused'"),
+        # An absent status is an empty one.
+        ({"data": {"currency": "ETH"}}, "'ETH' is 'None'"),
+        ({"data": {}, "payload": "text"}, "call 7 cannot be read"),
+        # It is no longer listed.
+        ({}, "call 7 cannot be read"),
+    ],
+)
+def test_only_a_currency_that_is_enabled_is_no_reason(example: Example, call: dict[str, Any], reason: str) -> None:
+    assert example("custody_on_currency_status").reason_of({"id": "7", **call}) == reason
 
 
 @pytest.mark.parametrize(

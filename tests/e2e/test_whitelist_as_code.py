@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.airflow.airflow_runs import AIRFLOW, Run, load, run_dag
 from support.airflow.task_log import TaskLog
+from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
 from support.service.people import connect_approvers
 
 from airflow_custody.client import CustodyClient
@@ -50,7 +51,7 @@ def approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a DAG bundle, before Airflow 3 the DAGs folder, with the examples and the file in it."""
-    for name in (f"{DAG_ID}.py", "custody_whitelist_reconciliation.py", FILE):
+    for name in (f"{DAG_ID}.py", "custody_whitelist_reconciliation.py", "custody_on_currency_status.py", FILE):
         shutil.copy(EXAMPLES / name, tmp_path)
     bundle = {
         "name": "treasury",
@@ -251,3 +252,54 @@ def test_the_reconciliation_finds_what_the_file_does_not_have(sandbox: Sandbox, 
     assert run.state == "failed"
     assert run.xcom("reconcile")["counts"]["undeclared"] == 1
     assert sandbox.control.request_log("POST") == []
+
+
+def test_the_whitelist_is_planned_again_when_a_currency_is_switched_off(sandbox: Sandbox, folder: Path) -> None:
+    kind = "currencyStatus.updated"
+    webhook_id = sandbox.control.add_webhook(type=kind)["id"]
+    module = load(folder / "custody_on_currency_status.py")
+    for dag in (module.read_dag, module.dag):
+        register_assets(dag)
+        for each in dag.tasks:
+            each.retries = 0
+    forget_reads(module.read_dag)
+
+    def read() -> str:
+        return run_dag(module.read_dag).state_of("read")
+
+    def send(**data: Any) -> None:
+        sandbox.control.send_event(kind, {"currencyId": 7, **data})
+        assert read() == "success"
+
+    # The first run stores the place.
+    assert read() == "success"
+    assert read() == "skipped"
+    assert run_dag(module.dag).state_of("plan") == "skipped"
+    assert run_dag(module.dag).state_of("find_reasons") == "skipped"
+    # Another currency is switched on, and another kind of event comes.
+    send(currency="BTC", status="enabled")
+    sandbox.control.add_webhook(type="requestStatus.updated")
+    sandbox.control.send_event("requestStatus.updated")
+    assert read() == "skipped"
+    run = run_dag(module.dag)
+    assert run.state == "success"
+    assert run.state_of("plan") == "skipped"
+    # Several events while the second DAG was paused; the service has nothing of what the file has.
+    send(currency="BTC", status="disabled")
+    send(currency="XRP", status="enabled")
+    send(currency="ETH\x1b[31m", status="Disabled")
+    write_calls(sandbox, webhook_id, 9, payload="text", createdAt=datetime.now(timezone.utc).isoformat())
+    assert read() == "success"
+    # Above 64 KiB, so that the event has ids only.
+    send(currency="ADA", status="disabled", text="x" * 70_000)
+    run = run_dag(module.dag)
+    assert run.xcom("find_reasons") == [
+        "'BTC' is 'disabled'",
+        "'ETH\\x1b[31m' is 'Disabled'",
+        "call 9 cannot be read",
+        "'ADA' is 'disabled'",
+    ]
+    assert run.state_of("plan") == "failed"
+    assert run.pushed("plan", "counts")["create"] == 4
+    assert sandbox.control.request_log("POST") == []
+    assert run_dag(module.dag).state_of("find_reasons") == "skipped"

@@ -11,7 +11,8 @@ from support.airflow.task_log import TaskLog
 from support.airflow.webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
 
 from airflow_custody.assets import webhook_calls_asset
-from airflow_custody.client import CustodyError
+from airflow_custody.client import CustodyClient, CustodyError
+from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -64,6 +65,34 @@ def test_only_calls_that_match_are_emitted(sandbox: Sandbox, webhook: str) -> No
         assert call.get("payload") is None
 
 
+def test_calls_are_selected_by_the_status_in_the_data_of_their_event(sandbox: Sandbox) -> None:
+    kind = "currencyStatus.updated"
+    webhook_id = sandbox.control.add_webhook(type=kind)["id"]
+    for status in ("enabled", "disabled"):
+        sandbox.control.send_event(kind, {"currencyId": 2**63 - 1, "currency": "ETH", "status": status})
+    sandbox.control.send_event(kind, payload={"status": "enabled"})
+    first, unread = Reader(start="beginning", data_statuses="Disabled").run()["calls"]
+    assert first["webhook_id"] == webhook_id
+    assert first["type"] == kind
+    assert first["data"] == {"currencyId": "9223372036854775807", "currency": "ETH", "status": "disabled"}
+    assert parse_timestamp(first["event_at"])
+    # A payload of another form may be about anything.
+    assert (unread["type"], unread["data"], unread["payload"]) == (None, {}, {"status": "enabled"})
+    (first, unread) = Reader(start="beginning", data_statuses="disabled", with_payload=False).run()["calls"]
+    assert first["type"] == kind
+    assert not {"data", "payload"} & first.keys()
+
+
+def test_the_type_of_a_webhook_that_was_deleted_is_that_of_the_payload(sandbox: Sandbox, webhook: str) -> None:
+    gone = sandbox.control.add_webhook(type="currencyStatus.updated")["id"]
+    sandbox.control.send_event("currencyStatus.updated")
+    write_calls(sandbox, gone, 1)
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        client.delete_webhook(gone)
+    assert Reader(start="beginning", webhook_types=[TYPE]).ids() == ["1"]
+    assert len(Reader(start="beginning", webhook_types=["currencyStatus.updated"]).ids() or ()) == 2
+
+
 # --- gaps, and webhooks that may not write --------------------------------------------------------------------------
 
 
@@ -105,7 +134,7 @@ def test_webhooks_that_are_disabled_or_cool_down_are_reported(
     log = task_log.text
     assert "no webhook has the type no.such." in log
     assert f"Webhook {disabled} ({TYPE}) is disabled: the service may no longer record its calls." in log
-    assert f"Webhook {cooling} ({TYPE}) is enabled, cooling down until {later:%Y-%m-%d %H:%M:%S} UTC: " in log
+    assert f"Webhook {cooling} ({TYPE}) is TIMEOUT, cooling down until {later:%Y-%m-%d %H:%M:%S} UTC: " in log
     assert works not in log
     assert f"has the type {TYPE}" not in log
 

@@ -159,12 +159,24 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
             {"status": "cooldown", "timeout_until": "2999-01-01T00:00:00Z"},
             "cooling down until 2999-01-01 00:00:00 UTC",
         ),
+        ({"timeout_until": "2999-01-01T00:00:00Z"}, "cooling down until 2999-01-01 00:00:00 UTC"),
+        ({"status": "disabled", "timeout_until": "2999-01-01T00:00:00Z"}, "It is disabled: nothing is delivered."),
         ({"timeout_until": "2020-01-01T00:00:00Z"}, ""),
         ({"timeout_until": "0001-01-01T00:00:00Z"}, ""),
         ({"status": "enable\u017f"}, "Its status is not recognized: 'enable\u017f'."),
         ({"timeout_until": "garbage"}, "until a time that cannot be read ('garbage')"),
     ],
-    ids=["enabled", "disabled", "cooling down", "cooled down", "zero time", "unknown status", "unreadable time"],
+    ids=[
+        "enabled",
+        "disabled",
+        "cooling down",
+        "timeout",
+        "disabled since",
+        "cooled down",
+        "zero time",
+        "unknown status",
+        "unreadable time",
+    ],
 )
 def test_what_is_wrong_with_a_webhook(
     sandbox: Sandbox, client: CustodyClient, webhook: dict[str, str], problem: str

@@ -169,18 +169,56 @@ def test_an_event_is_a_call_to_each_webhook_of_its_type(api: Api, sandbox: Sandb
     for other in ({"type": "currencyStatus.updated"}, {"type": TYPE, "status": "disabled"}):
         add(**other)
     add(type=TYPE, tenant_id="2")
-    sent = sandbox.control.send_event(TYPE, {"requestId": "7"}, event_id="e")
+    sent = sandbox.control.send_event(TYPE, {"requestId": 7}, event_id="e")
     assert [each["webhookId"] for each in sent] == hooks
     keys = {"id", "eventId", "webhookId", "payload", "status", "attempts", "createdAt", "updatedAt"}
     assert {*sent[0]} == keys
     assert sent[0]["eventId"] == "e"
-    assert json.loads(sent[0]["payload"]) == {"requestId": "7"}
-    (late, _) = sandbox.control.send_event(TYPE, "text", status="failed", age=100)
+    payload = {"type": TYPE, "createdAt": sent[0]["createdAt"], "data": {"requestId": 7}}
+    assert sent[0]["payload"] == json.dumps(payload, separators=(",", ":"))
+    (late, _) = sandbox.control.send_event(TYPE, payload="text", status="failed", age=100)
+    assert late["payload"] == "text"
     path = f"/webhooks/calls?sortOrder=ASC&webhookID={hooks[0]}"
     # Ordered by creation.
     assert api.listed(path, "calls") == [late["id"], sent[0]["id"]]
     assert api.listed(f"{path}&status=failed", "calls") == [late["id"]]
     assert api.listed(f"{path}&eventID=other", "calls") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("requestStatus.updated", {"requestId": 123, "status": "APPROVED"}),
+        ("currencyStatus.updated", {"currencyId": 7, "currency": "ETH", "status": "enabled"}),
+        ("transactionExternal.received", {"transactionId": 46596}),
+        ("transactionInternal.received", {"transactionId": 46597}),
+    ],
+)
+def test_the_payload_of_each_published_type(api: Api, sandbox: Sandbox, kind: str, data: dict[str, Any]) -> None:
+    sandbox.control.add_webhook(type=kind)
+    sandbox.control.send_event(kind)
+    (call,) = api.get("/webhooks/calls").json()["calls"]
+    payload = json.loads(call["payload"])
+    assert list(payload) == ["type", "createdAt", "data"]
+    assert (payload["type"], payload["createdAt"], payload["data"]) == (kind, call["createdAt"], data)
+
+
+def test_a_webhook_that_cools_down_has_another_word(api: Api, sandbox: Sandbox) -> None:
+    add = sandbox.control.add_webhook
+    later = {"timeout_until": "2999-01-01T00:00:00Z"}
+    hooks = [add(**later), add(status="disabled", **later), add(timeout_until="2020-01-01T00:00:00Z")]
+
+    def words() -> list[str]:
+        return [each["status"] for each in api.get("/webhooks").json()["webhooks"]]
+
+    assert words() == ["TIMEOUT", "disabled", "enabled"]
+    sandbox.control.configure(cooling_word="cooling", enabling_ends_cooling=False)
+    enabled = api.call("PATCH", f"/webhooks/{hooks[0]['id']}", {"status": "enabled"}).json()["webhook"]
+    assert enabled["status"] == "cooling"
+    sandbox.control.configure(enabling_ends_cooling=True)
+    enabled = api.call("PATCH", f"/webhooks/{hooks[0]['id']}", {"status": "enabled"}).json()["webhook"]
+    assert enabled["status"] == "enabled"
+    assert "timeoutUntil" not in enabled
 
 
 @pytest.mark.parametrize(("path", "key"), [("/webhooks", "webhooks"), ("/webhooks/calls", "calls")])

@@ -25,7 +25,7 @@ from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 
-FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
+FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses", "data_statuses")
 MANY = {f"name {number}" for number in range(20)}
 
 

@@ -106,6 +106,22 @@ async def test_a_webhook_has_the_type_and_not_its_calls(sandbox: Sandbox) -> Non
 
 
 @in_triggerers
+async def test_a_watcher_selects_by_the_status_in_the_data(sandbox: Sandbox) -> None:
+    kind = "currencyStatus.updated"
+    sandbox.control.add_webhook(kind, id=HOOK)
+    triggerer, store = await Triggerer.watching(data_statuses=["disabled"])
+    for call_id, status in (("a", "enabled"), ("b", "disabled")):
+        data = {"currencyId": 2**62 + 1, "currency": "ETH", "status": status}
+        add_call(sandbox, call_id, HOOK, payload=json.dumps({"type": kind, "createdAt": "x", "data": data}))
+    add_call(sandbox, "c", HOOK, payload="of another form")
+    await until(lambda: store.known == set("abc"))
+    assert triggerer.ids(1) == ["b", "c"]
+    call = next(call for _, payload in triggerer.persisted for call in payload["calls"] if call["id"] == "b")
+    assert call["type"] == kind
+    assert call["data"] == {"currencyId": "4611686018427387905", "currency": "ETH", "status": "disabled"}
+
+
+@in_triggerers
 async def test_a_type_that_no_webhook_has_is_reported_once(sandbox: Sandbox, task_log: TaskLog) -> None:
     sandbox.control.add_webhook("requestStatus.updated", id=HOOK)
     _, store = await Triggerer.watching(webhook_types=["RequestStatus.updated", "requestStatus.update"])

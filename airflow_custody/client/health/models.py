@@ -67,7 +67,13 @@ class VaultdClient:
 
     @classmethod
     def from_wire(cls, row: Mapping[str, Any]) -> VaultdClient:
-        """Return the connection in a row of a report. Unreadable values count as missing."""
+        """
+        Return the connection in a row of a report.
+
+        Unreadable values count as missing.
+
+        :param row: the row.
+        """
         return cls(
             host_port=as_name(row.get("hostPort")),
             connected=row.get("connected") is True,
@@ -102,7 +108,11 @@ class HealthReport:
 
     @classmethod
     def from_wire(cls, report: WireHealthReport) -> HealthReport:
-        """Return a report as the service sent it."""
+        """
+        Return a report.
+
+        :param report: the report, as the service sent it.
+        """
         return cls(
             name=report.get("name"),
             status=report.get("status"),

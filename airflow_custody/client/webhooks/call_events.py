@@ -23,21 +23,23 @@ class CallFilter:
     :param webhook_types: only calls of webhooks of these types.
     :param event_ids: only calls of these events.
     :param statuses: only calls whose delivery has one of these statuses when it is read.
+    :param data_statuses: only calls whose event has one of these in the ``status`` of its data.
     """
 
     webhook_ids: Collection[str] = ()
     webhook_types: Collection[str] = ()
     event_ids: Collection[str] = ()
     statuses: Collection[str] = ()
+    data_statuses: Collection[str] = ()
 
     def select(self, calls: Iterable[WebhookCall], webhook_types_by_id: Mapping[str, str]) -> list[WebhookCall]:
         """
         Return the calls that are selected, in their order.
 
         :param calls: the calls.
-        :param webhook_types_by_id: the types of the webhooks, because a call has no type. If the webhook's type is
-            unknown, because it was deleted or has none, the call is selected. A call without a status is selected, too:
-            an extra call does less harm than a lost call.
+        :param webhook_types_by_id: the types of the webhooks. If a webhook's type is unknown, because it was deleted or
+            has none, the type in the call's payload counts. A call without a type, without a delivery status, or with
+            a payload of another form than the published one is selected: an extra call does less harm than a lost call.
         """
         types = {ascii_lower(each): type_ for each, type_ in webhook_types_by_id.items()}
         return [call for call in calls if self._selects(call, types.get(ascii_lower(call.webhook_id)))]
@@ -45,10 +47,20 @@ class CallFilter:
     def _selects(self, call: WebhookCall, webhook_type: str | None) -> bool:
         return (
             _is_one_of(call.webhook_id, self.webhook_ids)
-            and _is_one_of(webhook_type, self.webhook_types)
+            and _is_one_of(webhook_type or call.type, self.webhook_types)
             and _is_one_of(call.event_id, self.event_ids)
             and _is_one_of(call.status, self.statuses)
+            and self._selects_data(call)
         )
+
+    def _selects_data(self, call: WebhookCall) -> bool:
+        if not self.data_statuses or call.type is None:
+            return True
+        status = call.data.get("status")
+        if status is None or status == "":
+            # An event without a status has none of these.
+            return False
+        return not isinstance(status, str) or _is_one_of(status, self.data_statuses)
 
 
 def to_event(
@@ -66,7 +78,7 @@ def to_event(
     :param late: ids of calls that appeared late. Default: none.
     :param gap: description of calls that may be lost. Default: none.
     :param more: whether there are more new calls. Default False.
-    :param with_payload: whether to include the calls' payloads. Default True.
+    :param with_payload: whether to include the calls' payloads, and the ``data`` from them. Default True.
     :return: ``count``; ``calls``, each as :meth:`WebhookCall.to_json` returns it, or, above 64 KiB, ``call_ids`` and
         ``since``, the creation time of the oldest call; ``late_ids``; ``gap``; ``more``.
     """

@@ -7,10 +7,32 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from airflow_custody.client.arguments import check_seconds, check_time, describe
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.text import read_number
+from airflow_custody.client.webhooks.models import WebhookEvent, read_event
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """
+    A verified delivery.
+
+    :param id: its id, the same when the service repeats it.
+    :param type: type of the event, such as ``currencyStatus.updated``; None: the body does not have the published form.
+    :param created_at: time of the event by the service's clock; None: not given, or not readable.
+    :param data: what the event is about, by the service's names, with ids as text. Empty: the body does not have the
+        published form.
+    """
+
+    id: str
+    type: str | None
+    created_at: datetime | None
+    data: Mapping[str, Any]
 
 
 def verify_delivery(
@@ -18,23 +40,26 @@ def verify_delivery(
     body: bytes | bytearray | memoryview,
     secret: str,
     *,
-    tolerance: float = 300.0,
+    tolerance: float = 30.0,
     first_time: Callable[[str], bool] | None = None,
     now: float | None = None,
-) -> str:
+) -> Delivery:
     """
     Verify that a delivery is the service's, recent and new.
+
+    Signatures of unknown versions are ignored.
 
     :param headers: the delivery's headers; their names in any case.
     :param body: the delivery's body, exactly as received.
     :param secret: the webhook's secret.
     :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock, zero or more. Default
-        300.
-    :param first_time: called with the id of an otherwise valid delivery, because the service repeats a delivery under
-        the same id. Returns whether the id is new. The function must remember ids for twice ``tolerance``, and must not
-        be asynchronous. None (default): repeats are not detected.
+        30, as the makers of the service advise. Raise it only if the clock cannot be synchronized.
+    :param first_time: called with the id of an otherwise valid delivery. Returns whether the id is new. The function
+        must not be asynchronous. To refuse a replay, it must remember ids for twice ``tolerance``. The service repeats
+        a delivery under the same id but with a new time stamp, maybe much later: to handle each event once, remember
+        ids for longer. None (default): repeats are not detected.
     :param now: Unix time in seconds; None (default): now.
-    :return: the delivery's id.
+    :return: the delivery.
     :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or the
         delivery was seen before.
     :raises CustodyConfigurationError: if the secret is missing, or another argument is wrong.
@@ -59,11 +84,19 @@ def verify_delivery(
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp differs from this machine's clock by more than {tolerance:g} s")
+        order = "behind" if now > seconds else "ahead of"
+        raise _refused(
+            f"its time stamp is {abs(now - seconds):.1f} s {order} this machine's clock; {tolerance:g} s are allowed",
+            "If all deliveries are refused, synchronize this machine's clock (NTP), or raise 'tolerance'.",
+        )
     # Any other true value is not enough: an asynchronous function returns a coroutine, which is always true.
     if first_time is not None and first_time(identifier) not in (True,):
         raise _refused("it was seen before, or first_time did not return True")
-    return identifier
+    try:
+        event = read_event(bytes(body).decode())
+    except UnicodeDecodeError:
+        event = WebhookEvent()
+    return Delivery(identifier, event.type, event.created_at, event.data)
 
 
 def _read_headers(headers: Mapping[str, str]) -> tuple[str, str, str]:
@@ -86,12 +119,13 @@ def _is_signed(text: bytes, secret: str, signatures: str) -> bool:
 def _decode(signature: str) -> bytes:
     version, _, text = signature.partition(",")
     try:
+        # A version that is not known, such as the announced v1a, is skipped.
         return base64.b64decode(text, validate=True) if version == "v1" else b""
     except ValueError:
         return b""
 
 
-def _refused(why: str) -> CustodyRequestError:
+def _refused(why: str, advice: str | None = None) -> CustodyRequestError:
     return CustodyRequestError(
-        f"the delivery is refused: {why}", operation="verify webhook delivery", code="delivery-refused"
+        f"the delivery is refused: {why}", operation="verify webhook delivery", code="delivery-refused", advice=advice
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, NoReturn
 
 from airflow_custody.client.secrets import shorten_urls
@@ -23,6 +24,8 @@ MAX_PARSED_LENGTH = 1024 * 1024
 MAX_DEPTH = 32
 # Characters that JSON allows, but databases and encoders reject: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+# The keys of ids in an event's data.
+_ID_KEY = re.compile("(^id|Id|ID)s?$")
 
 
 class WireWebhook(TypedDict, total=False):
@@ -56,6 +59,22 @@ class WireWebhookCalls(TypedDict, total=False):
     # The fields are passed on unchanged.
     calls: list[dict[str, Any]] | None
     cursor: WireCursor | None
+
+
+@dataclass(frozen=True)
+class WebhookEvent:
+    """
+    An event, as the payload of a call or of a delivery describes it.
+
+    :param type: its type, such as ``currencyStatus.updated``; None: the payload does not have the published form.
+    :param created_at: time of the event by the service's clock; None: not given, or not readable.
+    :param data: what the event is about, by the service's names. Numbers are text where the key is that of an id
+        (``requestId``), or if they would change when they are parsed.
+    """
+
+    type: str | None = None
+    created_at: datetime | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,19 +136,45 @@ class WebhookCall:
         """
         return read_payload(self.payload_text)
 
+    @cached_property
+    def event(self) -> WebhookEvent:
+        """The event that the payload describes."""
+        return read_event(self.payload_text)
+
+    @property
+    def type(self) -> str | None:
+        """The event's type; None: the payload does not have the published form."""
+        return self.event.type
+
+    @property
+    def event_at(self) -> datetime | None:
+        """
+        Time of the event: ``createdAt`` of the payload.
+
+        The call itself was created at ``created_at``, by which calls are listed.
+        """
+        return self.event.created_at
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the event is about, with ids as text, such as ``{"requestId": "123", "status": "APPROVED"}``."""
+        return self.event.data
+
     def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
         """
         Return the call as plain JSON data.
 
         Times are ISO 8601 text. URLs in the message on the status are shortened, because they may contain a secret.
 
-        :param with_payload: whether to include the payload. Default True.
+        :param with_payload: whether to include the payload, and the event's ``data`` from it. Default True.
         """
         return {
             "id": self.id,
             "webhook_id": self.webhook_id,
             "event_id": self.event_id,
-            **({"payload": self.payload} if with_payload else {}),
+            "type": self.type,
+            "event_at": self.event_at and self.event_at.isoformat(),
+            **({"data": dict(self.data), "payload": self.payload} if with_payload else {}),
             "status": self.status,
             # The service may quote the webhook's URL, for example if it cannot be reached.
             "status_message": shorten_urls(self.status_message),
@@ -147,6 +192,24 @@ def has_status(webhook: Mapping[str, Any], status: str) -> bool:
     :param status: the status word; compared without case.
     """
     return ascii_lower(str(webhook.get("status") or "")) == ascii_lower(status)
+
+
+def status_of(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
+    """
+    Return a webhook's status as text.
+
+    A webhook that is cooling down after failed deliveries is ``enabled``: it delivers again by itself. The service's
+    word for this state is not published, so the end of the cool-down tells it.
+
+    :param webhook: the webhook, as the service sends it.
+    :param now: the time; None (default): now.
+    :return: ``enabled``, or the status as the service sent it; ``not given`` if it sent none.
+    """
+    until = parse_timestamp(str(webhook.get("timeoutUntil")))
+    is_cooling = until is not None and until > (now or datetime.now(timezone.utc))
+    if is_cooling and not has_status(webhook, "disabled"):
+        return "enabled"
+    return str(webhook.get("status") or "not given")
 
 
 def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
@@ -196,13 +259,63 @@ def read_payload(text: str | None) -> Any:
     if not text:
         return None
     try:
-        if len(text) > MAX_PARSED_LENGTH:
-            raise ValueError("too long")
-        parsed = _DECODER.decode(text)
-        _require_storable(parsed)
+        return _parse(text, _DECODER)
     except (ValueError, ArithmeticError, RecursionError):
         return _clean(text)
+
+
+def read_event(text: str | None) -> WebhookEvent:
+    """
+    Return the event that a payload describes.
+
+    The published form is ``{"type": ..., "createdAt": ..., "data": {...}}``. Any other payload gives an event without
+    type, time and data. So does text that :func:`read_payload` does not parse, except because of its numbers.
+
+    :param text: the text of the payload; None: there is none.
+    """
+    try:
+        payload = _parse(text or "", _EVENT_DECODER)
+    except (ValueError, RecursionError):
+        return WebhookEvent()
+    if not isinstance(payload, dict):
+        return WebhookEvent()
+    type_, data = payload.get("type"), payload.get("data")
+    if data is None:
+        # The service leaves out what is empty.
+        data = {}
+    if not type_ or not isinstance(type_, str) or isinstance(type_, _Number) or not isinstance(data, dict):
+        return WebhookEvent()
+    return WebhookEvent(type_, _time(payload.get("createdAt")), _with_numbers(data))
+
+
+def _parse(text: str, decoder: json.JSONDecoder) -> Any:
+    """
+    Return data that every reader of JSON reads in the same way, and every database stores.
+
+    :raises ValueError: if the text is not such data.
+    """
+    if len(text) > MAX_PARSED_LENGTH:
+        raise ValueError("too long")
+    parsed = decoder.decode(text)
+    _require_storable(parsed)
     return parsed
+
+
+class _Number(str):
+    """A number, as it is written in a payload."""
+
+    __slots__ = ()
+
+
+def _with_numbers(value: Any, *, is_id: bool = False) -> Any:
+    """Return data in which each number that is not an id is a number, if it can be one unchanged."""
+    if isinstance(value, _Number):
+        return str(value) if is_id else read_payload(str(value))
+    if isinstance(value, dict):
+        return {key: _with_numbers(each, is_id=_ID_KEY.search(key) is not None) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(each, is_id=is_id) for each in value]
+    return value
 
 
 def _refuse(_: str) -> NoReturn:
@@ -224,6 +337,9 @@ def _float(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse, parse_float=_float)
+_EVENT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_constant=_refuse, parse_float=_Number, parse_int=_Number
+)
 
 
 def _require_storable(data: Any, depth: int = 1) -> None:

@@ -25,7 +25,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
-    has_status,
+    status_of,
 )
 
 WebhookStatus = Literal["enabled", "disabled"]
@@ -92,7 +92,8 @@ class WebhookOperations(ServiceOperations):
 
         A response that is empty, or has the webhook with this status, confirms the change. After any other response, or
         a refusal, the listing is read, and must have the webhook with this status. Setting a status that the webhook
-        already has therefore succeeds; if the service refuses the change, a warning is logged.
+        already has therefore succeeds; if the service refuses the change, a warning is logged. A webhook that is
+        cooling down after failed deliveries counts as enabled.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -106,7 +107,7 @@ class WebhookOperations(ServiceOperations):
 
         def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            return _is_id(webhook.get("id"), webhook_id) and has_status(webhook, status)
+            return _is_id(webhook.get("id"), webhook_id) and ascii_lower(status_of(webhook)) == status
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
@@ -312,7 +313,7 @@ class WebhookOperations(ServiceOperations):
         # After a gateway's response, `{}` may also come from the gateway.
         for webhook in self._webhooks({}, empty_object_allowed=False):
             if _is_id(webhook["id"], webhook_id):
-                return webhook.get("status") or "not given"
+                return status_of(webhook)
         return None
 
     def _webhooks(

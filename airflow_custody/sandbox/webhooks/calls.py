@@ -27,6 +27,13 @@ CREATE TABLE IF NOT EXISTS webhook_calls (
 CREATE INDEX IF NOT EXISTS webhook_calls_by_position ON webhook_calls (tenant_id, position, number);
 """
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z")
+# The data of an event of each published type, in the published form: ids are numbers.
+_DATA: dict[str, dict[str, Any]] = {
+    "requestStatus.updated": {"requestId": 123, "status": "APPROVED"},
+    "currencyStatus.updated": {"currencyId": 7, "currency": "ETH", "status": "enabled"},
+    "transactionExternal.received": {"transactionId": 46596},
+    "transactionInternal.received": {"transactionId": 46597},
+}
 # Large, because a test that chooses its own ids often chooses small ones.
 _FIRST_ID = 100_001
 
@@ -90,8 +97,9 @@ class CallStore:
     def send_event(
         self,
         webhook_type: str,
-        payload: Any,
+        data: dict[str, Any] | None = None,
         *,
+        payload: Any = None,
         event_id: str | None = None,
         age: float = 0.0,
         status: str = "success",
@@ -100,10 +108,13 @@ class CallStore:
         """
         Add a call to each webhook of a type, and return the calls.
 
-        Disabled webhooks get no call.
+        The payload has the published form: ``{"type": ..., "createdAt": ..., "data": {...}}``. Disabled webhooks get no
+        call.
 
         :param webhook_type: the type of the webhooks.
-        :param payload: the payload of the calls, JSON data or text.
+        :param data: what the event is about. Default: a sample for the type, such as
+            ``{"requestId": 123, "status": "APPROVED"}``.
+        :param payload: another payload, JSON data or text, instead of one in the published form. Default: none.
         :param event_id: the id of the event. Default: a random id.
         :param age: age of the calls, in seconds. An age makes calls late: they are listed below calls that a client may
             have read already. Default 0.
@@ -115,6 +126,9 @@ class CallStore:
             "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
         )
         webhooks = [row["id"] for row in rows if row["status"] != "disabled"]
+        if payload is None:
+            data = _DATA.get(webhook_type, {}) if data is None else data
+            payload = {"type": webhook_type, "createdAt": timestamp_from_ns(at), "data": data}
         text = payload if isinstance(payload, str) else dumps(payload)
         calls = [
             self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)

@@ -93,7 +93,8 @@ class WebhookStore:
         :param status: its status, such as ``enabled`` (default) or ``disabled``.
         :param id: its id. Default: a random UUID.
         :param tenant_id: id of its tenant. Default ``1``.
-        :param timeout_until: end of its cool-down after failed deliveries. Default: no cool-down.
+        :param timeout_until: end of its cool-down after failed deliveries. Until then, an enabled webhook is listed
+            with the status ``cooling_word`` of the settings. Default: no cool-down.
         """
         id, now = (id or str(uuid.uuid4())).lower(), timestamp()
         if self._state.rows("SELECT 1 FROM webhooks WHERE id = ?", id):
@@ -107,15 +108,23 @@ class WebhookStore:
     def webhooks(self) -> list[dict[str, Any]]:
         """Return the webhooks of all tenants."""
         rows = self._state.rows("SELECT * FROM webhooks ORDER BY number")
-        return [{**_webhook(row), "tenantId": row["tenant_id"]} for row in rows]
+        return [{**self._webhook(row), "tenantId": row["tenant_id"]} for row in rows]
 
     def set_status(self, caller: Caller, webhook_id: str, status: str) -> dict[str, Any]:
-        """Enable or disable a webhook, and end its cool-down after failed deliveries."""
+        """
+        Enable or disable a webhook.
+
+        Disabling ends its cool-down after failed deliveries. Enabling ends it depending on ``enabling_ends_cooling``.
+        """
         id = _parse_uuid(webhook_id)
         changed = self._state.write(
-            "UPDATE webhooks SET status = ?, updated_at = ?, timeout_until = '' WHERE id = ? AND tenant_id = ?",
+            "UPDATE webhooks SET status = ?, updated_at = ? WHERE id = ? AND tenant_id = ?",
             *(status, timestamp(), id, caller.tenant_id),
         )
+        if status == "disabled" or self._state.settings.enabling_ends_cooling:
+            self._state.write(
+                "UPDATE webhooks SET timeout_until = '' WHERE id = ? AND tenant_id = ?", id, caller.tenant_id
+            )
         if not changed:
             raise not_found(f"webhook {id}")
         return self._get(id)
@@ -134,23 +143,24 @@ class WebhookStore:
             f" ORDER BY number {search.order}",
             *(caller.tenant_id, search.type, search.url),
         )
-        found, cursor = search.cut([_webhook(row) for row in rows], self.listing)
+        found, cursor = search.cut([self._webhook(row) for row in rows], self.listing)
         return omit_empty(webhooks=found, cursor=cursor)
 
     def _get(self, id: str) -> dict[str, Any]:
-        return _webhook(self._state.rows("SELECT * FROM webhooks WHERE id = ?", id)[0])
+        return self._webhook(self._state.rows("SELECT * FROM webhooks WHERE id = ?", id)[0])
 
-
-def _webhook(row: sqlite3.Row) -> dict[str, Any]:
-    return omit_empty(
-        id=row["id"],
-        type=row["type"],
-        url=row["url"],
-        status=row["status"],
-        timeoutUntil=row["timeout_until"],
-        updatedAt=row["updated_at"],
-        createdAt=row["created_at"],
-    )
+    def _webhook(self, row: sqlite3.Row) -> dict[str, Any]:
+        # Text compares like time here, except for times that a test has written in another form.
+        is_cooling = row["status"] == "enabled" and row["timeout_until"] > timestamp()
+        return omit_empty(
+            id=row["id"],
+            type=row["type"],
+            url=row["url"],
+            status=self._state.settings.cooling_word if is_cooling else row["status"],
+            timeoutUntil=row["timeout_until"],
+            updatedAt=row["updated_at"],
+            createdAt=row["created_at"],
+        )
 
 
 def _parse_uuid(text: str) -> str:

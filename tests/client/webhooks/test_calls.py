@@ -19,7 +19,7 @@ ROW = {
     "id": "7",
     "eventId": 3,
     "webhookId": "w",
-    "payload": '{"requestId": "3711"}',
+    "payload": '{"type": "requestStatus.updated", "createdAt": "2026-01-02T03:04:04Z", "data": {"requestId": 3711}}',
     "status": "failed",
     "statusMessage": "no route",
     "attempts": "4",
@@ -34,7 +34,14 @@ def test_a_call_as_it_is_published() -> None:
         "id": "7",
         "webhook_id": "w",
         "event_id": "3",
-        "payload": {"requestId": "3711"},
+        "type": "requestStatus.updated",
+        "event_at": "2026-01-02T03:04:04+00:00",
+        "data": {"requestId": "3711"},
+        "payload": {
+            "type": "requestStatus.updated",
+            "createdAt": "2026-01-02T03:04:04Z",
+            "data": {"requestId": 3711},
+        },
         "status": "failed",
         "status_message": "no route",
         "attempts": 4,
@@ -114,6 +121,73 @@ def test_any_payload_that_is_text_of_json(value: Any) -> None:
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
 
 
+# --- the event in a payload --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ('{"requestId": 123, "status": "APPROVED"}', {"requestId": "123", "status": "APPROVED"}),
+        ('{"currencyId": "7", "currency": "ETH"}', {"currencyId": "7", "currency": "ETH"}),
+        ('{"transactionId": 46596}', {"transactionId": "46596"}),
+        # As it was sent, whatever a float would make of it.
+        ('{"requestId": 9223372036854775807}', {"requestId": "9223372036854775807"}),
+        ('{"requestID": 123456789012345678901234567890}', {"requestID": "123456789012345678901234567890"}),
+        ('{"aId": 1.10, "bId": 1e3, "cId": -0}', {"aId": "1.10", "bId": "1e3", "cId": "-0"}),
+        ('{"id": 1, "requestIds": [1, "2", null]}', {"id": "1", "requestIds": ["1", "2", None]}),
+        ('{"request": {"id": 1, "paid": 2}}', {"request": {"id": "1", "paid": 2}}),
+        # A number that is no id stays one, unless it would change.
+        ('{"n": 5, "x": 0.5, "y": 12345678901234567.89}', {"n": 5, "x": 0.5, "y": "12345678901234567.89"}),
+        ('{"requestId": null, "isId": true}', {"requestId": None, "isId": True}),
+        ("{}", {}),
+        ("null", {}),
+    ],
+)
+def test_the_ids_of_an_event_are_text(data: str, found: dict[str, Any]) -> None:
+    text = f'{{"type": "a.b", "createdAt": "2026-01-02T03:04:05.123456789Z", "data": {data}, "other": 1}}'
+    call = WebhookCall("7", "w", payload_text=text, created_at=TIMES[0])
+    assert call.type == "a.b"
+    assert call.event_at == datetime(2026, 1, 2, 3, 4, 5, 123456, timezone.utc)
+    assert call.data == found
+    assert [type(each) for each in call.data.values()] == [type(each) for each in found.values()]
+    # Calls are listed by the time at which they were created.
+    assert call.created_at == TIMES[0]
+    assert call.payload_text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"type": "a.b"}', "a.b"),
+        ('{"type": "a.b", "createdAt": "yesterday"}', "a.b"),
+        ('{"type": "a.b", "createdAt": 5, "data": {}}', "a.b"),
+        *((text, None) for text in (None, "", "text", "[]", "{}", "7", '"a.b"', '{"requestId": "3711"}')),
+        *((f'{{"type": {kind}, "data": {{}}}}', None) for kind in ("null", '""', "7", '["a.b"]')),
+        *((f'{{"type": "a.b", "data": {data}}}', None) for data in ("[]", '"x"', "7", "false", '{"a": NaN}')),
+        ('{"type": "a.b", "type": "c.d", "data": {}}', None),
+        ('{"type": "a.b", "data": {"requestId": 1, "requestId": 2}}', None),
+        ('{"type": "a\\u0000b", "data": {}}', None),
+        ('{"type": "a.b", "data": {"x": "\\ud800"}}', None),
+        ('{"type": "a.b", "data": {"x": ' + "[" * 5000 + "]" * 5000 + "}}", None),
+        ('{"type": "a.b", "data": {"x": "' + "x" * MAX_PARSED_LENGTH + '"}}', None),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_a_payload_of_another_form_has_no_event(text: str | None, kind: str | None) -> None:
+    call = WebhookCall("7", "w", payload_text=text)
+    assert (call.type, call.event_at, call.data) == (kind, None, {})
+    assert call.payload_text == text
+
+
+@given(ANYTHING)
+def test_any_data_of_an_event_is_plain_json_without_a_number_as_id(value: Any) -> None:
+    event = WebhookCall("7", "w", payload_text=json.dumps({"type": "a", "data": {"someId": value, "x": value}})).event
+    assert json.loads(json.dumps(event.data, allow_nan=False, ensure_ascii=False).encode()) == event.data
+    if event.type and isinstance(value, int) and not isinstance(value, bool):
+        assert event.data["someId"] == str(value)
+        assert event.data["x"] in (value, str(value))
+
+
 # --- events ------------------------------------------------------------------------------------------------------
 
 
@@ -136,11 +210,47 @@ TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
         ({"webhook_types": ["requeststatus.UPDATED"]}, "13"),
         ({"webhook_types": ["currencyStatus.updated"]}, "23"),
         ({"webhook_ids": [], "webhook_types": ()}, "123"),
+        # None of the payloads is of the published form.
+        ({"data_statuses": ["disabled"]}, "123"),
     ],
     ids=str,
 )
 def test_selection(criteria: dict[str, Any], ids: str) -> None:
     assert [each.id for each in CallFilter(**criteria).select(CALLS, TYPES)] == list(ids)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_selected"),
+    [
+        ('{"status": "disabled"}', True),
+        ('{"status": "DISABLED"}', True),
+        ('{"status": "enabled"}', False),
+        # The service leaves out what is empty, so there is no status.
+        ("{}", False),
+        ('{"status": null}', False),
+        ('{"status": ""}', False),
+        # What cannot be read may be the one that is waited for.
+        ('{"status": 7}', True),
+        ('{"status": ["disabled"]}', True),
+        ("[]", True),
+    ],
+)
+def test_selection_by_the_status_in_the_data(data: str, is_selected: bool) -> None:
+    call = WebhookCall("1", "ab", payload_text=f'{{"type": "currencyStatus.updated", "data": {data}}}')
+    assert bool(CallFilter(data_statuses=["disabled"]).select([call], {})) is is_selected
+
+
+def test_the_type_of_a_payload_counts_where_that_of_the_webhook_is_not_known() -> None:
+    calls = [
+        WebhookCall(each, each, payload_text='{"type": "currencyStatus.updated"}') for each in ("gone", "none", "w")
+    ]
+    types = {"w": "requestStatus.updated", "none": ""}
+
+    def select(kind: str) -> list[str]:
+        return [each.id for each in CallFilter(webhook_types=[kind]).select(calls, types)]
+
+    assert select("CurrencyStatus.updated") == ["gone", "none"]
+    assert select("requestStatus.updated") == ["w"]
 
 
 def test_an_event() -> None:

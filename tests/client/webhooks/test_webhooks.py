@@ -196,3 +196,51 @@ def test_a_secret_of_a_wrong_length_is_refused(sandbox: Sandbox, client: Custody
     with pytest.raises(CustodyRequestError, match="1 to 150"):
         client.create_webhook(TYPE, URL, secret=secret)
     assert sandbox.control.request_log() == []
+
+
+LATER, BEFORE = "2999-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
+RESPONSES: list[dict[str, Any]] = [{}, {"status": 200, "body": {"x": [1]}}, {"status": 409, "body": {"error": "Busy"}}]
+
+
+@pytest.mark.parametrize("response", RESPONSES, ids=["shows it", "shows nothing", "refuses"])
+@pytest.mark.parametrize("word", ["TIMEOUT", "cooling-down", "enabled", ""])
+def test_a_webhook_that_cools_down_is_enabled(
+    sandbox: Sandbox, client: CustodyClient, word: str, response: dict[str, Any]
+) -> None:
+    sandbox.control.configure(cooling_word=word, enabling_ends_cooling=False)
+    webhook_id = sandbox.control.add_webhook(timeout_until=LATER)["id"]
+    if response:
+        body = response["body"] | ({"message": "no", "code": 409} if response["status"] == 409 else {})
+        sandbox.control.add_fault("status", **response | {"body": body}, method="PATCH", path="/webhooks")
+    client.set_webhook_status(webhook_id, "enabled")
+
+
+@pytest.mark.parametrize(
+    "webhook",
+    [
+        {"status": "disabled", "timeout_until": LATER},
+        {"status": "TIMEOUT", "timeout_until": BEFORE},
+        {"status": "TIMEOUT", "timeout_until": "0001-01-01T00:00:00Z"},
+        {"status": "TIMEOUT", "timeout_until": "soon"},
+        {"status": "TIMEOUT"},
+    ],
+    ids=str,
+)
+def test_a_webhook_in_another_state_is_not_enabled(
+    sandbox: Sandbox, client: CustodyClient, webhook: dict[str, Any]
+) -> None:
+    webhook_id = sandbox.control.add_webhook(**webhook)["id"]
+    sandbox.control.add_fault("status", status=200, body={"x": [1]}, method="PATCH", path="/webhooks")
+    with pytest.raises(CustodyResponseError, match=f"the webhook's status is '{webhook['status']}'") as caught:
+        client.set_webhook_status(webhook_id, "enabled")
+    # It may only be listed late.
+    assert caught.value.retryable
+
+
+def test_a_webhook_that_cools_down_is_not_disabled(sandbox: Sandbox, client: CustodyClient) -> None:
+    webhook_id = sandbox.control.add_webhook(timeout_until=LATER)["id"]
+    sandbox.control.add_fault("status", status=200, body={"x": [1]}, method="PATCH", path="/webhooks")
+    with pytest.raises(CustodyResponseError, match="the webhook's status is 'enabled'"):
+        client.set_webhook_status(webhook_id, "disabled")
+    client.set_webhook_status(webhook_id, "disabled")
+    assert [each["status"] for each in sandbox.control.webhooks()] == ["disabled"]

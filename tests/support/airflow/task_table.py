@@ -215,6 +215,7 @@ TABLE = [
             "webhook_types": ["requestStatus.updated"],
             "event_ids": ["e"],
             "statuses": ["success"],
+            "data_statuses": ["disabled"],
         },
         others={"start": "now", "on_gap": "fail"},
         wrong=[{"asset": "custody"}, {"max_calls": 0}],
