@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def check(args: Namespace, output: Output) -> int:
     """
     Test a connection step by step, without changing anything: settings, network, TLS, credentials, user, roles,
-    health listing, pinned keys and clocks.
+    health listing, pinned keys, tenant, chains and clocks.
 
     Exit codes: 0 no check failed; 1 a check failed, or an assumption does not hold.
 
@@ -45,8 +45,11 @@ def check(args: Namespace, output: Output) -> int:
 
     JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}], "assumptions": [{"assumption", "state",
     "seen", "advice", "error"}]}. The checks are always settings, reachable, tls, credentials, user, roles, health
-    listing, signatures and clock. Their states are ok, failed, unknown and not checked. The code is an error code of
-    the documentation, or empty. The states of assumptions are holds, does not hold and cannot tell. Assumptions are
+    listing, signatures and clock. After signatures, there are three more, each only if the service offers what it
+    needs: tenant (its configuration, compared with the pins), signer (whether a user with the role
+    WhitelistedAddressApprover, and the user's key, are in the rules; fails only with --role) and chains (the active
+    ones). The states of checks are ok, failed, unknown and not checked. The code is an error code of the documentation,
+    or empty. The states of assumptions are holds, does not hold and cannot tell. Assumptions are
     null without --assumptions, and if the credentials are not accepted.
     """
     _check_options(args)

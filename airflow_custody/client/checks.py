@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthListing
     from airflow_custody.client.http.responses import Observation
     from airflow_custody.client.rules.operations import WireRules
+    from airflow_custody.client.tenant.models import Currency, TenantConfig
     from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.verification.verifier import VerifiedRules
 
@@ -47,6 +48,7 @@ ROLES = {
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }
+_APPROVER = "WhitelistedAddressApprover"
 # Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
 # Clocks that are synchronized by NTP differ by less.
@@ -103,6 +105,12 @@ class _Facts:
     :param rules: the rules in force; they are read only if keys are pinned.
     :param rules_error: the reason why the rules are not known, or not verified.
     :param verified: the verified rules.
+    :param tenant: the tenant's configuration.
+    :param tenant_error: the reason why it is not known. Both are None if the service does not offer it.
+    :param signer: the user, compared with the rules in force; only for a signer.
+    :param signer_error: the reason why this is not known.
+    :param currencies: the currencies.
+    :param currencies_error: the reason why they are not known. Both are None if the service does not offer them.
     """
 
     client: CustodyClient
@@ -118,6 +126,12 @@ class _Facts:
     rules: WireRules | None = None
     rules_error: CustodyError | None = None
     verified: VerifiedRules | None = None
+    tenant: TenantConfig | None = None
+    tenant_error: CustodyError | None = None
+    signer: WireUser | None = None
+    signer_error: CustodyError | None = None
+    currencies: list[Currency] | None = None
+    currencies_error: CustodyError | None = None
 
     @property
     def is_proved(self) -> bool:
@@ -143,7 +157,9 @@ class ConnectionReport:
     """
     The checks of a connection.
 
-    :param checks: their results by name, in the order of :data:`CHECKS`.
+    :param checks: their results by name, in the order of :data:`CHECKS`. Three further checks follow the signatures,
+        each only if the service offers what it needs: ``tenant``, ``signer`` (of a user with the approver's role) and
+        ``chains``.
     :param listing: the health listing; None: it could not be read.
     :param user: the user; None: not known.
     """
@@ -159,7 +175,7 @@ class ConnectionReport:
 
         If there are none, the client can be used.
         """
-        checks = [self.checks[name] for name in _FAILURES]
+        checks = [self.checks[name] for name in _FAILURES if name in self.checks]
         errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
 
@@ -174,7 +190,9 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
         is checked only if the service returns the roles, or if the service itself (not a gateway) responds with a 403.
     """
     facts = _read_facts(client, list(roles))
-    return ConnectionReport({name: check(facts) for name, check in _CHECKS.items()}, facts.listing, facts.user)
+    results = {name: check(facts) for name, check in _CHECKS.items()}
+    found = {name: each for name, each in results.items() if each is not None}
+    return ConnectionReport(found, facts.listing, facts.user)
 
 
 # --- the calls -----------------------------------------------------------------------------------------------
@@ -202,6 +220,8 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
     errors = [each for each in (facts.listing_error, facts.user_error) if each is not None]
     if not facts.is_proved and all(map(_is_of_another_program, errors)):
         return _Facts(client, roles, facts.responses, other_program=errors[0])
+    if facts.is_proved:
+        _read_optional(facts)
     return facts
 
 
@@ -225,6 +245,23 @@ def _read_rules(facts: _Facts) -> None:
     if rules is not None:
         facts.rules = rules
         facts.verified, facts.rules_error = attempt(lambda: verifier.verify_rules(rules))
+
+
+def _read_optional(facts: _Facts) -> None:
+    """Read what the package can do without. If the service does not offer it, there is neither a value nor an error."""
+    client, number = facts.client, len(facts.responses)
+    facts.tenant, facts.tenant_error = _attempt_optional(client.get_tenant_config)
+    if facts.user is not None and not missing_roles([_APPROVER], facts.user.get("roles") or ()):
+        # In a call of its own, so that a service that rejects the parameter still returns the user.
+        facts.signer, facts.signer_error = _attempt_optional(lambda: client.get_current_user(check_enforced=True))
+    facts.currencies, facts.currencies_error = _attempt_optional(client.list_currencies)
+    # The checks of network, TLS and clock are about the other calls.
+    del facts.responses[number:]
+
+
+def _attempt_optional(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
+    value, error = attempt(call)
+    return value, None if error is not None and error.not_offered_by_service else error
 
 
 # --- the checks ----------------------------------------------------------------------------------------------
@@ -341,6 +378,73 @@ def _check_signatures(facts: _Facts) -> Check:
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
+def _check_tenant(facts: _Facts) -> Check | None:
+    """Compare the tenant's configuration with the user's tenant and with the pins."""
+    if facts.tenant_error:
+        return facts.not_ok(facts.tenant_error, "unknown")
+    if facts.tenant is None:
+        return None
+    redact, tenant, pins = facts.client.auth.redact, facts.tenant, facts.client.settings.pins
+    detail = f"tenant {redact(tenant.tenant_id, 80)}"
+    detail += f", version {redact(tenant.version, 80)}" if tenant.version else ""
+    of_user = facts.user.get("tenantId") if facts.user else None
+    if of_user and of_user != tenant.tenant_id:
+        detail += f", but the user belongs to tenant {redact(of_user, 80)}"
+        two = CustodyResponseError("the service names two tenants", code="response-unusable")
+        return facts.not_ok(two, detail=detail, advice="Ask the service's administrator.")
+    if pins is None:
+        # The minimum is not shown, because it would be copied into the pins.
+        return Check("ok", detail)
+    if tenant.superadmin_minimum is None:
+        detail += "; the service does not report how many super-administrators must sign"
+        return Check("unknown", detail)
+    if tenant.superadmin_minimum != pins.superadmin_minimum:
+        found = f"the service requires {count(tenant.superadmin_minimum, 'super-administrator')}"
+        detail += f"; {found}, but superadmin_minimum is {pins.superadmin_minimum}"
+        advice = "Ask the people who hold the keys which number is right. Never copy it from the service."
+        error = CustodyConfigurationError("superadmin_minimum differs from the tenant's", setting="superadmin_minimum")
+        return facts.not_ok(error, detail=detail, advice=advice)
+    return Check("ok", f"{detail}; it requires as many super-administrators as superadmin_minimum")
+
+
+def _check_signer(facts: _Facts) -> Check | None:
+    """Tell whether a signer and the signer's key are in the rules in force, according to the service."""
+    if facts.signer_error:
+        return facts.not_ok(facts.signer_error, "unknown")
+    user = facts.signer or {}
+    known = {"user": user.get("enforcedInRules"), "public key": user.get("publicKeyEnforcedInRules")}
+    words = {name: "in" if value else "not in" for name, value in known.items() if value is not None}
+    if not words:
+        return None
+    detail = " and ".join(f"the {name} is {word} the rules in force" for name, word in words.items())
+    if set(words.values()) == {"in"}:
+        return Check("ok", detail)
+    advice = "Signatures of this user do not count until the super-administrators have signed rules with user and key."
+    # Some users with this role only reject requests. With --role, the user must be able to sign.
+    if not missing_roles([_APPROVER], facts.roles):
+        error = CustodyPermissionError(detail, code="signing-failed")
+        return facts.not_ok(error, detail=detail, advice=advice)
+    return Check("unknown", detail, advice)
+
+
+def _check_chains(facts: _Facts) -> Check | None:
+    """Name the active chains."""
+    if facts.currencies_error:
+        return facts.not_ok(facts.currencies_error, "unknown")
+    if facts.currencies is None:
+        return None
+    chains = [each for each in facts.currencies if each.is_chain]
+    active = [
+        facts.client.auth.redact(f"{each.blockchain or each.symbol}{each.network and f' ({each.network})'}", 60)
+        for each in chains
+        if each.enabled
+    ]
+    detail = f"active: {', '.join(dict.fromkeys(active)) or 'none'}"
+    if len(active) < len(chains):
+        detail += f"; not active: {len(chains) - len(active)}"
+    return Check("ok" if active else "unknown", detail)
+
+
 def _check_clock(facts: _Facts) -> Check:
     if not facts.responses:
         return Check()
@@ -357,7 +461,7 @@ def _check_clock(facts: _Facts) -> Check:
     )
 
 
-_CHECKS: dict[str, Callable[[_Facts], Check]] = {
+_CHECKS: dict[str, Callable[[_Facts], Check | None]] = {
     "settings": _check_settings,
     "reachable": _check_reachable,
     "tls": _check_tls,
@@ -366,12 +470,15 @@ _CHECKS: dict[str, Callable[[_Facts], Check]] = {
     "roles": _check_roles,
     "health listing": _check_health,
     "signatures": _check_signatures,
+    "tenant": _check_tenant,
+    "signer": _check_signer,
+    "chains": _check_chains,
     "clock": _check_clock,
 }
-#: The names of the checks, in their order.
-CHECKS = tuple(_CHECKS)
+#: The names of the checks that always have a result, in their order.
+CHECKS = tuple(name for name in _CHECKS if name not in ("tenant", "signer", "chains"))
 # In the order of the calls.
-_FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "signatures")
+_FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "signatures", "tenant", "signer")
 
 
 # --- helpers -------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """
 The client of the custody service.
 
-It combines the settings with the operations of every area: health, whitelist, approvals, webhooks, users and rules.
+It combines the settings with the operations of every area: health, whitelist, approvals, webhooks, users, rules and
+tenant.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from airflow_custody.client.settings import (
     DEFAULT_TIMEOUT,
     ClientSettings,
 )
+from airflow_custody.client.tenant.operations import TenantOperations
 from airflow_custody.client.users.operations import UserOperations
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.webhooks.operations import WebhookOperations
@@ -30,7 +32,13 @@ from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 
 class CustodyClient(
-    HealthOperations, WhitelistOperations, ApprovalOperations, WebhookOperations, UserOperations, RulesOperations
+    HealthOperations,
+    WhitelistOperations,
+    ApprovalOperations,
+    WebhookOperations,
+    UserOperations,
+    RulesOperations,
+    TenantOperations,
 ):
     """
     A client of one custody service, independent of Airflow.

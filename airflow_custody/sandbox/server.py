@@ -25,6 +25,7 @@ from airflow_custody.sandbox.health import routes as health
 from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.tenant import routes as tenant
 from airflow_custody.sandbox.users import routes as users
 from airflow_custody.sandbox.web import add_error_handlers
 from airflow_custody.sandbox.webhooks import routes as webhooks
@@ -195,7 +196,7 @@ def build_app(service: Service) -> FastAPI:
     """Return the application: routes of the service and its control."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for subject in (health, whitelist, rules, webhooks, users):
+    for subject in (health, whitelist, rules, webhooks, users, tenant):
         app.include_router(subject.router, prefix=ROOT)
     app.include_router(control_routes, prefix="/sandbox")
     add_error_handlers(app)

@@ -10,6 +10,7 @@ from airflow_custody.sandbox.health.store import HealthStore
 from airflow_custody.sandbox.request_log import RequestLog
 from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.tenant.store import TenantStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
 from airflow_custody.sandbox.webhooks.calls import CallStore
@@ -28,7 +29,8 @@ class Service:
         self.tokens = TokenStore(state, self.users)
         self.health = HealthStore(state)
         self.rules = RuleStore(state, self.users)
-        self.whitelist = WhitelistStore(state, self.users, self.rules)
+        self.tenant = TenantStore(state)
+        self.whitelist = WhitelistStore(state, self.users, self.rules, self.tenant)
         self.approvals = Approvals(state, self.users, self.whitelist)
         self.signers = SignerStore(state, self.users, self.tokens, self.rules, self.whitelist)
         self.webhooks = WebhookStore(state)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+TenantOperation = Literal["currencies", "config/tenant"]
 ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
 
 
@@ -72,7 +73,13 @@ class Settings(BaseModel):
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
     :param cooling_word: the status word of an enabled webhook that is cooling down after failed deliveries.
     :param enabling_ends_cooling: whether enabling a webhook ends its cool-down.
-    :param currencies: the active currencies. An address on another chain is rejected.
+    :param not_offered: the operations on the tenant that the service does not offer: ``currencies``, ``config/tenant``.
+    :param computes_enforced: whether ``GET /users/me`` tells on demand whether user and key are in the rules in force.
+    :param currencies: the active currencies, as ``CHAIN`` or ``CHAIN/network``. An address on another chain is
+        rejected.
+    :param disabled_currencies: currencies that are listed, and not active.
+    :param unusable_links: ids of internal addresses that are on another chain or in an omnibus wallet. A request that
+        is linked to one is rejected.
     :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
     :param label_length: length to which longer labels are truncated. None: labels are not truncated.
     :param chain_name: name under which the chain is stored. None: the name of the currency.
@@ -103,8 +110,12 @@ class Settings(BaseModel):
     calls: CallSettings = CallSettings()
     cooling_word: str = "TIMEOUT"
     enabling_ends_cooling: bool = True
+    not_offered: list[TenantOperation] = []
+    computes_enforced: bool = True
 
     currencies: list[str] = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
+    disabled_currencies: list[str] = []
+    unusable_links: list[str] = []
     address_form: Literal["as sent", "lower", "upper", "no prefix"] = "as sent"
     label_length: Annotated[int, Field(ge=1)] | None = None
     chain_name: str | None = None

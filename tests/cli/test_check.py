@@ -21,6 +21,7 @@ from airflow_custody.client.http.responses import Observation
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
+ALL_CHECKS = [*CHECKS[:-1], "tenant", "signer", "chains", CHECKS[-1]]
 NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)
 
 
@@ -44,12 +45,13 @@ def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     assert ran.err == ""
     verdict, _, _, *rows = ran.out.splitlines()
     assert verdict == "no check failed"
-    assert [line.strip().split("  ")[0] for line in rows] == list(CHECKS)
+    assert [line.strip().split("  ")[0] for line in rows] == ALL_CHECKS
     assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin\n" in ran.out
     ran = custody("check", "-o", "json")
     assert ran.data["ok"] is True
-    others = {"tls": "unknown", "signatures": "not checked"}
-    assert states(ran) == {name: others.get(name, "ok") for name in CHECKS}
+    # The main user of the sandbox has no key.
+    others = {"tls": "unknown", "signatures": "not checked", "signer": "unknown"}
+    assert states(ran) == {name: others.get(name, "ok") for name in ALL_CHECKS}
     assert (
         "so the service is trusted without verification | Give --superadmin-keys and --superadmin-minimum. "
         in detail(ran, "signatures")
@@ -321,8 +323,11 @@ def check(custody: Run, folder: Path, *keys: str, minimum: int = 2, more: tuple[
     return custody("check", "--superadmin-keys", str(file), "--superadmin-minimum", str(minimum), *more)
 
 
-def test_the_rules_in_force_are_signed_as_pinned(custody: Run, keys: list[str], tmp_path: Path) -> None:
+def test_the_rules_in_force_are_signed_as_pinned(
+    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path
+) -> None:
     # One signature would be enough; a pinned key that signed nothing is named all the same.
+    sandbox.control.configure(superadmin_minimum=1)
     ran = check(custody, tmp_path, public_pem(1), *keys, minimum=1)
     found = row(ran, "signatures")
     assert ran.code == 0
@@ -389,3 +394,84 @@ def test_a_fingerprint_is_that_of_openssl(custody: Run, keys: list[str], tmp_pat
     out = check(custody, tmp_path, *keys, more=()).out
     assert out.count(fingerprint) == 0
     assert out.count(f"{fingerprint[:16]}…") == 2
+
+
+# --- the tenant, the signer, and the chains ------------------------------------------------------------------
+
+
+def test_without_the_operations_on_the_tenant_their_rows_are_left_out(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.configure(not_offered=["currencies", "config/tenant"], computes_enforced=False)
+    assert list(states(custody("check", "-o", "json"))) == list(CHECKS)
+
+
+@pytest.mark.parametrize("path", ["/currencies", "/config/tenant"])
+def test_a_gateways_page_proves_nothing_about_the_tenant(custody: Run, sandbox: Sandbox, path: str) -> None:
+    sandbox.control.add_fault("html", path=path, status=404, times=None)
+    ran = custody("check", "-o", "json")
+    assert ran.code == 0
+    assert states(ran)["chains" if path == "/currencies" else "tenant"] == "unknown"
+    assert states(ran)["reachable"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("config", "state", "text"),
+    [
+        ({"tenantId": "1", "superAdminMinimumSignatures": "2"}, "ok", "tenant 1; it requires as many"),
+        ({"tenantId": "1", "superAdminMinimumSignatures": "3"}, "failed", "requires 3 super-administrators, but "),
+        ({"tenantId": "1", "superAdminMinimumSignatures": "1"}, "failed", "requires 1 super-administrator, but "),
+        ({"tenantId": "1"}, "unknown", "does not report how many super-administrators must sign"),
+        ({"tenantId": "9", "superAdminMinimumSignatures": "2"}, "failed", "but the user belongs to tenant 1"),
+    ],
+)
+def test_the_tenant_is_compared_with_the_pins(
+    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, config: dict[str, str], state: str, text: str
+) -> None:
+    add_fault(sandbox, "/config/tenant", 200, {"config": config})
+    ran = check(custody, tmp_path, *keys)
+    assert ran.code == (1 if state == "failed" else 0)
+    assert row(ran, "tenant")["state"] == state
+    assert text in detail(ran, "tenant")
+    if "requires" in text and state == "failed":
+        assert "Never copy it from the service." in detail(ran, "tenant")
+
+
+def test_without_pins_the_minimum_is_not_shown(custody: Run) -> None:
+    assert detail(custody("check", "-o", "json"), "tenant") == "tenant 1, version 3.20 | "
+
+
+@pytest.mark.parametrize(
+    ("enforced", "state", "text"),
+    [
+        ((True, True), "ok", "the user is in the rules in force and the public key is in the rules in force"),
+        ((True, False), "unknown", "the public key is not in the rules in force"),
+        ((False, False), "unknown", "Signatures of this user do not count"),
+        ((None, None), None, ""),
+    ],
+)
+def test_a_signer_is_compared_with_the_rules(
+    custody: Run, sandbox: Sandbox, enforced: tuple[bool | None, bool | None], state: str | None, text: str
+) -> None:
+    role = "WhitelistedAddressApprover"
+    user: dict[str, Any] = {"id": "1", "roles": ["TPUser", role]}
+    known = dict(zip(("enforcedInRules", "publicKeyEnforcedInRules"), enforced, strict=True))
+    user |= {name: value for name, value in known.items() if value is not None}
+    add_fault(sandbox, "/users/me", 200, {"result": user})
+    ran = custody("check", "-o", "json")
+    assert ran.code == 0
+    assert states(ran).get("signer") == state
+    assert not state or text in detail(ran, "signer")
+    # Whoever requires the role wants to sign.
+    assert custody("check", "--role", role, "-o", "json").code == (1 if state == "unknown" else 0)
+
+
+def test_a_user_who_does_not_sign_is_not_compared_with_the_rules(custody: Run, sandbox: Sandbox) -> None:
+    add_fault(sandbox, "/users/me", 200, {"result": {"id": "1", "roles": ["TPUser"], "enforcedInRules": False}})
+    assert "signer" not in states(custody("check", "-o", "json"))
+
+
+def test_the_active_chains_are_in_one_row(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.configure(currencies=["ETH", "ETH/polygon"], disabled_currencies=["DOT", "NEAR"])
+    assert detail(custody("check", "-o", "json"), "chains") == "active: ETH, ETH (polygon); not active: 2 | "
+    many = [f"CHAIN{number}" for number in range(2000)]
+    sandbox.control.configure(currencies=many, disabled_currencies=[])
+    assert len(detail(custody("check", "-o", "json"), "chains")) < 3100

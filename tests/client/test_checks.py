@@ -9,12 +9,14 @@ from airflow_custody.sandbox import Sandbox
 
 
 def test_each_check_has_a_result_in_order(client: CustodyClient, sandbox: Sandbox) -> None:
+    sandbox.control.configure(not_offered=["currencies", "config/tenant"], computes_enforced=False)
     report = check_connection(client)
     assert tuple(report.checks) == CHECKS
     assert report.failures == []
     assert (report.user and report.user["id"]) == "1"
     assert report.checks["health listing"].detail.startswith(f"{len(report.listing or ())} checks; ")
-    assert [each["path"] for each in sandbox.control.request_log()] == ["/api/rest/v1/health", "/api/rest/v1/users/me"]
+    paths = ["/health", "/users/me", "/config/tenant", "/users/me", "/currencies"]
+    assert [each["path"] for each in sandbox.control.request_log()] == [f"/api/rest/v1{path}" for path in paths]
 
 
 def test_a_missing_role_is_the_failure_of_one_check(client: CustodyClient) -> None:

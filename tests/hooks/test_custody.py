@@ -299,6 +299,9 @@ class TestTestConnection:
         assert [(each["method"], each["path"]) for each in sandbox.control.request_log()] == [
             ("GET", "/api/rest/v1/health"),
             ("GET", "/api/rest/v1/users/me"),
+            ("GET", "/api/rest/v1/config/tenant"),
+            ("GET", "/api/rest/v1/users/me"),
+            ("GET", "/api/rest/v1/currencies"),
         ]
         assert "User 1 has the roles: TPUser, WhitelistedAddressCreator" in text
         assert "Missing" not in text

@@ -28,6 +28,8 @@ OPERATIONS = [
     ("GET", "/statistics/for-approval", None, ["TPUser"]),
     ("GET", "/users/me", None, []),
     ("GET", "/rules", None, []),
+    ("GET", "/currencies", None, []),
+    ("GET", "/config/tenant", None, []),
 ]
 ALL_ROLES = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin"]
 

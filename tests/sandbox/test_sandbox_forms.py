@@ -41,6 +41,53 @@ def test_the_current_user(api: Api, sandbox: Sandbox) -> None:
     assert api.get("/users/me", token=nobody).json() == {"result": me}
 
 
+def test_the_current_user_and_the_rules_in_force(api: Api, sandbox: Sandbox) -> None:
+    def enforced(token: str) -> dict[str, Any]:
+        user = api.get("/users/me?checkEnforcedInRules=true", token=token).json()["result"]
+        return {name: value for name, value in user.items() if name.lower().endswith("enforcedinrules")}
+
+    ann = sandbox.control.add_signers(["ann", "bob"])[0]
+    nobody = sandbox.control.add_token(roles=["TPUser"], user_id="9")
+    assert enforced(ann["token"]) == {"enforcedInRules": True, "publicKeyEnforcedInRules": True}
+    assert enforced(nobody) == {"enforcedInRules": False, "publicKeyEnforcedInRules": False}
+    assert "enforcedInRules" not in api.get("/users/me", token=ann["token"]).json()["result"]
+    sandbox.control.configure(computes_enforced=False)
+    assert enforced(ann["token"]) == {}
+
+
+def test_currencies(api: Api, sandbox: Sandbox) -> None:
+    sandbox.control.configure(currencies=["ETH", "BTC/mainnet"], disabled_currencies=["DOT", "ETH/polygon"])
+    listed = api.get("/currencies?showDisabled=true").json()["result"]
+    chains = [each for each in listed if not each.get("isToken") and not each.get("isFiat")]
+    assert [(each["blockchain"], each.get("network"), each.get("enabled")) for each in chains] == [
+        ("ETH", None, True),
+        ("BTC", "mainnet", True),
+        ("DOT", None, None),
+        ("ETH", "polygon", None),
+    ]
+    assert len(listed) == 6
+    assert all(each.get("enabled") for each in api.get("/currencies").json()["result"])
+    body = {"blockchain": "ETH", "label": "Cold store", "address": ETH}
+    assert "not active" in refused(api.post(PATH, {**body, "network": "polygon"}), 400)
+    assert "not active" in refused(api.post(PATH, {**body, "blockchain": "DOT"}), 400)
+    assert api.post(PATH, body).status_code == 200
+
+
+def test_the_configuration_of_the_tenant(api: Api, sandbox: Sandbox) -> None:
+    sandbox.control.configure(superadmins=3, superadmin_minimum=3)
+    config = {"tenantId": "1", "superAdminMinimumSignatures": "3", "protectEngineVersion": "3.20"}
+    assert api.get("/config/tenant").json() == {"config": config}
+    sandbox.control.configure(not_offered=["config/tenant"])
+    refused(api.get("/config/tenant"), 404)
+    assert api.get("/currencies").status_code == 200
+
+
+def test_a_link_that_cannot_be_used(api: Api, sandbox: Sandbox) -> None:
+    sandbox.control.configure(unusable_links=["12"])
+    body = {"blockchain": "ETH", "label": "Cold store", "address": ETH, "linkedInternalAddressIds": ["7", "12"]}
+    assert "linked address 12 is on another blockchain, or in an omnibus wallet" in refused(api.post(PATH, body), 400)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

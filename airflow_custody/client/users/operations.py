@@ -16,6 +16,8 @@ class WireUser(TypedDict, total=False):
     tenantId: str | None
     roles: list[str] | None
     status: str | None
+    enforcedInRules: bool | None
+    publicKeyEnforcedInRules: bool | None
 
 
 class WireUserResponse(TypedDict, total=False):
@@ -25,14 +27,17 @@ class WireUserResponse(TypedDict, total=False):
 class UserOperations(ServiceOperations):
     """The operations on users."""
 
-    def get_current_user(self) -> WireUser:
+    def get_current_user(self, check_enforced: bool = False) -> WireUser:
         """
         Return the client's user: ``GET /users/me`` (undocumented).
 
+        :param check_enforced: whether the service also checks the user against the rules in force. Default False.
         :return: the fields that the service reports, out of ``id``, ``externalUserId`` (the user's name in signatures),
-            ``tenantId``, ``roles`` and ``status``.
+            ``tenantId``, ``roles`` and ``status``; with ``check_enforced``, also ``enforcedInRules`` and
+            ``publicKeyEnforcedInRules``: whether user and key are in the rules.
         """
-        reply = self._transport.call(GET_CURRENT_USER, WireUserResponse)
+        query = {"checkEnforcedInRules": "true"} if check_enforced else {}
+        reply = self._transport.call(GET_CURRENT_USER, WireUserResponse, query=query)
         user = reply.body.get("result")
         if not user:
             raise reply.unexpected("it has no 'result'")

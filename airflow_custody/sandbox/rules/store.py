@@ -171,6 +171,10 @@ class RuleStore:
         )
         return self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0]
 
+    def key_in_force(self, external_id: str) -> str | None:
+        """Return a user's public key in the rules in force; None if the user is not in the rules."""
+        return next((each["publicKey"] for each in self._users_with_keys() if each["id"] == external_id), None)
+
     def versions(self, hashes: Iterable[str]) -> dict[str, sqlite3.Row]:
         """Return versions of the rules, by the hash of the container."""
         rows = self._state.rows(

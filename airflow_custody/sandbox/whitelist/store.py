@@ -14,6 +14,7 @@ from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
 from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.tenant.store import TenantStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
@@ -55,10 +56,11 @@ _VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? O
 class WhitelistStore:
     """The store of whitelisting requests and their signatures."""
 
-    def __init__(self, state: State, users: UserStore, rules: RuleStore) -> None:
+    def __init__(self, state: State, users: UserStore, rules: RuleStore, tenant: TenantStore) -> None:
         self._state = state
         self._users = users
         self._rules = rules
+        self._tenant = tenant
         #: The behaviour of the listings.
         self.listing = Listing(state, "whitelist")
         state.create_tables(_TABLES)
@@ -93,7 +95,9 @@ class WhitelistStore:
     def _accept(self, tenant_id: str, request: NewRequest) -> tuple[str, dict[str, Any]]:
         """Return chain and fields in stored form, or reject the request."""
         settings = self._state.settings
-        chain = self._active_currency(request.chain)
+        chain = self._tenant.active_chain(request.chain, request.network or "")
+        if unusable := {*settings.unusable_links}.intersection(request.linked_internal_address_ids or ()):
+            raise invalid(f"linked address {min(unusable)} is on another blockchain, or in an omnibus wallet")
         # Addresses of other chains are not checked.
         if chain == "ETH" and not re.fullmatch("0x[0-9a-fA-F]{40}", request.address):
             raise invalid(f"not a valid address on {chain}")
@@ -103,12 +107,6 @@ class WhitelistStore:
         if not settings.second_requests and self._state.rows(taken, *values):
             raise ServiceError(409, "the address is already whitelisted, or a request for it is pending")
         return settings.chain_name or chain, fields
-
-    def _active_currency(self, chain: str) -> str:
-        for currency in self._state.settings.currencies:
-            if equal_ignoring_case(currency, chain):
-                return currency
-        raise invalid(f"the currency {chain} is not active in the hardware security module")
 
     def _stored(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a request in stored form."""

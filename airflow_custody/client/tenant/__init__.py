@@ -1,0 +1,1 @@
+"""The tenant: its currencies and its configuration."""
