@@ -42,6 +42,8 @@ class Candidate:
     :param filtered: whether the service's own filter finds it. The search before the send used that filter, so an
         object that the filter finds, and that the earlier search did not find, is new. Default True.
     :param is_rejected: whether it was rejected. Default False.
+    :param is_certain: whether it is certainly for the row's destination, and not on another network that the row leaves
+        open. An object that the row itself has created is recognized by its content alone. Default True.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Candidate:
     by_other: bool = False
     filtered: bool = True
     is_rejected: bool = False
+    is_certain: bool = True
 
     @property
     def mismatch(self) -> str:

@@ -12,7 +12,13 @@ from airflow_custody.client.errors import CustodyConflictError, CustodyError, Cu
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
-from airflow_custody.client.whitelist.destinations import Names, destination_of, find_candidates, names_in
+from airflow_custody.client.whitelist.destinations import (
+    Names,
+    destination_of,
+    find_candidates,
+    is_same,
+    names_in,
+)
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.files.addresses import shorten, spellings
 from airflow_custody.client.whitelist.hidden import describe_hidden
@@ -173,11 +179,12 @@ class WhitelistCreation:
         expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
         new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
         row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
-        same = [each for each in new if not each.differs and not each.unclear]
+        same = [each for each in new if not each.mismatch and each.is_certain]
         if same:
             return row.become("found", same[0].id)
         if new:
-            why = f"another client has meanwhile requested the same destination ({new[0].id}: {new[0].difference})"
+            difference = new[0].difference or "it may be on another network"
+            why = f"another client has meanwhile requested the same destination ({new[0].id}: {difference})"
             return row.become("refused", why)
         return row
 
@@ -301,6 +308,7 @@ class WhitelistCreation:
             by_other=bool(by and self._user_ids and not by & self._user_ids),
             filtered=is_filtered,
             is_rejected=request.reported == "rejected",
+            is_certain=request.destination is None or is_same(request.destination, destination_of(asked)),
         )
 
 

@@ -2,8 +2,12 @@
 Destinations: the keys for matching rows of a file with requests.
 
 A destination consists of chain, network, address and memo. Addresses are compared in canonical form. A missing memo is
-an empty memo. A missing network matches any network. An unknown name of a chain or network may mean any chain or
-network, and unreadable values may be anything. Nothing else is guessed.
+an empty memo. A missing network matches any network, except on ``ETH``. An unknown name of a chain or network may mean
+any chain or network, and unreadable values may be anything. Nothing else is guessed.
+
+The vendor's documentation names Polygon and other chains with Ethereum's addresses in two ways: as a chain, and as a
+network of ``ETH``. So such a chain, and that network of ``ETH``, may be one destination. On ``ETH``, a request on
+another network than the main one is never for a row without a network.
 """
 
 from __future__ import annotations
@@ -14,10 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.files.addresses import (
     CHAIN_NAMES,
+    ETH,
+    EVM_CHAINS,
     are_two_networks,
     canonical_address,
     chain_name,
     network_name,
+    read_evm_network,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ class Destination(NamedTuple):
     The key by which rows and requests are matched.
 
     :param chain: the canonical name of the chain.
-    :param network: the canonical name of the network; empty: any network.
+    :param network: the canonical name of the network; empty: it is not named.
     :param address: the address in its canonical form.
     :param is_case_known: whether another canonical address that differs only in case is certainly a different address.
         False: this is unknown.
@@ -103,7 +110,7 @@ class Destinations(Generic[Entry]):
         return earlier
 
     def same(self, destination: Destination) -> list[Entry]:
-        """Return the entries for a destination. A missing network matches any network."""
+        """Return the entries for a destination; see :func:`is_same`."""
         group = self._found.get((destination.address.casefold(), destination.memo), ())
         return [entry for each, entry in group if is_same(each, destination)]
 
@@ -115,7 +122,8 @@ class Destinations(Generic[Entry]):
         :param address: the destination's address as it was given. It is searched for, too, because an entry whose
             chain is unknown keeps its address as it was given.
         :return: the entries whose address differs only in case, if this may be the same address; the entries with this
-            address and memo, but an unknown name of the chain or network; and the unreadable entries.
+            address and memo, but an unknown name of the chain or network, another spelling of the chain, or, on
+            ``ETH``, only one of the two networks named; and the unreadable entries.
         """
         texts = {address.casefold(), destination.address.casefold()}
         groups = [self._found.get((text, destination.memo), ()) for text in sorted(texts)]
@@ -123,17 +131,19 @@ class Destinations(Generic[Entry]):
         return [*found, *self.unreadable]
 
     def _may_be(self, each: Destination, destination: Destination) -> bool:
+        # If the rows of a file use both names for this address, the names mean different networks.
+        are_names_known = {_names(each)[1], _names(destination)[1]} <= self._known
         if each.chain != destination.chain:
-            return each.chain not in CHAIN_NAMES and _names(each)[0] not in self._known
+            is_unknown = each.chain not in CHAIN_NAMES and _names(each)[0] not in self._known
+            return is_unknown or _may_be_one_chain(each, destination, are_names_known=are_names_known)
         is_other_text = each.address != destination.address
         if is_other_text and destination.is_case_known:
             return False
-        if _may_share(each, destination):
+        if _is_same_network(each, destination):
             return is_other_text
-        # If the rows of a file use both names for this address, the names mean different networks.
-        if {_names(each)[1], _names(destination)[1]} <= self._known:
-            return False
-        return not are_two_networks(each.network, destination.network, each.chain)
+        if not each.network or not destination.network:
+            return True
+        return not are_names_known and not are_two_networks(each.network, destination.network, each.chain)
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
@@ -147,14 +157,46 @@ def _names(destination: Destination) -> tuple[Names, Names]:
     return (destination.chain, "", *place), (destination.chain, destination.network, *place)
 
 
-def _may_share(one: Destination, other: Destination) -> bool:
-    """Tell whether two destinations may be on the same network."""
-    return one.network == other.network or not one.network or not other.network
+def _is_same_network(shown: Destination, asked: Destination) -> bool:
+    if asked.chain == ETH:
+        # The network may name another chain. The main network is the service's own default for a row without one.
+        return shown.network == asked.network or (not asked.network and shown.network == "mainnet")
+    return shown.network == asked.network or not shown.network or not asked.network
 
 
-def is_same(one: Destination, other: Destination) -> bool:
-    """Tell whether two destinations match. A missing network matches any network."""
-    return one.chain == other.chain and one.address == other.address and _may_share(one, other)
+def _may_be_one_chain(shown: Destination, asked: Destination, *, are_names_known: bool) -> bool:
+    """
+    Tell whether two destinations may be on one chain, named as itself and as a network of ``ETH``.
+
+    :param shown: the destination of a request, or of another row.
+    :param asked: the destination of a row.
+    :param are_names_known: whether the rows of the file use both names for this address.
+    """
+    on_eth, other = (shown, asked) if shown.chain == ETH else (asked, shown)
+    if on_eth.chain != ETH or other.chain not in EVM_CHAINS:
+        return False
+    if not on_eth.network:
+        # The network that the service uses by default is Ethereum's own. A service that does not return networks may
+        # have any.
+        return on_eth is shown and not are_names_known
+    meant = read_evm_network(on_eth.network)
+    if meant is None:
+        return not are_names_known
+    chain, network = meant
+    return chain == other.chain and not (other.network and are_two_networks(network, other.network, chain))
+
+
+def is_same(shown: Destination, asked: Destination) -> bool:
+    """
+    Tell whether a request is for the destination of a row.
+
+    A missing network matches any network. On ``ETH``, a row without a network matches the main network, or no network;
+    a row with a network matches only that network.
+
+    :param shown: the destination of the request, or of another row.
+    :param asked: the destination of the row.
+    """
+    return shown.chain == asked.chain and shown.address == asked.address and _is_same_network(shown, asked)
 
 
 def is_network_certain(asked: Destination, shown: Destination) -> bool:

@@ -19,7 +19,7 @@ from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
 from airflow_custody.sandbox.whitelist.models import ApprovalSearch, NewRequest, Search
-from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
+from airflow_custody.sandbox.wire import dumps, is_decimal, omit_empty, timestamp
 
 # Only the status word for a request in effect is published; the other words are assumptions. The setting `status_words`
 # changes the words on the wire.

@@ -293,6 +293,29 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     ),
 }
 
+#: The canonical name of Ethereum.
+ETH = "eth"
+#: The chains with Ethereum's addresses. A service may name such a chain, or write ``ETH`` and name it as the network.
+EVM_CHAINS = tuple(chain for chain, forms in FORMS.items() if forms[: len(_EVM)] == _EVM)
+
+
+@lru_cache(maxsize=4096)
+def read_evm_network(network: str) -> tuple[str, str] | None:
+    """
+    Return the chain and the network that a network on ``ETH`` means, both by canonical name.
+
+    ``polygon`` is the main network of Polygon, and ``sepolia`` a network of Ethereum itself.
+
+    :param network: the name of the network, from :func:`network_name`.
+    :return: None if the name is unknown. It may mean any network of any chain in :data:`EVM_CHAINS`.
+    """
+    # Ethereum is the first of these chains, so that "mainnet" and "testnet" are its own.
+    for chain in EVM_CHAINS:
+        name = network_name(network, chain)
+        if name in ("mainnet", "testnet", *_NETWORK_NAMES.get(chain, {}).values()):
+            return chain, name
+    return None
+
 
 # --- one address in several spellings -----------------------------------------------------------------------
 

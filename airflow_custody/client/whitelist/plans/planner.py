@@ -32,6 +32,7 @@ from airflow_custody.client.whitelist.destinations import (
     is_same,
     names_in,
 )
+from airflow_custody.client.whitelist.files.addresses import EVM_CHAINS
 from airflow_custody.client.whitelist.ids import fetch_items, is_list_of_ids
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.matching import compare_spelled, differing, index_requests, shown_values
@@ -66,6 +67,7 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 # Replace at most two requests per destination. Beyond that, the service itself probably alters what it stores.
 _MAX_REPLACED = 2
 _HALF = SIGNATURE_BYTES // 2
+_TWO_SPELLINGS = "some services name this chain itself, others write ETH and name it as the network"
 _IGNORED = "ignored, so it does not prevent the creation of a request"
 
 
@@ -185,12 +187,12 @@ class _Match:
     :param row: the row.
     :param destination: its destination.
     :param same: the requests for this destination. Default: none.
-    :param uncertain: the requests that may be for this destination, under another name or in another case. Default:
-        none.
+    :param uncertain: the requests that may be for this destination, under another name or in another case, or on
+        another network of ``ETH``. Default: none.
     :param claims: unverified requests that claim to be for this destination. Default: none.
     :param unreadable: unreadable requests, which may be for this destination. Default: none.
     :param same_rows: other rows that may be on the same network. Default: none.
-    :param similar_rows: other rows that differ only in case. Default: none.
+    :param similar_rows: other rows that differ only in case, or in the spelling of the chain. Default: none.
     """
 
     row: FileRow
@@ -233,6 +235,12 @@ def _match_row(
     index: Destinations[Request],
     ignored: Collection[str],
 ) -> _Match:
+    other_rows = [*rows.same(destination), *rows.may_be(destination, row.request.address)]
+    same_rows = [
+        each
+        for each in other_rows
+        if each is not row and _differs_in_network_only(destination_of(each.request), destination)
+    ]
     # A user can ignore a request only as long as its destination is not certain.
     same = [each for each in index.same(destination) if each.id not in ignored or _is_on_network_of(each, destination)]
     possible: list[Request] = []
@@ -247,9 +255,14 @@ def _match_row(
         uncertain=[each for each in possible if each.state != "unverified"],
         claims=[each for each in (*same, *possible) if each.state == "unverified"],
         unreadable=unreadable,
-        same_rows=[each for each in rows.same(destination) if each is not row],
-        similar_rows=rows.may_be(destination, row.request.address),
+        same_rows=same_rows,
+        similar_rows=[each for each in other_rows if each is not row and each not in same_rows],
     )
+
+
+def _differs_in_network_only(one: Destination, other: Destination) -> bool:
+    """Tell whether two destinations with the same memo have the same chain and address."""
+    return (one.chain, one.address) == (other.chain, other.address)
 
 
 def _is_on_network_of(request: Request, destination: Destination) -> bool:
@@ -284,7 +297,11 @@ def _plan_row(match: _Match, settings: PlanSettings, client_settings: ClientSett
             row = _replace(row, match, options, settings)
         return _Decision(row, request)
     if match.similar_rows:
-        note = f"it differs only in case from {match.similar_rows[0].where}, which may be the same address"
+        other = match.similar_rows[0]
+        if destination_of(other.request).chain != match.destination.chain:
+            note = f"{other.where} may be for the same destination: {_TWO_SPELLINGS}. Keep one of the two rows"
+            return _Decision(_stopped(match.row, "blockchain", note))
+        note = f"it differs only in case from {other.where}, which may be the same address"
         return _Decision(_stopped(match.row, "address", note))
     if match.claims:
         claim = match.claims[0]
@@ -304,7 +321,13 @@ def _why_ambiguous(match: _Match) -> str:
         return ""
     if match.same_rows:
         return f"it may be for the same destination as {match.same_rows[0].where}; add the network to both rows"
-    alive = [each for each in match.same if each.state != "rejected"]
+    alive = [
+        each
+        for each in (*match.same, *match.uncertain)
+        if each.state != "rejected"
+        and each.destination
+        and _differs_in_network_only(each.destination, match.destination)
+    ]
     if len({each.destination.network for each in alive if each.destination}) > 1:
         return f"requests {name_some([each.id for each in alive])} are on different networks; add the network"
     return ""
@@ -346,7 +369,11 @@ def _compare(match: _Match, request: Request, settings: ClientSettings) -> PlanR
     comparison = compare_spelled(asked, request.fields, envelope.network)
     fields = differing(comparison, request.fields, settings.accept_fields)
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
-    notes = _notes_on_fields(fields, comparison, settings) + _notes_on_destination(match, fields, is_certain=is_certain)
+    if not is_certain and {"blockchain", "network", "address"}.isdisjoint(fields):
+        # On ETH, the network may name another chain, so accepting the key does not make the networks equal.
+        fields = [*fields, "network"]
+    notes = _notes_on_fields(fields, comparison, settings)
+    notes += _notes_on_destination(match, request.destination, fields, is_certain=is_certain)
     for names, faults in (_contradictions(request, asked, settings), _notes_on_unknown(request)):
         fields += names
         notes += faults
@@ -375,11 +402,19 @@ def _notes_on_fields(fields: Iterable[str], comparison: Comparison, settings: Cl
     return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to {place}"]
 
 
-def _notes_on_destination(match: _Match, fields: Iterable[str], *, is_certain: bool) -> list[str]:
+def _notes_on_destination(
+    match: _Match, shown: Destination | None, fields: Iterable[str], *, is_certain: bool
+) -> list[str]:
+    asked = match.destination
+    if shown is not None and shown.chain != asked.chain and {shown.chain, asked.chain} <= {*EVM_CHAINS}:
+        return [f"this request may be for the row, so nothing is created: {_TWO_SPELLINGS}"]
+    if shown is not None and _differs_in_network_only(shown, asked):
+        if "network" in fields and not asked.network:
+            return ["the row has no network, but the request is not on the main network, so nothing is created"]
+        if not is_certain and not shown.network:
+            return ["the request has no network, and may be on any network of ETH, so nothing is created"]
     if not is_certain:
         return ["this request may be for the row, under another name or in another case, so nothing is created"]
-    if "network" in fields and not match.destination.network:
-        return ["the row has no network, but the request is not on the main network, so nothing is created"]
     return []
 
 
