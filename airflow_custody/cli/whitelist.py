@@ -27,6 +27,7 @@ from airflow_custody.client.arguments import check_text
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.whitelist.chains import check_chains
 from airflow_custody.client.whitelist.files.reading import (
     MAX_FILE_BYTES,
     count_faults,
@@ -133,7 +134,7 @@ def plan(args: Namespace, output: Output) -> int:
     Compare a whitelist file with the service, and print the changes that applying it would make. Nothing is changed.
 
     Exit codes: 0 no changes; 2 the service differs from the file; 1 error, or the plan is over a limit. A plan over a
-    limit is still printed in full.
+    limit, or with new requests on a chain that the service lists as not enabled, is still printed in full.
 
     The operator CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned keys, requests
     that signatures do not prove are reported as unverified. They count as a change, but applying does not touch them.
@@ -156,10 +157,14 @@ def plan(args: Namespace, output: Output) -> int:
         return ERROR
     if file.unchecked_text:
         message(file.unchecked_text)
-    service, snapshot = _fetch(args)
-    found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
-    faults = limits.faults(found)
-    _print_plan(found, faults, output, all_rows=args.all)
+    with open_client(args) as client:
+        service, snapshot = service_name(client), read_snapshot(client)
+        found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
+        faults = limits.faults(found)
+        _print_plan(found, faults, output, all_rows=args.all)
+        # After printing, so that a plan whose chains are refused can be read.
+        for each in check_chains(client, found.new_requests):
+            message(each)
     if advice := advice_on_differences(found, replace=args.replace):
         message(advice)
     for each in faults:

@@ -35,6 +35,7 @@ ErrorCode = Literal[
     "task-stopped",
     "unexpected",
     "address-invalid",
+    "chain-disabled",
     "record-unreadable",
     "request-rejected",
     "request-exists",

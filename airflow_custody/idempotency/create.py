@@ -208,6 +208,8 @@ class CreateOnce:
     :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
     :param existing: called before a send if similar objects exist. Returns the id of the object to use instead of a new
         one, and a description of its state; or None to create a new one. Default None: always create a new one.
+    :param check: called before a new object is recorded and sent; raises an error to prevent this. Default None: no
+        check.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcome of the create.
     """
@@ -219,6 +221,7 @@ class CreateOnce:
     on_clear: OnClear = "reuse"
     look_before_create: bool = True
     existing: Callable[[], tuple[str, str] | None] | None = None
+    check: Callable[[], None] | None = None
     lookup_wait: float
     report: Report
 
@@ -413,6 +416,8 @@ class CreateOnce:
         if known:
             what, named = self.creation.what, name_some(known)
             self.log.info("Already exists, and was not created by this task: %s %s.", what, named)
+        if self.check is not None:
+            self.check()
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
 
     def _warn_that_lost_is_lost(self, error: CustodyError) -> None:

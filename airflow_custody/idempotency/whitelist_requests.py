@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.error_codes import known_code
-from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyResponseError
+from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
+from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
 from airflow_custody.client.whitelist.destinations import (
     Names,
     destination_of,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.plans.plan import PlanRow
+
+log = logging.getLogger(__name__)
 
 #: Behaviour if a request with the same content exists already, regardless of its creator.
 IfExists = Literal["reuse", "fail", "create"]
@@ -168,9 +172,34 @@ class WhitelistCreation:
         Return the records of a batch's rows before they are sent.
 
         A row is not sent if a request exists that may be for its destination, unless that request was rejected, is
-        replaced by the row, is ignored, or was created by this task.
+        replaced by the row, is ignored, or was created by this task; or if its chain is listed and not enabled.
         """
-        return {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
+        rows = {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
+        new = [key for key, row in rows.items() if row.state == "sent"]
+        if new:
+            for each in self._chains.warnings(self.requests[key] for key in new):
+                log.warning("%s", each)
+        refused = {key: why for key in new if (why := self._chains.why_refused(self.requests[key]))}
+        return {key: row.become("refused", refused[key]) if key in refused else row for key, row in rows.items()}
+
+    def check_chain(self) -> None:
+        """
+        Check the chain of a single request, before it is recorded.
+
+        :raises CustodyRequestError: if the chain is listed and not enabled.
+        :raises CustodyError: of another type if the service cannot be read now.
+        """
+        request = self.requests[ONE]
+        if why := self._chains.why_refused(request):
+            error = f"{why}; nothing is sent"
+            raise CustodyRequestError(error, operation=f"create {self.what}", code="chain-disabled", advice=ADVICE)
+        for each in self._chains.warnings([request]):
+            log.warning("%s", each)
+
+    @cached_property
+    def _chains(self) -> ListedChains:
+        """The chains that the service lists; read once for all rows, and only if a row is about to be sent."""
+        return read_chains(self.client)
 
     def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
         asked = self.requests[key]

@@ -44,7 +44,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
 
     The request has no effect until it is signed; the signing step needs the id. Needs the roles
     ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the hardware security module, and the
-    address must follow the rules of its chain.
+    address must follow the rules of its chain. If the service lists its currencies (undocumented), nothing is sent on a
+    chain that is listed and not enabled, and a chain that is not listed causes a warning.
 
     One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
     idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
@@ -63,7 +64,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
         apply other approval thresholds. (templated)
     :param network: network of the chain. Default: the service's default. If this is not the chain's main network, an
-        existing request is neither reused nor signed. This parameter and the next six are undocumented. (templated)
+        existing request is neither reused nor signed. Some services name Polygon and other chains with Ethereum's
+        addresses as a network of ``ETH``: write chain and network as the service does. This parameter and the next six
+        are undocumented. (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
     :param contract_type: kind of the contract behind the address. (templated)
@@ -183,6 +186,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             on_clear=self.on_clear,
             look_before_create=self.look_before_create,
             existing=None if self.if_exists == "create" else partial(creation.existing, self.if_exists),
+            check=creation.check_chain,
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)

@@ -42,7 +42,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     (in effect, for the same destination as an ``unchanged`` request), ``undeclared`` (at the service but not in the
     file), ``rejected`` (requested and rejected; not requested again), ``unreadable`` (the payload does not match its
     hash, or cannot be read), ``unverified`` (see below). The log contains the whole plan. If the file has a fault, or a
-    page of the listing cannot be read, nothing is planned.
+    page of the listing cannot be read, nothing is planned. If the service lists its currencies (undocumented), the task
+    fails if a row to create is on a chain that is listed and not enabled; a chain that is not listed causes a warning.
 
     If the connection pins super-administrators' keys, each request is verified: a request in effect must be signed
     according to the rules, and each signature of a pending request must be valid. A request that fails this
@@ -133,6 +134,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.must_keep = must_keep
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.whitelist.chains import check_chains
         from airflow_custody.client.whitelist.plans.plan import PlanLimits
         from airflow_custody.client.whitelist.plans.planner import make_plan
         from airflow_custody.client.whitelist.plans.report import approval_report, plan_to_text
@@ -152,6 +154,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in pending])
         plan = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
         self.log.info("%s", plan_to_text(plan))
+        for each in check_chains(client, plan.new_requests):
+            self.log.warning("%s", each)
         report, not_shown = approval_report(plan)
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report}
         stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)

@@ -46,7 +46,7 @@ CREATE_WHITELIST_REQUEST = Operation(
     hints={
         400: "If the error is about the currency: 'blockchain' must be the service's symbol of the chain, such as ETH, "
         "and the chain must be active in the service's hardware security module. The address must follow the rules of "
-        "its chain."
+        "its chain. Each linked address must be on the same chain, and must not belong to an omnibus wallet."
     },
 )
 FIND_WHITELIST_REQUESTS = Operation(

@@ -183,6 +183,11 @@ class WhitelistPlan:
         """Whether the service differs from the file."""
         return any(self.counts[state] for state in CHANGES)
 
+    @property
+    def new_requests(self) -> dict[str, WhitelistRequest]:
+        """The requests to create, by their place in the file."""
+        return {each.where: each.request for each in self.with_action("create") if each.request is not None}
+
     def with_action(self, action: Action) -> list[PlanRow]:
         """Return the rows with this action."""
         return [each for each in self.rows if each.action == action]
