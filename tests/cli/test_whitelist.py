@@ -38,7 +38,8 @@ def counts(ran: Ran) -> dict[str, int]:
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def test_unchecked_addresses_are_counted(plain: Run, custody: Run, tmp_path: Path) -> None:
+def test_unchecked_addresses_are_counted(plain: Run, custody: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.control.configure(currencies=["ETH", "XYZ"])
     text = "addresses: 1 of 2 could not be checked (XYZ)"
     path = str(write(tmp_path / "list.json", row(1), row(2, address="abc", blockchain="XYZ")))
     ran = plain("whitelist", "validate", path)
@@ -50,6 +51,21 @@ def test_unchecked_addresses_are_counted(plain: Run, custody: Run, tmp_path: Pat
     assert ran.err == f"custody: {text}\n"
     for run, command in ((plain, "validate"), (custody, "plan")):
         assert run("whitelist", command, path, "--no-check-addresses").err == ""
+
+
+def test_a_plan_is_printed_and_fails_if_a_chain_is_not_enabled(
+    plain: Run, custody: Run, sandbox: Sandbox, file: Path
+) -> None:
+    ran = custody("whitelist", "plan", str(write(file, row(1), row(2, blockchain="Etherium"))))
+    assert ran.code == 2
+    assert "does not list the chain Etherium, and may refuse it. Similar: ETH (Ethereum)." in ran.err
+    sandbox.control.configure(currencies=["BTC"], disabled_currencies=["ETH"])
+    ran = custody("whitelist", "plan", str(file), "-o", "json")
+    assert ran.code == 1
+    assert "the chain ETH is not enabled at the service: row 1; nothing is sent" in ran.err
+    assert counts(ran) == {"create": 2}
+    # A check of the file alone needs no service.
+    assert plain("whitelist", "validate", str(file)).code == 0
 
 
 def test_every_mistake_in_several_files_is_reported(plain: Run, file: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def made(sandbox: Sandbox) -> list[str]:
 
 def test_first_try_records_its_intent_and_then_the_id(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
     assert stored.attempt() == "3711"
-    assert [call["method"] for call in sandbox.control.request_log()] == ["GET", "POST"]
+    assert [call["method"] for call in sandbox.control.request_log()] == ["GET", "GET", "POST"]
     record = stored.store.record
     assert record["state"] == "created"
     assert record["detail"] == "3711"
@@ -124,9 +124,10 @@ def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbo
     assert sandbox.control.request_log(**CREATE) == []
 
 
-def test_without_the_lookup_before_the_create_there_is_one_call(sandbox: Sandbox, task: Task) -> None:
+def test_without_the_lookup_before_the_create_only_the_currencies_are_read(sandbox: Sandbox, task: Task) -> None:
     assert task.attempt(if_exists="create", look_before_create=False) == "3711"
-    assert len(sandbox.control.request_log()) == 1
+    paths = [call["path"].removeprefix("/api/rest/v1") for call in sandbox.control.request_log()]
+    assert paths == ["/currencies", "/whitelists/addresses"]
 
 
 # --- responses that get lost -------------------------------------------------------------------------------

@@ -221,4 +221,5 @@ def test_a_try_that_failed_before_its_first_record_is_no_unknown_one(sandbox: Sa
     stored.clear()
     sandbox.control.clear_request_log()
     assert [stored.attempt()] == made(sandbox)
-    assert len(sandbox.control.request_log()) == 2
+    # The search for the address, the currencies, and the create.
+    assert len(sandbox.control.request_log()) == 3

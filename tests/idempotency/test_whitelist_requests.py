@@ -16,6 +16,7 @@ from airflow_custody.client.errors import (
     CustodyNotFoundError,
     CustodyServerError,
 )
+from airflow_custody.client.tenant.models import Currency
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.files.addresses import shorten
 from airflow_custody.idempotency.create import ONE
@@ -57,6 +58,9 @@ class Service(ListsRequests):
 
     def find_whitelist_requests_for_approval(self, *, ids: Any = None) -> Iterator[WhitelistEnvelope]:
         return iter(())
+
+    def list_currencies(self) -> list[Currency]:
+        return [Currency(symbol=each, enabled=True) for each in ("ETH", "BTC")]
 
     def get_current_user(self) -> dict[str, str]:
         if isinstance(self._user, CustodyError):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.whitelist.whitelist_plans import ask, listed, plan, states
+from support.whitelist.whitelist_plans import ask, listed, plan, snapshot_of, states
+
+from airflow_custody.client.whitelist.destinations import find_candidates
+from airflow_custody.client.whitelist.plans.matching import index_requests
 
 # The chains with Ethereum's addresses, each with a name of its main network on ETH, and a test network if there is one.
 EVM = {
@@ -15,7 +18,7 @@ EVM = {
     "Sonic": ("sonic", "blaze"),
     "AvalancheC": ("avalanche", "fuji"),
 }
-PAIRS = [
+PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *(
         ({"blockchain": chain, "network": "mainnet"}, {"blockchain": "ETH", "network": main})
         for chain, (main, _) in EVM.items()
@@ -35,7 +38,7 @@ def at_service(blockchain: str, network: str | None = None, number: int = 3711, 
 
 
 @pytest.mark.parametrize(("own", "on_eth"), PAIRS, ids=str)
-def test_nothing_is_created_for_the_other_spelling(own: dict[str, str], on_eth: dict[str, str]) -> None:
+def test_nothing_is_created_for_the_other_spelling(own: dict[str, Any], on_eth: dict[str, Any]) -> None:
     for row, there in ((own, on_eth), (on_eth, own)):
         found = plan(ask(**row), at_service(**there), prune=True, replace=True)
         assert states(found) == [("differs", None, "3711")]
@@ -50,7 +53,7 @@ def test_nothing_is_created_for_the_other_spelling(own: dict[str, str], on_eth: 
 
 
 @pytest.mark.parametrize(("own", "on_eth"), PAIRS, ids=str)
-def test_two_rows_in_both_spellings_stop(own: dict[str, str], on_eth: dict[str, str]) -> None:
+def test_two_rows_in_both_spellings_stop(own: dict[str, Any], on_eth: dict[str, Any]) -> None:
     found = plan([ask(**own), ask(**on_eth)], [])
     assert [(row.state, row.fields) for row in found.rows] == [("differs", ("blockchain",))] * 2
     for row, other in zip(found.rows, ("line 3", "line 2"), strict=True):
@@ -76,7 +79,7 @@ def test_two_rows_in_both_spellings_stop(own: dict[str, str], on_eth: dict[str, 
         ({"blockchain": "TRON"}, {"blockchain": "ETH", "network": "tron"}),
     ],
 )
-def test_two_networks_are_two_destinations(own: dict[str, str], on_eth: dict[str, str]) -> None:
+def test_two_networks_are_two_destinations(own: dict[str, Any], on_eth: dict[str, Any]) -> None:
     for row, there in ((own, on_eth), (on_eth, own)):
         assert states(plan(ask(**row), at_service(**there)))[0] == ("create", "create", "")
     assert {row.action for row in plan([ask(**own), ask(**on_eth)], []).rows} == {"create"}
@@ -116,3 +119,13 @@ def test_on_eth_a_row_takes_only_its_own_network(
         if expected == "differs":
             assert "network" in found.rows[0].fields
             assert "so nothing is created" in found.rows[0].note
+
+
+@pytest.mark.parametrize("chain", ["ETH", "Polygon", "BTC", "BASE"])
+def test_a_search_for_a_lost_create_finds_it_whatever_network_the_service_fills_in_or_leaves_out(chain: str) -> None:
+    networks = (None, "mainnet", "sepolia", "polygon", "testnet4", "one")
+    for asked in networks:
+        row = ask(blockchain=chain, network=asked) if asked else ask(blockchain=chain)
+        for shown in networks if asked is None else (asked, None):
+            there = at_service(chain, shown)
+            assert [each.id for each in find_candidates(index_requests(snapshot_of([there])), row)] == ["3711"]
