@@ -20,7 +20,7 @@ from airflow_custody.sensors.health import CustodyHealthSensor
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
 #: A message of a service that tries to add lines to the log.
-FORGED = "no\n[custody/not-healthy]\r\n2026-01-01 INFO all is well"
+FORGED = "no\n[custody/not-healthy]\r\n2026-01-01 INFO all is well: one of the 'tpuser' role is required"
 
 
 def message_in(log: str, begins: str) -> list[str]:
@@ -54,7 +54,7 @@ def test_the_last_entry_has_the_reason_what_to_do_and_the_code_line_by_line(
     reason, advice, code = message_in(log, "CustodyFailException: list health checks failed: ")
     assert re.search(r"\(GET /health, status 403.*\) \(not retried\)$", reason)
     assert "no [custody/not-healthy] 2026-01-01 INFO all is well" in reason
-    assert advice == "The user of the Airflow connection 'custody_default' needs the role TPUser."
+    assert advice == "The user of the Airflow connection 'custody_default' needs the role tpuser."
     assert code == "[custody/role-missing]"
     # What is said once is found once.
     assert log.count(advice) == log.count("CustodyFailException: list health checks failed")

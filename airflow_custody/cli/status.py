@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RequestRow,
         Requests,
         RequestsView,
+        Section,
         UserView,
         WebhookRow,
     )
@@ -49,24 +50,25 @@ def show_status(args: Namespace, output: Output) -> int:
 
     With pinned keys, all listed requests except rejected ones are verified. Those that fail come first.
 
-    A part that cannot be read does not hide the others. Webhooks, webhook calls and other approvals are left out if
-    the service does not offer them, or not to this user. Health and requests are always required.
+    A part that cannot be read does not hide the others. It is not an error if the service does not offer a part other
+    than health. A part other than health and requests is left out if the user lacks the role for it.
 
     All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, even if
     --timeout and --max-retries allow more.
 
-    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user", "health",
-    "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem", "not_offered"}, where
-    the value is null if the part could not be read. The value of health is the JSON of custody health without listed.
-    The value of requests is {"pending", "recent", "unknown": each {"rows", "total", "faulty", "oldest_at"},
-    "in_effect_twice": lists of the ids of requests in effect for the same destination, "hidden": number}. Times are ISO
-    8601 text, or null. Texts in values come from the service and may be anything.
+    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user",
+    "health", "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem",
+    "not_offered", "role_missing"}, where the value is null if the part could not be read. The value of health is the
+    JSON of custody health without listed. The value of requests is {"pending", "recent", "unknown": each {"rows",
+    "total", "faulty", "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same
+    destination, "hidden": number}. Times are ISO 8601 text, or null. Texts in values come from the service and may be
+    anything.
     """
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
     verdict = judge_overview(overview)
     wrong, unread = verdict.texts("wrong"), verdict.texts("unread")
-    offered = {name: getattr(overview, name) for name in SECTIONS if not getattr(overview, name).not_offered}
+    parts: dict[str, Section[Any]] = {name: getattr(overview, name) for name in SECTIONS}
     data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
@@ -76,7 +78,7 @@ def show_status(args: Namespace, output: Output) -> int:
         *(Mark("NOT READ", "bad", rest=f": {each}") for each in unread),
         Mark("all well", "good", rest=where) if verdict.ok else Mark("not all well", "bad", rest=where),
         *(Mark("NOTE", "warning", rest=f": {each}") for each in verdict.texts("note")),
-        {SECTIONS[name].upper(): _view_part(name, section.value) for name, section in offered.items()},
+        {SECTIONS[name].upper(): _view_part(name, part) for name, part in parts.items() if not part.role_missing},
     ]
     output.data(data, view)
     if wrong:
@@ -84,9 +86,11 @@ def show_status(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO if verdict.ok else ERROR
 
 
-def _view_part(name: str, value: Any) -> Any:
+def _view_part(name: str, part: Section[Any]) -> Any:
     """Return a part for people. If it was not read, a line above reports why."""
-    return "not read" if value is None else _VIEWS[name](value)
+    if part.value is not None:
+        return _VIEWS[name](part.value)
+    return "not offered" if part.not_offered else "not read"
 
 
 def _view_user(user: UserView) -> dict[str, Any]:

@@ -176,8 +176,7 @@ def _operations(found: _Found) -> _Verdict:
     seen: dict[str, Any] = {"offered": [name for name in found.offered if name not in found.errors]}
     absent = "not offered"
     for name, error in found.errors.items():
-        is_absent = error.not_offered_by_service and error.status != 403
-        seen.setdefault(absent if is_absent else error.code, []).append(name)
+        seen.setdefault(absent if error.not_offered_by_service else error.code, []).append(name)
     state: AssumptionState = "does not hold" if absent in seen else "cannot tell" if found.errors else "holds"
     return state, seen, "Writes were not tried."
 

@@ -319,7 +319,9 @@ def _check_credentials(facts: _Facts) -> Check:
 
 def _check_user(facts: _Facts) -> Check:
     if facts.user_error:
-        return facts.not_ok(facts.user_error, _state_of(facts.user_error))
+        # The check of the roles reports a missing role.
+        state = "unknown" if facts.user_error.is_missing_role else _state_of(facts.user_error)
+        return facts.not_ok(facts.user_error, state)
     if facts.user is None:
         return Check()
     # Truncate each value separately, so that a long one does not crowd out the others.
@@ -333,11 +335,10 @@ def _check_user(facts: _Facts) -> Check:
 
 def _check_roles(facts: _Facts) -> Check:
     error, user = facts.user_error, facts.user
+    if error is not None and error.is_missing_role:
+        return facts.not_ok(error)
     if user is None and (error is None or _state_of(error) != "unknown"):
         return Check()
-    if isinstance(error, CustodyPermissionError):
-        # Every read needs the default role, and reading the user needs no other role, so the default role is missing.
-        return facts.not_ok(error)
     roles = user.get("roles") if user else None
     if roles is None:
         if facts.roles:
@@ -553,7 +554,6 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
     return CustodyPermissionError(
         f"{client.settings.user_text.replace('The', 'the', 1)} lacks {named}",
         advice=f"Grant the user {named}, or use another user.",
-        required_roles=roles,
         code="role-missing",
     )
 

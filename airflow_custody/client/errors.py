@@ -34,7 +34,7 @@ from airflow_custody.client.text import lines, sanitize, sentences
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Statuses of an operation that is not offered, or not to this user.
+#: Statuses of an operation that may not be offered. A 403 has other causes, too: see ``CustodyError.not_offered``.
 NOT_OFFERED_STATUSES = (403, 404, 405, 501)
 
 
@@ -52,7 +52,9 @@ class CustodyError(Exception):
     :param status: HTTP status of the response; None if there was none.
     :param error_code: the service's own code (``E900-...``), if the response had one. Not to be confused with ``code``.
     :param retry_after: seconds that the service requests before the next call; None if it requests none.
-    :param required_roles: roles that the operation needs, when permission is missing.
+    :param error_id: the service's id of this one error, if the response had one. The makers' support asks for it.
+    :param required_roles: the roles that the service names in its refusal (403), in lower case; the user needs any one
+        of them. Empty: the refusal names no role.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
     :param advice: advice to the user: one or more sentences.
@@ -76,6 +78,7 @@ class CustodyError(Exception):
         path: str | None = None,
         status: int | None = None,
         error_code: str | None = None,
+        error_id: str | None = None,
         retry_after: float | None = None,
         required_roles: Iterable[str] = (),
         retryable: bool | None = None,
@@ -92,6 +95,7 @@ class CustodyError(Exception):
         self.path = path
         self.status = status
         self.error_code = error_code
+        self.error_id = error_id
         self.retry_after = retry_after
         self.required_roles = tuple(required_roles)
         self.setting = setting
@@ -121,16 +125,22 @@ class CustodyError(Exception):
         """
         Whether the operation is not available.
 
-        The service does not offer it, or not to this user.
-
-        A gateway may respond in the same way. For evidence, use :attr:`not_offered_by_service`.
+        A gateway may respond in the same way. For evidence, use :attr:`not_offered_by_service`. The service's own 403
+        counts only for an operation that this package can do without, and only if it names no role.
         """
+        if self.status == 403 and self.from_service:
+            return self.code == "not-offered"
         return self.status in NOT_OFFERED_STATUSES
 
     @property
     def not_offered_by_service(self) -> bool:
         """Whether the service itself reports that the operation is not available."""
         return self.not_offered and self.from_service
+
+    @property
+    def is_missing_role(self) -> bool:
+        """Whether the service itself reports that the user lacks a role."""
+        return self.from_service and self.code == "role-missing"
 
     @property
     def reason(self) -> str:
@@ -142,6 +152,8 @@ class CustodyError(Exception):
             facts.append(f"status {self.status}")
         if self.error_code:
             facts.append(self.error_code)
+        if self.error_id:
+            facts.append(f"error id {self.error_id}")
         text = f"{self.operation} failed: {self.message}" if self.operation else self.message
         return f"{text.rstrip('.')} ({', '.join(facts)})" if facts else text
 
@@ -254,9 +266,13 @@ class CustodyAuthenticationError(CustodyError):
 
 
 class CustodyPermissionError(CustodyError):
-    """Raised when the user lacks a role (403)."""
+    """
+    Raised when the operation is forbidden (403).
 
-    code: ErrorCode = "role-missing"
+    The code is ``role-missing`` if the service names a role that the user lacks.
+    """
+
+    code: ErrorCode = "request-refused"
 
 
 class CustodyNotFoundError(CustodyError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNKNOWN_ROLES = "The service does not return the user's roles."
 _SIGNATURES = {
     "ok": "Its current rules are signed by the pinned keys.",
-    "unknown": "Its rules could not be verified, because it does not offer them to this user.",
+    "unknown": "Its rules could not be verified, because it does not offer them.",
 }
 
 

@@ -21,13 +21,20 @@ class Section(Generic[T]):
 
     :param value: its contents; None if it could not be read.
     :param problem: why it could not be read, and what to do; empty if it was read.
-    :param not_offered: whether the service itself responded that it does not offer this section, or not to this user.
-        For some sections this is not an error; see :func:`~airflow_custody.overview.verdict.judge_overview`.
+    :param not_offered: whether the service itself responded that it does not offer this section.
+    :param role_missing: whether the service itself responded that the user lacks a role for this section. Neither is an
+        error for some sections; see :func:`~airflow_custody.overview.verdict.judge_overview`.
     """
 
     value: T | None = None
     problem: str = ""
     not_offered: bool = False
+    role_missing: bool = False
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the service does not offer this section, or not to this user."""
+        return self.not_offered or self.role_missing
 
 
 @dataclass(frozen=True)

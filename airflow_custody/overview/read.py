@@ -89,7 +89,11 @@ def read_overview(
             return Section(value, if_none if value is None else "")
         except CustodyError as error:
             # A rejection by a gateway does not mean that the service lacks the operation.
-            return Section(problem=describe(error), not_offered=error.not_offered_by_service)
+            return Section(
+                problem=describe(error),
+                not_offered=error.not_offered_by_service,
+                role_missing=error.is_missing_role,
+            )
 
     def read_requests() -> Requests | None:
         is_small = max_listed is None or (client.count_whitelist_requests() or 0) <= max_listed

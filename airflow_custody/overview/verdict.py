@@ -21,8 +21,9 @@ SECTIONS = {
     "webhooks": "webhooks",
     "journal": "newest webhook call",
 }
-#: Optional sections. If the service responds that it does not offer them, this is not an error.
-_OPTIONAL = ("user", "approvals", "webhooks", "journal")
+# Every service offers the health listing. For the requests, every user needs the role.
+_MUST_BE_OFFERED = ("health",)
+_NEEDS_ROLE = ("health", "requests")
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,9 @@ def _unread(overview: Overview) -> Iterator[Finding]:
     """
     Yield the sections that could not be read.
 
-    An optional section is left out if the service itself responds that it does not offer it, or not to this user.
-    Health and requests are required: if they cannot be read, the service does not count as healthy.
+    A section other than health is left out if the service itself responds that it does not offer it: some services
+    offer only the documented operations. A section other than health and requests is also left out if the user lacks a
+    role for it.
     """
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
@@ -117,7 +119,10 @@ def _unread(overview: Overview) -> Iterator[Finding]:
         yield Finding("unread", "bad", "", overview.health.problem)
         return
     for name, section in sections.items():
-        if section.value is None and not (name in _OPTIONAL and section.not_offered):
+        is_fine = (section.not_offered and name not in _MUST_BE_OFFERED) or (
+            section.role_missing and name not in _NEEDS_ROLE
+        )
+        if section.value is None and not is_fine:
             level: Level = "bad" if name == "health" else "warning"
             yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem}")
 

@@ -24,14 +24,15 @@ _NAMES = {
 }
 
 
-def error_body(status: int, message: str) -> dict[str, Any]:
-    """Return an error body in the service's form."""
-    return {
+def error_body(status: int, message: str, error_id: str = "") -> dict[str, Any]:
+    """Return an error body in the service's form, with details if the error has an id."""
+    body = {
         "error": _NAMES.get(status, "Unknown"),
         "message": message,
         "code": status,
         "error_code": f"E900-{status}",
     }
+    return {**body, "details": [{"message": message, "code": status, "id": error_id}]} if error_id else body
 
 
 class ServiceError(Exception):
@@ -53,7 +54,12 @@ def not_found(what: str) -> ServiceError:
     return ServiceError(404, f"{what} not found")
 
 
-def missing_roles(roles: Sequence[str]) -> ServiceError:
-    """Return a 403 error that names the missing roles."""
-    noun = "role" if len(roles) == 1 else "roles"
-    return ServiceError(403, f"permission denied: missing {noun} {', '.join(roles)}")
+def missing_role(roles: Sequence[str], wrapper: str) -> ServiceError:
+    """
+    Return a 403 error that names the roles of which the user needs one, in the published words.
+
+    :param roles: the roles.
+    :param wrapper: the whole message, with ``{}`` in place of the published words.
+    """
+    words = f"one of the '{' - '.join(map(str.lower, roles))}' role is required"
+    return ServiceError(403, wrapper.replace("{}", words))

@@ -22,6 +22,7 @@ from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.faults.middleware import FaultMiddleware
 from airflow_custody.sandbox.guard import PageGuard
 from airflow_custody.sandbox.health import routes as health
+from airflow_custody.sandbox.offer import Offer
 from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.state import State
@@ -150,7 +151,9 @@ class Sandbox:
 
     def _server(self, service: Service, *, encrypted: bool) -> _Server:
         config = uvicorn.Config(
-            PageGuard(FaultMiddleware(build_app(service), service), self.host, self._allowed_hosts),
+            PageGuard(
+                FaultMiddleware(Offer(build_app(service), service.state), service), self.host, self._allowed_hosts
+            ),
             http=service.connections.protocol(),
             ws="none",
             lifespan="off",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -64,6 +64,14 @@ class Settings(BaseModel):
     whitelisting requests.
 
     :param version: the imitated version of the service. Before 3.14, there are no health operations.
+    :param operations: the operations that the service offers: ``all``, or only the four of the ``contract`` (health
+        listing, creating a whitelisting request, changing and deleting a webhook). Others get a 404.
+    :param disabled: operations that are disabled for the tenant, such as ``GET /rules`` or ``PATCH /webhooks/{id}``.
+        They get a 403 that names no role.
+    :param role_refusal: the message of a 403 for lack of a role, with ``{}`` in place of the published words.
+    :param error_ids: whether error bodies have ``details`` with the id of the error.
+    :param webhook_response: the body of successful responses to changing and deleting a webhook, as JSON data; a text
+        is sent as a web page, and the empty text as no body. None: the published forms.
     :param clock_offset: seconds by which the service's clock is ahead; negative if it is behind. The clock dates
         responses, health entries, requests and tokens, and checks API keys.
     :param token_lifetime: lifetime of the JWTs issued from now on, in seconds.
@@ -102,6 +110,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")] = "3.20"
+    operations: Literal["all", "contract"] = "all"
+    disabled: list[Annotated[str, StringConstraints(pattern=r"^[A-Z]+ /\S+$")]] = []
+    role_refusal: Annotated[str, StringConstraints(pattern=r"\{\}")] = "{}"
+    error_ids: bool = False
+    webhook_response: dict[str, Any] | list[Any] | str | None = None
     clock_offset: float = 0.0
     token_lifetime: float = 1800.0
     superadmins: Annotated[int, Field(ge=1, le=100)] = 2

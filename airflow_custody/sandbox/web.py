@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_origin
 
@@ -10,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-from airflow_custody.sandbox.errors import ServiceError, error_body, missing_roles
+from airflow_custody.sandbox.errors import ServiceError, error_body, missing_role
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.wire import dumps
@@ -43,11 +44,12 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
         query = request.scope["query_string"].decode("latin-1")
         call = (request.method, host, path, query, request.headers.get("content-type", ""))
         caller = service.tokens.authenticate(request.headers.get("authorization", ""), call, await request.body())
-        missing = caller.missing(roles)
+        missing, wrapper = caller.missing(roles), service.state.settings.role_refusal
         if any_one and len(missing) == len(roles):
-            raise missing_roles([" or ".join(roles)])
+            raise missing_role(roles, wrapper)
         if missing and not any_one:
-            raise missing_roles(missing)
+            # The service checks one required role after the other.
+            raise missing_role(missing[:1], wrapper)
         return caller
 
     return check
@@ -101,7 +103,7 @@ def add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _handle_error)
 
 
-async def _handle_error(_: Request, error: Exception) -> Response:
+async def _handle_error(request: Request, error: Exception) -> Response:
     headers, status, message = None, 500, f"internal error of the sandbox: {type(error).__name__}"
     if isinstance(error, ServiceError):
         status, message = error.status, error.message
@@ -109,7 +111,8 @@ async def _handle_error(_: Request, error: Exception) -> Response:
         status, message = 400, "; ".join(map(_describe, error.errors()))
     elif isinstance(error, HTTPException):
         status, message, headers = error.status_code, str(error.detail), error.headers
-    return json_response(error_body(status, message), status, headers)
+    has_id = request.app.state.service.state.settings.error_ids
+    return json_response(error_body(status, message, str(uuid.uuid4()) if has_id else ""), status, headers)
 
 
 def _describe(error: Any) -> str:

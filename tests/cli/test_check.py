@@ -14,6 +14,7 @@ import pytest
 from support.cli_runs import Ran, Run
 from support.keys.pinned_keys import public_pem
 from support.service.authorities import Authority
+from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import VerificationPins
 from airflow_custody.client.checks import CHECKS
@@ -149,7 +150,6 @@ def test_clocks_that_differ(
 
 # --- who the user is, as the button sees it, too ---------------------------------------------------------------
 
-OWN_403 = {"error": "PermissionDenied", "message": "missing role", "code": 403}
 OWN_404 = {"error": "NotFound", "message": "not found", "code": 404}
 OWN_500 = {"error": "x", "message": "m", "code": 13}
 USER = {"id": "7", "roles": ["TPUser"]}
@@ -171,8 +171,11 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         ((200, {}), (200, {}), False, ["not checked"] * 4),
         ((200, {}), (404, OWN_404), False, ["failed", "unknown", "unknown", "ok"]),
         ((200, {"groups": {}}), (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
-        ((200, {}), (403, OWN_403), False, ["unknown", "unknown", "failed", "ok"]),
-        (None, (403, OWN_403), False, ["ok", "unknown", "failed", "ok"]),
+        ((200, {}), (403, role_refusal("tpuser")), False, ["unknown", "unknown", "failed", "ok"]),
+        (None, (403, role_refusal("tpuser")), False, ["ok", "unknown", "failed", "ok"]),
+        # A refusal that names no role is not about roles.
+        ((200, {}), (403, OTHER_REFUSAL), False, ["unknown", "failed", "not checked", "ok"]),
+        (None, (403, OTHER_REFUSAL), False, FAILED),
         ((200, {}), (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}), False, ["not checked"] * 4),
         ((200, {}), (200, {"result": {"externalUserId": "ann"}}), True, ["ok", "ok", "unknown", "ok"]),
         ((404, OWN_404), (404, OWN_404), False, ["unknown", "unknown", "unknown", "failed"]),
@@ -194,6 +197,8 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         "empty groups, no user operation",
         "blank listing, user forbidden",
         "user forbidden",
+        "blank listing, user disabled",
+        "user disabled",
         "blank listing, user without a visible name",
         "blank listing, user without roles",
         "nothing offered",
@@ -368,6 +373,8 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
     ("response", "state", "code"),
     [
         ((404, OWN_404), "unknown", "not-offered"),
+        ((403, OTHER_REFUSAL), "unknown", "not-offered"),
+        ((403, role_refusal("admin", "adminreadonly")), "failed", "role-missing"),
         ((404, {"html": "gateway"}), "failed", "response-unusable"),
         ((500, OWN_500), "failed", "service-failed"),
         ((200, {}), "failed", "response-unusable"),
@@ -383,6 +390,17 @@ def test_rules_are_unknown_only_if_the_service_does_not_offer_them(
     assert found["state"] == state
     assert found["code"] == code
     assert "2 of 2 pinned keys" in found["detail"]
+
+
+def test_a_service_that_offers_only_the_contract_passes(
+    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path
+) -> None:
+    sandbox.control.configure(operations="contract")
+    ran = check(custody, tmp_path, *keys)
+    assert ran.code == 0
+    assert "failed" not in states(ran).values()
+    assert {name for name, state in states(ran).items() if state == "unknown"} == {"tls", "user", "roles", "signatures"}
+    assert "the service does not offer its rules" in row(ran, "signatures")["detail"]
 
 
 def test_a_fingerprint_is_that_of_openssl(custody: Run, keys: list[str], tmp_path: Path) -> None:

@@ -103,6 +103,16 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     assert "  unverified  " in ran.out
 
 
+def test_parts_that_the_service_does_not_offer_are_no_errors(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.configure(operations="contract")
+    ran = custody("status")
+    assert ran.code == 0
+    assert ran.out.startswith("all well at ")
+    for part in ("USER", "WHITELISTING REQUESTS", "WEBHOOKS", "NEWEST WEBHOOK CALL"):
+        assert f"\n{part}: not offered\n" in f"{ran.out}\n"
+    assert "not read" not in ran.out.casefold()
+
+
 def test_parts_that_the_user_may_not_read_are_left_out(
     custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

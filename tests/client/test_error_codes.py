@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from support.service.refusals import role_refusal
 
 from airflow_custody.client import (
     CustodyAuthenticationError,
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_services_own_code_is_another(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.add_fault("status", status=403)
+    sandbox.control.add_fault("status", status=403, body={**role_refusal("tpuser"), "error_code": "E900-403"})
     with pytest.raises(CustodyPermissionError) as caught:
         client.list_health_checks()
     assert caught.value.code == "role-missing"

@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         for status, outcomes in {
             400: (REFUSED,) * 3,
             401: ("Authentication credentials-refused own x1",) * 3,
-            403: ("Permission role-missing own x1",) * 3,
+            403: ("Permission request-refused own x1",) * 3,
             404: ("NotFound not-found own x1",) * 3,
             408: (NO_RESPONSE_OWN, NO_RESPONSE_OWN, UNKNOWN_OWN),
             409: ("Conflict request-refused own x1",) * 3,

@@ -344,7 +344,7 @@ def test_a_client_certificate_that_is_missing_or_refused(
         (
             403,
             "<html><title>Blocked</title></html>",
-            f"The user needs the role TPUser. {OTHER_OR_GATEWAY}",
+            OTHER_OR_GATEWAY,
         ),
     ],
     ids=["200", "404 in JSON", "404 page", "405 in JSON", "405 page", "403 page"],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import ClientSettings, CustodyClient
 from airflow_custody.overview import for_people, read_overview
@@ -107,8 +108,9 @@ def test_a_user_without_roles_sees_what_is_missing(sandbox: Sandbox, create: Cre
     with CustodyClient(sandbox.url, token, max_retries=0) as client:
         overview = read_overview(client)
     assert set(problems(overview)) == {"webhooks", "journal"}
-    assert "Admin" in overview.webhooks.problem
-    assert overview.webhooks.not_offered
+    assert "one of the roles admin, adminreadonly" in overview.webhooks.problem
+    assert overview.webhooks.role_missing
+    assert not overview.webhooks.not_offered
     assert token not in str(overview)
     # Nothing is wrong with the service.
     assert len(value(overview, "requests").pending.rows) == 1
@@ -127,7 +129,7 @@ def test_a_service_that_is_away() -> None:
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize(
     ("path", "is_needed"),
-    [("/health", True), ("/whitelists/addresses", True), ("/statistics", False), ("/webhooks", False)],
+    [("/health", True), ("/whitelists/addresses", False), ("/statistics", False), ("/webhooks", False)],
 )
 def test_what_is_not_offered_is_well_only_where_it_may_be_missing(
     sandbox: Sandbox, client: CustodyClient, path: str, is_needed: bool, is_own: bool, status: int
@@ -137,6 +139,27 @@ def test_what_is_not_offered_is_well_only_where_it_may_be_missing(
     verdict = judge_overview(read_overview(client))
     assert verdict.texts("wrong") == ()
     assert verdict.ok is (is_own and not is_needed and status != 401)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_needed"),
+    [("/health", True), ("/whitelists/addresses", True), ("/statistics", False), ("/webhooks", False)],
+)
+@pytest.mark.parametrize(("body", "is_about_roles"), [(role_refusal("operator"), True), (OTHER_REFUSAL, False)])
+def test_a_missing_role_is_well_only_where_not_every_user_has_it(
+    sandbox: Sandbox, client: CustodyClient, path: str, is_needed: bool, body: dict[str, Any], is_about_roles: bool
+) -> None:
+    sandbox.control.add_fault("status", path=path, times=None, status=403, body=body)
+    assert judge_overview(read_overview(client)).ok is (is_about_roles and not is_needed)
+
+
+def test_a_service_that_offers_only_the_contract_is_well(sandbox: Sandbox, client: CustodyClient) -> None:
+    sandbox.control.configure(operations="contract")
+    overview = read_overview(client)
+    assert {name for name in SECTIONS if getattr(overview, name).not_offered} == {*SECTIONS} - {"health"}
+    assert judge_overview(overview).ok
+    sandbox.control.update_health(check="vault", status="failed")
+    assert not judge_overview(read_overview(client)).ok
 
 
 def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:

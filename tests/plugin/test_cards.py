@@ -45,8 +45,9 @@ GOOD = Overview(
 )
 UNHEALTHY = Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status", HealthCheck({}, "hsm"))]))
 UNREAD: Section[Any] = Section(problem="refused")
+NOT_OFFERED: Section[Any] = Section(problem="no such path", not_offered=True)
 #: The user of the connection may not see the section.
-NOT_OFFERED: Section[Any] = Section(problem="a role is missing", not_offered=True)
+FORBIDDEN: Section[Any] = Section(problem="a role is missing", role_missing=True)
 ENABLED_WEBHOOK = Section((WebhookRow("w1", "t", "u", "enabled"),))
 
 
@@ -91,7 +92,12 @@ def in_effect(**fields: Any) -> Section[Requests]:
             "The service is not healthy (1 of 9 checks unhealthy): hsm: it has no status",
             id="unhealthy",
         ),
-        pytest.param({"health": NOT_OFFERED}, "bad", "Health: a role is missing", id="no-health"),
+        pytest.param({"health": NOT_OFFERED}, "bad", "Health: no such path", id="no-health"),
+        pytest.param({"requests": NOT_OFFERED}, "good", HEALTHY, id="no-requests"),
+        pytest.param({"webhooks": FORBIDDEN, "journal": FORBIDDEN}, "good", HEALTHY, id="forbidden-webhooks"),
+        pytest.param(
+            {"requests": FORBIDDEN}, "warning", "Whitelisting requests: a role is missing", id="forbidden-requests"
+        ),
         pytest.param({"webhooks": NOT_OFFERED, "journal": NOT_OFFERED}, "good", HEALTHY, id="no-webhooks"),
         pytest.param({"requests": UNREAD}, "warning", "Whitelisting requests: refused", id="unread-requests"),
         pytest.param(
@@ -182,9 +188,9 @@ class TestOneCardForSeveralConnections:
     @pytest.fixture
     def card(self) -> Card:
         (card,) = cards_of(
-            auditor=read_by(health=NOT_OFFERED, requests=NOT_OFFERED, webhooks=NOT_OFFERED),
+            auditor=read_by(health=FORBIDDEN, requests=FORBIDDEN, webhooks=FORBIDDEN),
             broken=Reading(problem="The token is wrong.", service=URL),
-            signer=read_by(webhooks=NOT_OFFERED, journal=NOT_OFFERED, pinned=True),
+            signer=read_by(webhooks=FORBIDDEN, journal=FORBIDDEN, pinned=True),
             treasury=read_by(webhooks=ENABLED_WEBHOOK),
         )
         return card

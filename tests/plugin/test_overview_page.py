@@ -64,6 +64,15 @@ def test_the_page_only_reads(pages: Pages, connection: str, method: str) -> None
     assert response.headers["content-security-policy"] == SECURITY_HEADERS["content-security-policy"]
 
 
+def test_what_the_service_does_not_offer_is_no_problem(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    sandbox.control.configure(operations="contract")
+    text = text_of(pages.get("/custody/"))
+    assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text
+    assert "In effect ? not offered" in text
+    assert text.count("The service does not list requests.") == 2
+    assert "annot be read" not in text
+
+
 def test_an_unexpected_error_is_not_shown(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(user: object) -> None:
         raise RuntimeError("inner secret")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 import uuid
 from typing import Any
@@ -44,8 +45,8 @@ def test_each_operation_needs_a_token_and_its_roles(
     for role in roles:
         others = [each for each in ALL_ROLES if each != role]
         message = refused(api.call(method, path, body, token=sandbox.control.add_token(roles=others)), 403)
-        assert role in message
-        assert not any(other in message for other in others)
+        # The operations that read webhooks accept one of two roles.
+        assert re.fullmatch(rf"one of the '{role.lower()}( - adminreadonly)?' role is required", message)
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer ", "Basic abc", "Bearer unknown", "Bearer \xe9"])

@@ -55,6 +55,8 @@ class Operation:
         False.
     :param documented: whether the API description that this package implements includes it. Undocumented operations
         are known from the vendor's other publications, and not every service offers them. Default True.
+    :param optional: whether this package can do without the operation. If so, the service's own 403 that names no role
+        counts as "not offered"; otherwise, it is a refusal. Default False.
     :param confirmed_by: how a 2xx response to a write is confirmed; required for every write.
         ``result``: the response must hold the created object or the number of changes; the client method that sends
         the write checks this.
@@ -74,6 +76,7 @@ class Operation:
     confidential: bool = False
     quotes_refusals: bool = False
     documented: bool = True
+    optional: bool = False
     confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)
     creates: bool = False

@@ -36,7 +36,7 @@ from airflow_custody.client.errors import (
     CustodyServerError,
 )
 from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation
+from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation, missing_roles
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.wire import each_once
@@ -45,6 +45,18 @@ if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
 
 T = TypeVar("T")
+
+
+def parse_required_roles(message: str) -> tuple[str, ...]:
+    """
+    Return the roles that a refusal (403) names, in lower case; the user needs any one of them.
+
+    :param message: the message of the service's error body.
+    :return: the roles, at most 20; empty: the refusal is not about roles.
+    """
+    found = _ROLES_REQUIRED.search(message)
+    names = [each.strip() for each in found[1].split("-")] if found else []
+    return tuple(dict.fromkeys(filter(_ROLE_NAME.fullmatch, names)))[:_MAX_ROLES]
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ _REQUEST_REFUSED = _StatusMeaning(CustodyRequestError, "request-refused")
 # All other statuses from 400 on: _SERVER_FAILED from 500 on, and _REQUEST_REFUSED below.
 _MEANINGS = {
     401: _StatusMeaning(CustodyAuthenticationError, "credentials-refused"),
-    403: _StatusMeaning(CustodyPermissionError, "role-missing"),
+    403: _StatusMeaning(CustodyPermissionError, "request-refused"),
     404: _StatusMeaning(CustodyNotFoundError, "not-found"),
     408: _GIVEN_UP,
     409: _StatusMeaning(CustodyConflictError, "request-refused"),
@@ -79,6 +91,15 @@ _MEANINGS = {
     499: _GIVEN_UP,
 }
 _NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
+_NO_ROLE_NAMED = (
+    "The refusal names no role: the operation may be disabled for this tenant, or the object may not be visible to "
+    "this user."
+)
+# The published text of a refusal about roles, which may be part of a longer text. Any one of the roles suffices.
+_ROLES_REQUIRED = re.compile(r"one of the '([^']*)' role is required")
+_ROLE_NAME = re.compile(r"[a-z]{1,60}")
+_MAX_ROLES = 20
+_ERROR_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 # The pattern allows no "<" in the tag, because searching a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
@@ -209,6 +230,11 @@ class Response:
             return False
         has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
         return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is JSON."""
+        return self.data is not _NO_JSON
 
     @property
     def says_nothing(self) -> bool:
@@ -343,6 +369,7 @@ class Reply(Generic[T]):
         facts: dict[str, Any] = {
             "status": status,
             "error_code": error_code,
+            "error_id": self._error_id,
             "retry_after": self.response.retry_after,
             "from_service": own,
             "required_roles": self._required_roles,
@@ -371,8 +398,28 @@ class Reply(Generic[T]):
 
     @property
     def _required_roles(self) -> tuple[str, ...]:
-        """The roles that the user may lack."""
-        return self.operation.roles if self.response.status == 403 else ()
+        """The roles of which the user needs one, if the service itself refuses the operation for lack of a role."""
+        if self.response.status != 403 or not self.response.is_service_error:
+            return ()
+        return tuple(self.auth.redact(each, 60) for each in parse_required_roles(self.response.data["message"]))
+
+    @property
+    def _is_other_refusal(self) -> bool:
+        """Whether the service itself refuses the operation (403), but not for lack of a role."""
+        return self.response.status == 403 and self.response.is_service_error and not self._required_roles
+
+    @property
+    def _error_id(self) -> str | None:
+        """
+        The id of this one error in the service's error body.
+
+        It is returned only in a form that is certainly an id, because any response may repeat a secret.
+        """
+        details = self.response.data.get("details") if self.response.is_service_error else None
+        ids = [each.get("id") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+        texts = [str(each) for each in ids if type(each) in (str, int)]
+        found = next(filter(_ERROR_ID.fullmatch, texts), None)
+        return self.auth.redact(found, 80) if found else None
 
     @property
     def _is_foreign_refusal(self) -> bool:
@@ -389,10 +436,11 @@ class Reply(Generic[T]):
         """
         Whether it is possible that the service does not offer the operation.
 
-        If the operation needs a role, a 403 means that this role is missing.
+        A 403 is a refusal, unless this package can do without the operation.
         """
-        is_possible = self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
-        return is_possible and not self._required_roles
+        if self.response.status == 403:
+            return self.operation.optional and self._is_other_refusal
+        return self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
 
     @property
     def _is_unknown_path(self) -> bool:
@@ -409,15 +457,19 @@ class Reply(Generic[T]):
             return "response-unusable"
         if self._is_maybe_not_offered and not self._is_about_object:
             return "not-offered"
-        return meaning.code
+        return "role-missing" if self._required_roles else meaning.code
 
     def _advice_on_refusal(self) -> str | None:
         """Return advice about a refusal, by its status."""
         if self.response.status == 401:
             return self.auth.advice
         if roles := self._required_roles:
-            plural = "s" if len(roles) > 1 else ""
-            return f"{self.settings.user_text} needs the role{plural} {' and '.join(roles)}."
+            needed = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
+            others = missing_roles(self.operation.roles, roles)
+            also = f" This operation also needs {' and '.join(others)}." if others else ""
+            return f"{self.settings.user_text} needs {needed}.{also}"
+        if self._is_other_refusal:
+            return _NO_ROLE_NAMED
         if self.response.retry_after is not None:
             return f"The service requests a wait of {self.response.retry_after:g} s."
         return self.operation.hints.get(self.response.status)
@@ -432,6 +484,9 @@ class Reply(Generic[T]):
         if self._is_unknown_path:
             return f"The service does not know this path: check {self.settings.base_url_text}."
         if not self._is_maybe_not_offered:
+            return None
+        if self.response.status == 403:
+            # The advice on the refusal says so.
             return None
         return _NO_SUCH_OBJECT if self._is_about_object else _MAYBE_NOT_OFFERED
 

@@ -8,7 +8,7 @@ from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
 from airflow_custody.client.wire import LENIENT, TypedDict
 
-GET_RULES = Operation("get rules", "GET", "/rules", documented=False)
+GET_RULES = Operation("get rules", "GET", "/rules", documented=False, optional=True)
 
 
 class WireRules(TypedDict, total=False):

@@ -67,7 +67,7 @@ APPROVE_WHITELIST_REQUESTS = Operation(
     "POST",
     "/whitelists/addresses/approve",
     names_objects=True,
-    roles=("WhitelistedAddressApprover",),
+    roles=("WhitelistedAddressApprover", "TPUser"),
     documented=False,
     confirmed_by="result",
 )
@@ -77,7 +77,7 @@ REJECT_WHITELIST_REQUESTS = Operation(
     "POST",
     "/whitelists/addresses/reject",
     names_objects=True,
-    roles=("WhitelistedAddressApprover",),
+    roles=("WhitelistedAddressApprover", "TPUser"),
     repeatable=True,
     documented=False,
     confirmed_by="read back",

@@ -152,8 +152,9 @@ def find_for_approval(client: CustodyClient, ids: Sequence[str] | None) -> Envel
     try:
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:
-        # Only a response of the service itself proves that the user is not a signer.
-        if error.not_offered_by_service:
+        # Only a response of the service itself proves that the user is not a signer. A refusal that names no role does
+        # not prove it.
+        if error.not_offered_by_service or error.is_missing_role:
             return {}
         raise
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
+from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, read_query, require_roles
 from airflow_custody.sandbox.webhooks.calls import CallSearch
@@ -43,11 +44,19 @@ async def calls(service: ServiceDep, caller: Reader, search: CallSearchQuery) ->
 @router.patch("/{webhook_id}")
 async def set_status(service: ServiceDep, caller: Admin, webhook_id: str, body: StatusBody) -> Response:
     """Enable or disable a webhook."""
-    return json_response({"webhook": service.webhooks.set_status(caller, webhook_id, body.status)})
+    return _respond(service, {"webhook": service.webhooks.set_status(caller, webhook_id, body.status)})
 
 
 @router.delete("/{webhook_id}")
 async def delete(service: ServiceDep, caller: Admin, webhook_id: str) -> Response:
     """Delete a webhook."""
     service.webhooks.delete(caller, webhook_id)
-    return json_response({})
+    return _respond(service, {})
+
+
+def _respond(service: Service, published: dict[str, Any]) -> Response:
+    """Return the response of a setting, or else the published one."""
+    body = service.state.settings.webhook_response
+    if isinstance(body, str):
+        return Response(body, media_type="text/html" if body else None)
+    return json_response(published if body is None else body)

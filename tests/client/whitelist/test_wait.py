@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.clocks import SkippingTime
 from support.service.people import Person
+from support.service.refusals import OTHER_REFUSAL, role_refusal
 from support.service.vanishing import vanish
 from support.whitelist.whitelist_plans import SETTINGS, settings_of
 
@@ -86,7 +87,10 @@ def test_a_request_pending_for_the_user_is_not_in_effect_wherever_it_is_listed(
     ("fault", "is_known"),
     [
         # Only the service itself can say that nothing is pending for a user who is no signer.
-        *(({"kind": "status", "status": status}, True) for status in (403, 404, 405, 501)),
+        *(({"kind": "status", "status": status}, True) for status in (404, 405, 501)),
+        ({"kind": "status", "status": 403, "body": role_refusal("whitelistedaddressapprover")}, True),
+        # This may have another reason.
+        ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, False),
         *(({"kind": "html", "status": status}, False) for status in (200, 403, 404, 501)),
         ({"kind": "status", "status": 500}, False),
         ({"kind": "drop"}, False),

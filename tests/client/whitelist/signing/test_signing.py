@@ -207,7 +207,7 @@ def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver:
     clerks = sandbox.control.add_token(roles=["TPUser"], user_id=clerk)
     refusals: list[tuple[str, type[CustodyError], str]] = [
         (eve.token, CustodyConflictError, "not pending this user"),
-        (clerks, CustodyPermissionError, "WhitelistedAddressApprover"),
+        (clerks, CustodyPermissionError, "needs the role whitelistedaddressapprover. This operation also needs TPUser"),
     ]
     for token, error, match in refusals:
         with CustodyClient(sandbox.url, token) as client, pytest.raises(error, match=match):
