@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
+    CustodyAuthenticationError,
     CustodyConflictError,
     CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
-    CustodyResponseError,
 )
 from airflow_custody.client.text import lines, name_some
 from airflow_custody.idempotency.records import RecordState, Row, digest
@@ -206,6 +206,8 @@ class CreateOnce:
     :param on_clear: behaviour if a user clears the task after the object was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
+    :param without_looking: the parameters that make the task create without looking first, for advice. Default empty:
+        there are none.
     :param existing: called before a send if similar objects exist. Returns the id of the object to use instead of a new
         one, and a description of its state; or None to create a new one. Default None: always create a new one.
     :param check: called before a new object is recorded and sent; raises an error to prevent this. Default None: no
@@ -220,6 +222,7 @@ class CreateOnce:
     _: KW_ONLY
     on_clear: OnClear = "reuse"
     look_before_create: bool = True
+    without_looking: str = ""
     existing: Callable[[], tuple[str, str] | None] | None = None
     check: Callable[[], None] | None = None
     lookup_wait: float
@@ -363,7 +366,7 @@ class CreateOnce:
         try:
             found, hidden = self._look_for(identifier)
         except CustodyError as error:
-            if not error.not_offered:
+            if not (error.not_offered or error.status == 403):
                 raise
             raise self._unknown(f"Its content cannot be checked: {error.text}") from None
         if found is None:
@@ -438,10 +441,12 @@ class CreateOnce:
     def _not_looked_up(self, error: CustodyError) -> CustodyError:
         """Return the error for a service that cannot be searched before the send."""
         hint = "Nothing was created."
-        if isinstance(error, CustodyResponseError) and not error.retryable and not self.existing:
+        is_about_user = error.is_missing_role or isinstance(error, CustodyAuthenticationError)
+        is_lasting_response = error.status is not None and not error.retryable and not is_about_user
+        if self.without_looking and is_lasting_response:
             hint += (
-                " With look_before_create=False the task creates without looking first. If the response is then lost, "
-                "the outcome may stay unknown."
+                f" With {self.without_looking} the task creates without looking first. An existing request is then not "
+                "reused, and if the response is lost, the outcome may stay unknown."
             )
         return error.with_facts(advice=lines(error.advice, hint))
 

@@ -33,7 +33,8 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     Enable or disable a webhook configuration.
 
     Needs the role ``Admin``. Setting the current status again is safe, so the call is repeated if its response is lost.
-    If the response does not confirm the change, the task succeeds only if the listing of webhooks has the new status.
+    If the response does not confirm the change, the task succeeds only if the listing of webhooks has the new status;
+    where the service offers no listing, any JSON that does not contradict the change is enough, and the log warns.
     Can be used as setup and teardown.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
@@ -73,7 +74,8 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
 
     Needs the role ``Admin``. If the webhook does not exist, the task succeeds, because a retry after a lost response
     must succeed; the log and the returned value report it. If the response does not confirm the deletion, as with a
-    gateway's 404, the task succeeds only if the webhook is absent from the listing of webhooks.
+    gateway's 404, the task succeeds only if the webhook is absent from the listing of webhooks; where the service
+    offers no listing, any JSON that does not name another webhook is enough, and the log warns.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)

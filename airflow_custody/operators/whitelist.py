@@ -185,6 +185,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             creation,
             on_clear=self.on_clear,
             look_before_create=self.look_before_create,
+            without_looking='if_exists="create", look_before_create=False',
             existing=None if self.if_exists == "create" else partial(creation.existing, self.if_exists),
             check=creation.check_chain,
             lookup_wait=self.lookup_wait,

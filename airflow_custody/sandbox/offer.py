@@ -37,7 +37,9 @@ class Offer:
     def _refusal(self, method: str, path: str) -> tuple[int, str] | None:
         """Return status and message of the rejection; None if the operation is offered."""
         settings = self._state.settings
-        if settings.operations == "contract" and not any(_is_call_of(each, method, path) for each in _CONTRACT):
+        is_in_contract = any(_is_call_of(each, method, path) for each in _CONTRACT)
+        is_missing = any(_is_call_of(each, method, path) for each in settings.not_offered)
+        if is_missing or (settings.operations == "contract" and not is_in_contract):
             return 404, "Not Found"
         if any(_is_call_of(each, method, path) for each in settings.disabled):
             return 403, "This endpoint has been disabled"

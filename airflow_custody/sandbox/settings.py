@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-TenantOperation = Literal["currencies", "config/tenant"]
+#: Method and path below ``/api/rest/v1``; a parameter of the path is written as ``{id}``.
+OperationName = Annotated[str, StringConstraints(pattern=r"^[A-Z]+ /\S+$")]
 ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
 
 
@@ -66,6 +67,8 @@ class Settings(BaseModel):
     :param version: the imitated version of the service. Before 3.14, there are no health operations.
     :param operations: the operations that the service offers: ``all``, or only the four of the ``contract`` (health
         listing, creating a whitelisting request, changing and deleting a webhook). Others get a 404.
+    :param not_offered: operations that the service does not offer, such as ``GET /currencies``. They are answered with
+        404.
     :param disabled: operations that are disabled for the tenant, such as ``GET /rules`` or ``PATCH /webhooks/{id}``.
         They get a 403 that names no role.
     :param role_refusal: the message of a 403 for lack of a role, with ``{}`` in place of the published words.
@@ -81,7 +84,6 @@ class Settings(BaseModel):
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
     :param cooling_word: the status word of an enabled webhook that is cooling down after failed deliveries.
     :param enabling_ends_cooling: whether enabling a webhook ends its cool-down.
-    :param not_offered: the operations on the tenant that the service does not offer: ``currencies``, ``config/tenant``.
     :param computes_enforced: whether ``GET /users/me`` tells on demand whether user and key are in the rules in force.
     :param currencies: the active currencies, as ``CHAIN`` or ``CHAIN/network``. An address on another chain is
         rejected.
@@ -111,7 +113,8 @@ class Settings(BaseModel):
 
     version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")] = "3.20"
     operations: Literal["all", "contract"] = "all"
-    disabled: list[Annotated[str, StringConstraints(pattern=r"^[A-Z]+ /\S+$")]] = []
+    not_offered: list[OperationName] = []
+    disabled: list[OperationName] = []
     role_refusal: Annotated[str, StringConstraints(pattern=r"\{\}")] = "{}"
     error_ids: bool = False
     webhook_response: dict[str, Any] | list[Any] | str | None = None
@@ -123,7 +126,6 @@ class Settings(BaseModel):
     calls: CallSettings = CallSettings()
     cooling_word: str = "TIMEOUT"
     enabling_ends_cooling: bool = True
-    not_offered: list[TenantOperation] = []
     computes_enforced: bool = True
 
     currencies: list[str] = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]

@@ -9,7 +9,7 @@ from airflow_custody.sandbox import Sandbox
 
 
 def test_each_check_has_a_result_in_order(client: CustodyClient, sandbox: Sandbox) -> None:
-    sandbox.control.configure(not_offered=["currencies", "config/tenant"], computes_enforced=False)
+    sandbox.control.configure(not_offered=["GET /currencies", "GET /config/tenant"], computes_enforced=False)
     report = check_connection(client)
     assert tuple(report.checks) == CHECKS
     assert report.failures == []

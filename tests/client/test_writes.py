@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import (
     CustodyClient,
@@ -168,10 +169,9 @@ def test_what_somebody_else_confirms_is_read_back(
 @pytest.mark.parametrize(
     ("fault", "retryable"),
     [
-        *(({"kind": "status", "status": status}, False) for status in (403, 405)),
+        ({"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")}, False),
         # Requests are looked for in the listing, too.
         ({"kind": "status", "status": 404}, None),
-        ({"kind": "status", "status": 501}, True),
         ({"kind": "html", "status": 404}, False),
         ({"kind": "empty", "status": 403}, False),
         ({"kind": "html"}, False),
@@ -196,6 +196,133 @@ def test_what_cannot_be_known_is_no_success(
     # Where the service offers no reading, its word counts.
     respond(sandbox, write, {}, work=True)
     write.call()
+
+
+# --- where webhooks are not listed -------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["disable webhook", "delete webhook"])
+def documented(request: pytest.FixtureRequest, sandbox: Sandbox, client: CustodyClient) -> Write:
+    """Return a write that the contract has, at a service that offers no more than the contract."""
+    write = prepare(sandbox, client, request.param)
+    sandbox.control.configure(operations="contract")
+    return write
+
+
+@pytest.mark.parametrize(
+    ("body", "is_known"),
+    [
+        (None, True),
+        ("", True),
+        ({}, True),
+        ({"result": "ok"}, False),
+        ({"status": "ok"}, False),
+        ({"webhook": {}}, False),
+        ({"result": {"id": "7"}}, False),
+        ([], False),
+    ],
+    ids=str,
+)
+def test_any_json_confirms_what_the_contract_has_where_webhooks_are_not_listed(
+    sandbox: Sandbox, documented: Write, body: Any, is_known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.control.configure(webhook_response=body)
+    documented.call()
+    assert documented.is_done()
+    warned = [each for each in caplog.records if "Its body has an unknown form" in each.message]
+    assert [each.levelname for each in warned] == ([] if is_known else ["WARNING"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>Sign in</html>",
+        "ok",
+        {"error": "Internal"},
+        {"success": False},
+        {"message": "rolled back", "code": 13},
+        {"webhook": {"id": OTHER_ID}},
+    ],
+    ids=str,
+)
+def test_a_page_an_error_or_another_webhook_confirms_nothing(sandbox: Sandbox, documented: Write, body: Any) -> None:
+    sandbox.control.configure(webhook_response=body)
+    with pytest.raises(CustodyResponseError, match="reading it back failed too") as caught:
+        documented.call()
+    assert caught.value.code == "outcome-unknown"
+
+
+@pytest.mark.parametrize("body", [{"status": "enabled"}, {"webhook": {"id": "{id}", "status": "enabled"}}], ids=str)
+def test_the_old_status_does_not_confirm_the_new_one(sandbox: Sandbox, client: CustodyClient, body: Any) -> None:
+    write = prepare(sandbox, client, "disable webhook")
+    body = json.loads(json.dumps(body).replace("{id}", write.number))
+    sandbox.control.configure(operations="contract", webhook_response=body)
+    with pytest.raises(CustodyResponseError, match="reading it back failed too"):
+        write.call()
+
+
+@pytest.mark.parametrize(
+    ("listing", "health", "is_done"),
+    [
+        # The service itself does not offer the listing.
+        *(({"kind": "status", "status": status}, None, True) for status in (404, 405, 501)),
+        ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, None, True),
+        # It does, but not to this user.
+        ({"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")}, None, False),
+        # Perhaps the service does.
+        ({"kind": "html", "status": 404}, None, False),
+        ({"kind": "empty", "status": 405}, None, False),
+        ({"kind": "status", "status": 503}, None, False),
+        ({"kind": "drop"}, None, False),
+        # With a wrong base URL, another program responds, and knows no path.
+        ({"kind": "status", "status": 404}, {"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE}, False),
+        ({"kind": "status", "status": 404}, {"kind": "status", "status": 200, "body": {"status": "UP"}}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["disable webhook", "delete webhook"])
+def test_json_of_an_unknown_form_counts_only_where_the_service_itself_offers_no_listing(
+    sandbox: Sandbox,
+    client: CustodyClient,
+    name: str,
+    listing: dict[str, Any],
+    health: dict[str, Any] | None,
+    is_done: bool,
+) -> None:
+    write = prepare(sandbox, client, name)
+    sandbox.control.configure(webhook_response={"result": "ok"})
+    sandbox.control.add_fault(method="GET", path="/webhooks", times=None, **listing)
+    if health is not None:
+        sandbox.control.add_fault(path="/health", times=None, **health)
+    if is_done:
+        write.call()
+    else:
+        with pytest.raises(CustodyResponseError, match="reading it back failed too"):
+            write.call()
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        {"kind": "html"},
+        {"kind": "html", "status": 404},
+        {"kind": "empty", "status": 405},
+        {"kind": "redirect", "location": "/login"},
+        {"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["disable webhook", "delete webhook"])
+def test_the_services_own_404_about_a_webhook_counts_though_a_gateway_hides_the_listing(
+    sandbox: Sandbox, client: CustodyClient, name: str, listing: dict[str, Any]
+) -> None:
+    write = prepare(sandbox, client, name)
+    write.call()
+    sandbox.control.add_fault("status", method=write.method, status=404, times=None)
+    sandbox.control.add_fault(method="GET", path="/webhooks", times=None, **listing)
+    with pytest.raises(CustodyNotFoundError, match=f"no webhook has the id {write.number}") as caught:
+        write.call()
+    assert caught.value.code == "not-found"
 
 
 @pytest.mark.parametrize(("status", "body"), [(200, "html"), (404, "")], ids=["page", "404"])
@@ -294,17 +421,20 @@ def test_the_services_own_404_is_its_word(sandbox: Sandbox, client: CustodyClien
         ({"kind": "status", "status": 403, "body": {"message": "Forbidden"}}, CustodyResponseError),
         ({"kind": "html"}, CustodyResponseError),
         ({"kind": "drop"}, CustodyResponseError),
-        # The base URL is right, but the service does not list webhooks.
+        # The base URL is right, but webhooks are not listed.
         (None, CustodyNotFoundError),
         ({"kind": "status", "status": 403}, CustodyNotFoundError),
     ],
     ids=["unknown", "gateway", "page", "no response", "known", "forbidden"],
 )
+@pytest.mark.parametrize("listing", ["status", "html"], ids=["not offered", "a page"])
 def test_where_webhooks_are_not_found_at_all_another_path_must_be_known(
-    sandbox: Sandbox, client: CustodyClient, health: dict[str, Any] | None, error_type: type[CustodyError]
+    sandbox: Sandbox, client: CustodyClient, listing: str, health: dict[str, Any] | None, error_type: type[CustodyError]
 ) -> None:
     sandbox.control.add_webhook(id=OTHER_ID)
-    sandbox.control.add_fault("status", path="/webhooks", status=404, body=_UNKNOWN_ROUTE, times=None)
+    sandbox.control.add_fault("status", method="DELETE", status=404, body=_UNKNOWN_ROUTE)
+    body = {"body": _UNKNOWN_ROUTE} if listing == "status" else {}
+    sandbox.control.add_fault(listing, method="GET", path="/webhooks", status=404, times=None, **body)
     if health is not None:
         sandbox.control.add_fault(path="/health", times=None, **health)
     with pytest.raises(CustodyError) as caught:

@@ -21,6 +21,7 @@ from support.airflow.task_tries import (
     somebody_creates,
     variable_in,
 )
+from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import (
     CustodyClient,
@@ -122,6 +123,33 @@ def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbo
     with failing_at_once("look_before_create=False"):
         Task(task.given_store).attempt(if_exists="create")
     assert sandbox.control.request_log(**CREATE) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "names_way_out"),
+    [
+        ({"kind": "html", "status": 404}, "response-unusable", True),
+        ({"kind": "html", "status": 403}, "response-unusable", True),
+        ({"kind": "html"}, "response-unusable", True),
+        ({"kind": "redirect", "location": "/login"}, "response-unusable", True),
+        ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, "request-refused", True),
+        # Whoever lacks a role, or has a wrong token, is helped in another way.
+        ({"kind": "status", "status": 403, "body": role_refusal("tpuser")}, "role-missing", False),
+        ({"kind": "status", "status": 401}, "credentials-refused", False),
+    ],
+    ids=str,
+)
+def test_a_lookup_that_is_refused_for_good_names_the_way_out(
+    sandbox: Sandbox, task: Task, fault: dict[str, Any], code: str, names_way_out: bool
+) -> None:
+    sandbox.control.add_fault(**LISTING, **fault, times=None)
+    with failing_at_once("Nothing was created") as caught:
+        task.attempt()
+    assert caught.value.error.code == code
+    way_out = 'With if_exists="create", look_before_create=False the task creates without looking first.'
+    assert (way_out in str(caught.value)) is names_way_out
+    assert made(sandbox) == []
+    assert Task(task.given_store).attempt(if_exists="create", look_before_create=False) == "3711"
 
 
 def test_without_the_lookup_before_the_create_only_the_currencies_are_read(sandbox: Sandbox, task: Task) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,6 +56,32 @@ def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
     assert sandbox.control.webhooks() == []
     assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": False}
     assert "does not exist" in task_log.text
+
+
+@pytest.mark.parametrize("body", [{"result": "ok"}, {"status": "ok"}, {"webhook": {}}, {}, "", None], ids=str)
+def test_where_only_the_contract_is_offered_any_json_is_a_success(
+    sandbox: Sandbox, task_log: TaskLog, body: Any
+) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    sandbox.control.configure(operations="contract", webhook_response=body)
+    assert set_status(webhook_id, "disabled") == {"webhook_id": webhook_id, "status": "disabled"}
+    assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": True}
+    assert sandbox.control.webhooks() == []
+    # What it answers about a webhook that does not exist is its own statement.
+    assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": False}
+    with failing_at_once("no webhook has the id"):
+        set_status(webhook_id, "enabled")
+    assert task_log.text.count("unknown form") == (2 if body else 0)
+
+
+@pytest.mark.parametrize("body", ["<html>Sign in</html>", {"error": "Internal"}], ids=["page", "error"])
+def test_where_only_the_contract_is_offered_a_page_is_no_success(sandbox: Sandbox, body: Any) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    sandbox.control.configure(operations="contract", webhook_response=body)
+    calls: list[Callable[[], object]] = [lambda: set_status(webhook_id, "disabled"), lambda: delete(webhook_id)]
+    for call in calls:
+        with failing_at_once("The outcome is unknown"):
+            call()
 
 
 # --- creation ----------------------------------------------------------------------------------------------
@@ -114,6 +141,13 @@ def test_neither_log_nor_error_has_the_secret_parts_of_the_url(
     shown = task_log.text + (str(caught.value) if is_lost else "")
     assert "hooks.example.com" in shown
     assert not [each for each in ("PassW0rd9", "T0KEN1", "T0KEN2") if each in shown]
+
+
+def test_no_parameter_is_named_that_the_operator_does_not_have(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("html", method="GET", path="/webhooks")
+    with failing_at_once("Nothing was created") as caught:
+        create(secret_conn_id="hook")
+    assert "look_before_create" not in str(caught.value)
 
 
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:

@@ -77,7 +77,7 @@ def test_the_configuration_of_the_tenant(api: Api, sandbox: Sandbox) -> None:
     sandbox.control.configure(superadmins=3, superadmin_minimum=3)
     config = {"tenantId": "1", "superAdminMinimumSignatures": "3", "protectEngineVersion": "3.20"}
     assert api.get("/config/tenant").json() == {"config": config}
-    sandbox.control.configure(not_offered=["config/tenant"])
+    sandbox.control.configure(not_offered=["GET /config/tenant"])
     refused(api.get("/config/tenant"), 404)
     assert api.get("/currencies").status_code == 200
 

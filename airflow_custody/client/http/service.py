@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_custody.client.errors import (
+    NOT_OFFERED_STATUSES,
     CustodyAuthenticationError,
     CustodyError,
     CustodyNotFoundError,
@@ -37,10 +38,10 @@ class ServiceOperations:
         operation: Operation,
         *,
         body: Any = None,
-        shows: Callable[[Mapping[str, Any]], bool],
+        shows: Callable[[Mapping[str, Any]], bool | None],
         read_back: Callable[[], str | None],
         is_deletion: bool = False,
-        probe: Operation | None = None,
+        probe: Callable[[], object] | None = None,
     ) -> None:
         """
         Carry out a write, and return only if it is confirmed.
@@ -50,25 +51,31 @@ class ServiceOperations:
         A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
         the service does not know the operation. Its other refusals may mean that an earlier try succeeded. After such
-        a response, the object is read back.
+        a response, the object is read back. If a documented write is answered with JSON of an unknown form, and the
+        service does not offer to read the object back, the write counts as done, because its response is not
+        documented.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
-        :param shows: returns whether a JSON object in the response has the new state.
+        :param shows: returns whether a JSON object in the response has the new state; False: it has another state, or
+            is another object; None: it does not say.
         :param read_back: reads the object. Returns None if it is in its new state, otherwise its state as text. Raises
             a :class:`CustodyError` if the state is unknown.
         :param is_deletion: whether the object must no longer exist. Default False.
-        :param probe: for a documented deletion: a documented read. If the service does not offer to read the object
-            back, its own 404 to the deletion still counts, unless it responds with 404 to these two reads as well. It
-            does so if the base URL is wrong. Default None: such a 404 does not count.
+        :param probe: for a documented write: sends a documented read. It shows whether the base URL is right, if every
+            other response could also be due to a wrong base URL. Default None: the write is not documented, and only
+            the forms above confirm it.
         :raises CustodyNotFoundError: if the service itself reports that the object does not exist.
         :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is in another state,
             or may become readable later.
         """
+        is_accepted = False
         try:
             reply: Reply[Any] = self._transport.call(operation, None, body=body)
-            if _says_done(reply.response, shows):
+            is_done = _says_done(reply.response, shows)
+            if is_done:
                 return
+            is_accepted = is_done is None
             doubt = reply.unexpected("it is not empty, and does not have the new state")
         except CustodyError as error:
             if not _may_be_done(error, is_deletion=is_deletion):
@@ -78,31 +85,35 @@ class ServiceOperations:
         if doubt.from_service and not is_absent:
             _accept_if_done(operation, doubt, read_back)
         else:
-            self._confirm(operation, doubt, read_back, probe, is_absent=is_absent)
+            self._confirm(operation, doubt, read_back, probe, is_absent=is_absent, is_accepted=is_accepted)
 
     def _confirm(
         self,
         operation: Operation,
         doubt: CustodyError,
         read_back: Callable[[], str | None],
-        probe: Operation | None,
+        probe: Callable[[], object] | None,
         *,
         is_absent: bool,
+        is_accepted: bool,
     ) -> None:
         """
         Read the object after an inconclusive response.
 
         :param is_absent: whether the service itself reports that the object to delete does not exist.
+        :param is_accepted: whether the response is a success in an unknown form.
         """
         # Do not retry after the service's own 404, because the service would respond in the same way again.
         retryable = not is_absent
         advice = "The outcome is unknown. It is safe to repeat."
+        counts_unread = False
         try:
             state = read_back()
             why = f"when it was read back, {state}"
         except CustodyError as error:
-            is_enough = is_absent and probe is not None and self._is_not_offered(error, probe)
-            state = None if is_enough else "unread"
+            if probe is not None and (is_absent or is_accepted):
+                counts_unread = _is_unreadable(error, probe, is_absent=is_absent)
+            state = None if counts_unread else "unread"
             why, retryable = f"reading it back failed too: {error.reason}", error.retryable
             if error.status == 404:
                 advice = f"{advice} Check {self._transport.settings.base_url_text}."
@@ -117,32 +128,48 @@ class ServiceOperations:
             )
         if is_absent:
             raise doubt
-        log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
-
-    def _is_not_offered(self, error: CustodyError, probe: Operation) -> bool:
-        """
-        Tell whether a read failed because the service does not offer it, and not because the base URL is wrong.
-
-        :param error: the error of the read.
-        :param probe: another read.
-        """
-        if not error.not_offered_by_service:
-            return False
-        if error.status != 404:
-            return True
-        try:
-            self._transport.call(probe, dict[str, Any])
-            return True
-        except CustodyError as other:
-            return other.from_service and other.status != 404
+        if not counts_unread:
+            log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
+            return
+        log.warning(
+            "%s: done, by the status %s of the response. Its body has an unknown form, and the service does not offer "
+            "the listing that could confirm the change.",
+            operation.name,
+            doubt.status,
+        )
 
 
-def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Tell whether a 2xx response confirms the write."""
+def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool | None]) -> bool | None:
+    """Tell whether a 2xx response confirms the write; None: it is JSON that says neither yes nor no."""
     if response.says_nothing:
         return True
-    data = response.data
-    return isinstance(data, dict) and not response.says_error and shows(data)
+    if not response.is_json or response.says_error:
+        return False
+    return shows(response.data) if isinstance(response.data, dict) else None
+
+
+def _is_unreadable(error: CustodyError, probe: Callable[[], object], *, is_absent: bool) -> bool:
+    """
+    Tell whether a write counts without reading the object back, because the object cannot be read.
+
+    It counts only if the base URL is right. With a wrong one, every path may be unknown.
+
+    :param error: the error of reading the object back.
+    :param probe: sends a documented read.
+    :param is_absent: whether the service itself reports that the object does not exist. If so, a missing role or a
+        gateway may be the reason why the object cannot be read. Otherwise, the service itself must not offer the read.
+    """
+    if error.from_service and error.status != 404:
+        # The service knows the path, so the base URL is right.
+        return error.status in NOT_OFFERED_STATUSES and (is_absent or not error.is_missing_role)
+    is_page = not error.from_service and error.status is not None and not error.retryable
+    if not error.from_service and not (is_absent and is_page):
+        return False
+    try:
+        probe()
+        return True
+    except CustodyError as other:
+        return other.from_service and other.status != 404
 
 
 def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:

@@ -9,8 +9,8 @@ from airflow_custody.client.tenant.models import Currency, TenantConfig, WireCur
 from airflow_custody.client.text import read_number
 
 # No role is named for these operations.
-LIST_CURRENCIES = Operation("list currencies", "GET", "/currencies", documented=False)
-GET_TENANT_CONFIG = Operation("get tenant configuration", "GET", "/config/tenant", documented=False)
+LIST_CURRENCIES = Operation("list currencies", "GET", "/currencies", documented=False, optional=True)
+GET_TENANT_CONFIG = Operation("get tenant configuration", "GET", "/config/tenant", documented=False, optional=True)
 
 
 class TenantOperations(ServiceOperations):

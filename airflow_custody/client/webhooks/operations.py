@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal
 from uuid import UUID
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyNotFoundError
-from airflow_custody.client.health.operations import LIST_HEALTH_CHECKS
+from airflow_custody.client.health.operations import HealthOperations
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
@@ -25,6 +24,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
+    has_status,
     status_of,
 )
 
@@ -76,9 +76,6 @@ LIST_WEBHOOK_CALLS = Operation(
     documented=False,
 )
 
-# A read that shows whether the base URL is right. It needs no role, because the service's own 403 shows this, too.
-_PROBE = replace(LIST_HEALTH_CHECKS, roles=())
-
 #: Default for the maximum number of new calls that are returned at once.
 DEFAULT_CALL_LIMIT = 10_000
 
@@ -93,7 +90,8 @@ class WebhookOperations(ServiceOperations):
         A response that is empty, or has the webhook with this status, confirms the change. After any other response, or
         a refusal, the listing is read, and must have the webhook with this status. Setting a status that the webhook
         already has therefore succeeds; if the service refuses the change, a warning is logged. A webhook that is
-        cooling down after failed deliveries counts as enabled.
+        cooling down after failed deliveries counts as enabled. If the service offers no listing, any JSON that does not
+        contradict the change confirms it, with a warning.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -105,9 +103,14 @@ class WebhookOperations(ServiceOperations):
         if status not in WEBHOOK_STATUSES:
             raise operation.refused(f"the status must be 'enabled' or 'disabled', not {describe(status)}")
 
-        def shows(data: Mapping[str, Any]) -> bool:
+        def shows(data: Mapping[str, Any]) -> bool | None:
             webhook = shown_object(data, "webhook", "result")
-            return _is_id(webhook.get("id"), webhook_id) and ascii_lower(status_of(webhook)) == status
+            if _is_id(webhook.get("id"), webhook_id) and webhook.get("status"):
+                return ascii_lower(status_of(webhook)) == status
+            found = [each for each in (data, data.get("webhook"), data.get("result")) if isinstance(each, dict)]
+            other_status = "disabled" if status == "enabled" else "enabled"
+            is_contrary = _is_other(webhook, webhook_id) or any(has_status(each, other_status) for each in found)
+            return False if is_contrary else None
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
@@ -116,27 +119,30 @@ class WebhookOperations(ServiceOperations):
             return None if ascii_lower(state) == status else f"the webhook's status is {sanitize(repr(state), 40)}"
 
         with _naming_webhook(webhook_id):
-            self._write(operation, body={"status": status}, shows=shows, read_back=read_back)
+            self._write(operation, body={"status": status}, shows=shows, read_back=read_back, probe=self._probe)
 
     def delete_webhook(self, webhook_id: str) -> None:
         """
         Delete a webhook configuration: ``DELETE /webhooks/{uuid}``.
 
         A response that is empty or names only this webhook confirms the deletion. After any other response, the listing
-        is read, and the webhook must be absent.
+        is read, and the webhook must be absent. If the service offers no listing, any JSON that does not name another
+        webhook confirms the deletion, with a warning.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing is sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
-            does not list it, or offers no listing. If it responds to the listing with 404, too, it must know
-            ``GET /health``: with a wrong base URL, every response is a 404.
+            does not list it, or its listing cannot be read, as with a gateway's page. If it responds to the listing
+            with 404, or not at all, it must know ``GET /health``: with a wrong base URL, every response is a 404.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
 
-        def shows(data: Mapping[str, Any]) -> bool:
+        def shows(data: Mapping[str, Any]) -> bool | None:
             webhook = shown_object(data, "webhook", "result")
-            # An object with a status may still exist.
-            return _is_id(webhook.get("id"), webhook_id) and not webhook.get("status")
+            if _is_id(webhook.get("id"), webhook_id):
+                # An object with a status may still exist, or be what was deleted.
+                return None if webhook.get("status") else True
+            return False if _is_other(webhook, webhook_id) else None
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
@@ -144,7 +150,7 @@ class WebhookOperations(ServiceOperations):
 
         operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
         with _naming_webhook(webhook_id):
-            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=_PROBE)
+            self._write(operation, shows=shows, read_back=read_back, is_deletion=True, probe=self._probe)
 
     def create_webhook(
         self,
@@ -304,6 +310,10 @@ class WebhookOperations(ServiceOperations):
             raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty but not the last")
         return calls[0] if calls else None
 
+    def _probe(self) -> None:
+        """Send a documented read, because its response shows whether the base URL is right."""
+        HealthOperations(self._transport).list_health_checks()
+
     def _webhook_state(self, webhook_id: str) -> str | None:
         """
         Return a webhook's status in the listing; None: not listed.
@@ -397,6 +407,11 @@ def _naming_webhook(webhook_id: str) -> Iterator[None]:
         if not error.from_service:
             raise
         raise error.with_facts(message=f"no webhook has the id {webhook_id} ({error.message.rstrip('.')})") from None
+
+
+def _is_other(webhook: Mapping[str, Any], webhook_id: str) -> bool:
+    """Tell whether an object in a response is another webhook."""
+    return is_uuid(str(webhook.get("id"))) and not _is_id(webhook["id"], webhook_id)
 
 
 def _is_id(shown: object, webhook_id: str) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_custody.sandbox.errors import invalid, not_found
-from airflow_custody.sandbox.settings import TenantOperation
+from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.wire import equal_ignoring_case, omit_empty
 
@@ -34,11 +33,6 @@ class TenantStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
-
-    def require_offered(self, operation: TenantOperation) -> None:
-        """Raise a 404 error if the service does not offer an operation."""
-        if operation in self._state.settings.not_offered:
-            raise not_found(f"/{operation}")
 
     def currencies(self, *, show_disabled: bool) -> list[dict[str, Any]]:
         """Return the currencies: the chains, a token and a fiat currency. The names and ids are assumptions."""

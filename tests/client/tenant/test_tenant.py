@@ -61,7 +61,7 @@ def test_another_form_is_not_interpreted(client: CustodyClient, sandbox: Sandbox
 
 
 def test_a_service_may_not_offer_them(client: CustodyClient, sandbox: Sandbox) -> None:
-    sandbox.control.configure(not_offered=["currencies", "config/tenant"])
+    sandbox.control.configure(not_offered=["GET /currencies", "GET /config/tenant"])
     for call in (client.list_currencies, client.get_tenant_config):
         with pytest.raises(CustodyError) as caught:
             call()
