@@ -16,6 +16,7 @@ from airflow_custody.client.errors import (
     CustodyError,
     CustodyNotFoundError,
     CustodyPermissionError,
+    CustodyResponseError,
     CustodyServerError,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -238,6 +239,20 @@ def test_what_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError |
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
     job = Deletions(cast("Any", service), planned, "why")
     assert job.send(KEY, job.look_up([KEY])[KEY], lambda: None).state == state
+    assert service.deleted == []
+
+
+def test_a_hidden_request_is_not_taken_for_deleted() -> None:
+    service = Service(APPROVED[1], by_id=GONE)
+    service.hidden = 1
+    job = deletions(service)
+    (row,) = job.look_up([KEY]).values()
+    with pytest.raises(CustodyResponseError, match="the service counts 1 request that it does not return"):
+        job.send(KEY, row, lambda: None)
+    # Nor if an earlier try has begun to delete it.
+    outcome, left = job.earlier({KEY: row}, snapshot_of([APPROVED[1]]))
+    assert (outcome.deleted, left) == ({}, [])
+    assert "the service counts 1 request that it does not return" in outcome.unknown[KEY]
     assert service.deleted == []
 
 

@@ -14,6 +14,7 @@ from airflow_custody.client.errors import (
     CustodyConnectionError,
     CustodyError,
     CustodyNotFoundError,
+    CustodyResponseError,
     CustodyServerError,
 )
 from airflow_custody.client.tenant.models import Currency
@@ -275,6 +276,18 @@ def test_absence_is_proved_only_where_a_request_of_this_user_is_listed(
 NOT_OFFERED = CustodyNotFoundError("no such request", status=404, from_service=True)
 GATEWAY = CustodyNotFoundError("no such page", status=404, from_service=False)
 BROKEN = CustodyServerError("broken", status=500, from_service=True)
+
+
+def test_a_hidden_request_is_not_taken_for_one_that_does_not_exist() -> None:
+    def gone(_: str) -> WhitelistEnvelope:
+        raise NOT_OFFERED
+
+    service = Service()
+    service.get_whitelist_request = gone  # type: ignore[attr-defined]
+    assert creation(service).get(ONE, "3711") is None
+    service.hidden = 2
+    with pytest.raises(CustodyResponseError, match="the service counts 2 requests that it does not return"):
+        creation(service).get(ONE, "3711")
 
 
 @pytest.mark.parametrize("error", [NOT_OFFERED, GATEWAY, BROKEN], ids=["not offered", "a gateway's", "broken"])
