@@ -181,7 +181,7 @@ def test_tests_are_named_on_the_page_of_promises_alone() -> None:
 
 
 def test_what_it_depends_on_is_what_pyproject_declares() -> None:
-    text = (DOCS / "promises.md").read_text()
+    text = (DOCS / "compatibility.md").read_text()
     table = text.partition("## What it depends on")[2].partition("\n## ")[0]
     declared = [Requirement(each).name for each in read_project()["dependencies"]]
     assert sorted(re.findall("^\\| `(.+?)`", table, re.MULTILINE)) == sorted(declared)
