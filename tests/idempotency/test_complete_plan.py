@@ -174,7 +174,7 @@ def frozen(run: Run) -> None:
         (revoked, "is rejected, not in effect", False),
         (renamed, "differs from the requested content: it differs in: label", False),
         (removed, "is missing, not in effect", True),
-        (frozen, "has an unknown status, so it does not count as in effect", True),
+        (frozen, "is unknown, not in effect: its status 'frozen' is unknown, so it does not count as in effect", True),
     ],
     ids=["revoked", "renamed", "removed", "frozen"],
 )
