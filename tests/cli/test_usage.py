@@ -143,7 +143,7 @@ def test_webhooks_are_listed(custody: Run, sandbox: Sandbox, monkeypatch: pytest
         monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token([role]))
         ran = custody("webhooks", "list")
         assert ran.code == code
-        assert ("Admin or AdminReadOnly" in ran.err) is bool(code)
+        assert ("needs one of the roles admin, adminreadonly" in ran.err) is bool(code)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +16,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
+from airflow_custody.client.settings import ClientSettings
 from airflow_custody.client.tenant.models import Currency
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.files.addresses import shorten
@@ -36,7 +36,7 @@ class Service(ListsRequests):
     :param user: the connection's user, or why the service does not say who that is.
     """
 
-    settings = SimpleNamespace(base_url="https://custody.example", timeout=10.0)
+    settings = ClientSettings("https://custody.example", timeout=10.0)
     verifier = None
 
     def __init__(

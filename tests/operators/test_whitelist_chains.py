@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.airflow.airflow_runs import failing_at_once
 from support.airflow.apply_tries import ApplyTask, address, effective, plan, write_rows
+from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import CREATE, RowsStore, Store, Task, failure_of, needs_store, somebody_creates
 
@@ -122,8 +123,11 @@ def test_a_lost_create_is_found_beside_the_other_spelling(sandbox: Sandbox) -> N
 
 
 @needs_store
-def test_a_lost_create_is_found_by_its_content_even_if_the_service_fills_in_a_network(sandbox: Sandbox) -> None:
-    one = Task(Store(), accept_fields=["network"])
+def test_a_lost_create_is_found_by_its_content_even_if_the_service_fills_in_a_network(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, accept_fields="network"))
+    one = Task(Store())
     sandbox.control.configure(fill={"network": "sepolia"})
     one.die_at("closed")
     assert one.attempt() == "3711"

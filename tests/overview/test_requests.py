@@ -265,12 +265,13 @@ def test_a_destination_that_is_in_effect_twice_is_named(
     create(1)
     same = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
     rows = [same, same | {"network": "mainnet"}, same | {"memo": "7"}, same | {"network": "sepolia"}]
-    one, two, _, three = sandbox.control.add_whitelist_requests(rows)
+    # On ETH, another network may be another chain.
+    one, two, _, _ = sandbox.control.add_whitelist_requests(rows)
     overview = read_overview(client)
     assert overview.requests.value is not None
-    assert overview.requests.value.in_effect_twice == ((one, two, three),)
+    assert overview.requests.value.in_effect_twice == ((one, two),)
     assert judge_overview(overview).texts("note") == (
-        f"whitelisting requests {one}, {two} and {three} are in effect for the same address",
+        f"whitelisting requests {one} and {two} are in effect for the same address",
     )
     assert judge_overview(overview).ok
 

@@ -10,7 +10,7 @@ from airflow_custody.client.text import read_number
 
 # No role is named for these operations.
 LIST_CURRENCIES = Operation("list currencies", "GET", "/currencies", documented=False, optional=True)
-GET_TENANT_CONFIG = Operation("get tenant configuration", "GET", "/config/tenant", documented=False, optional=True)
+GET_TENANT_CONFIG = Operation("get tenant config", "GET", "/config/tenant", documented=False, optional=True)
 
 
 class TenantOperations(ServiceOperations):
