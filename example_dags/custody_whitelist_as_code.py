@@ -95,8 +95,7 @@ with DAG(
     if CustodyApproveWhitelistPlanOperator is not None:
         approve = CustodyApproveWhitelistPlanOperator(
             task_id="approve",
-            plan_hash=plan.output["plan_hash"],
-            body=plan.output["report"],
+            plan=plan.output,
             assigned_users=MAY_APPROVE,
             # Without a response in time, the plan is rejected, and all tasks after this one are skipped.
             response_timeout=timedelta(hours=8),

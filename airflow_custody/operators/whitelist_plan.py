@@ -92,9 +92,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param omit_if_none: names of fields of ``rows`` that are left out of a row if their value is None, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``. The report is Markdown for the approver,
-        and contains every operation in full. The XCom is pushed even if the task is skipped, or fails because of
-        changes or a limit, and each of the three values also has its own key (``plan.output["report"]``).
+    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ...}``. The report is Markdown
+        for the approver, and contains every operation in full. The question asks for the approval; it is empty if the
+        report cannot contain every operation. The XCom is pushed even if the task is skipped, or fails because of
+        changes or a limit, and each of the four values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
     :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
     """
@@ -137,7 +138,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.whitelist.chains import check_chains
         from airflow_custody.client.whitelist.plans.plan import PlanLimits
         from airflow_custody.client.whitelist.plans.planner import make_plan
-        from airflow_custody.client.whitelist.plans.report import approval_report, plan_to_text
+        from airflow_custody.client.whitelist.plans.report import approval_question, approval_report, plan_to_text
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
         settings = self._settings()
@@ -157,7 +158,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         for each in check_chains(client, plan.new_requests):
             self.log.warning("%s", each)
         report, not_shown = approval_report(plan)
-        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report}
+        question = "" if not_shown else approval_question(plan)
+        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report, "question": question}
         stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)
         if stop is not None:
             self._push(context, result)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_custody._base import RendersNoData
+from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.operators._base_plan import check_hash
 from airflow_custody.retry_policy import failing_task
@@ -41,56 +42,45 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
-    :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
-    :param body: the displayed text in Markdown: the plan's report, ``plan.output["report"]``. The report has
-        the plan's hash after the operations; without the hash, no approval is requested. (templated)
-    :param subject: the headline. Default: the question with the report's counts, such as ``Apply the whitelist plan:
-        create 4, delete 0?`` (templated)
+    :param plan: the plan, ``plan.output``: what :class:`CustodyPlanWhitelistOperator` returned. Its report is displayed
+        in Markdown. If the report does not contain every operation, no approval is requested. (templated)
+    :param subject: the headline. Default: the plan's question, such as ``Apply the whitelist plan: create 4, delete
+        0?`` (templated)
     :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
     :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
         rules. Default True.
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the plan was approved, the XCom ``plan_hash`` contains its hash (``approve.output["plan_hash"]``).
-    :raises AirflowFailException: in a later try, in a mapped task or task group, or if ``plan_hash`` is not a plan's
-        hash or the body does not contain it.
+    :raises AirflowFailException: in a later try, in a mapped task or task group, if ``plan`` is not a plan, or if its
+        report does not contain every operation.
     """
 
-    template_fields: Sequence[str] = ("plan_hash", *ApprovalOperator.template_fields)
+    template_fields: Sequence[str] = ("plan", *ApprovalOperator.template_fields)
     ui_color = "#f5ecd7"
 
     def __init__(
         self,
         *,
-        plan_hash: str,
-        body: str,
+        plan: Mapping[str, Any],
         subject: str = "",
         defaults: str | list[str] = ApprovalOperator.REJECT,
         ignore_downstream_trigger_rules: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            body=body,
+            # The plan's report becomes the body; a body of the user's is refused as a repeated argument.
+            body=None,
             subject=subject,
             defaults=defaults,
             ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
             **kwargs,
         )
-        self.plan_hash = plan_hash
+        self.plan = plan
 
     def execute(self, context: Context) -> Any:
         """Request the approval, and wait for the response."""
-        from airflow_custody.client.whitelist.plans.report import subject_of
-
         with failing_task(self, context):
-            plan_hash = check_hash(self.plan_hash)
-            if plan_hash not in str(self.body):
-                # Require the hash in the report. It follows the operations, so an incomplete report has no hash.
-                raise CustodyRequestError(
-                    "body does not contain all operations of the plan with this plan_hash: it is another text, was "
-                    "truncated, or reports that the plan is too large; no approval was requested",
-                    advice='Write body=plan.output["report"]. If the plan is too large, split it as its log describes.',
-                    code="plan-changed",
-                )
+            plan_hash, report, question = _read_plan(self.plan)
             if context["ti"].map_index not in (None, -1):
                 raise CustodyRequestError(
                     "a plan cannot be approved in a mapped task: a rejection would not skip the downstream tasks; no "
@@ -105,7 +95,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
                     advice="Start a new run of the DAG.",
                     code="plan-changed",
                 )
-        self.subject = self.subject or subject_of(str(self.body))
+        self.subject = self.subject or question
+        self.body = report
         # Keep the hash, because the plan may change before the response.
         context["ti"].xcom_push(key=_ASKED, value=plan_hash)
         return super().execute(context)
@@ -117,3 +108,28 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
             asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)
             context["ti"].xcom_push(key="plan_hash", value=asked)
         return response
+
+
+def _read_plan(plan: object) -> tuple[str, str, str]:
+    """
+    Return a plan's hash, its report and its question.
+
+    :param plan: the result of a plan task.
+    :raises CustodyRequestError: if it is not such a result, or its report does not contain every operation.
+    """
+    if not isinstance(plan, Mapping):
+        raise CustodyRequestError(
+            f"plan must be the result of a plan task, not {describe(plan)}; no approval was requested",
+            advice="Write plan=plan.output.",
+            code="plan-changed",
+        )
+    plan_hash = check_hash(plan.get("plan_hash"))
+    report, question = plan.get("report"), plan.get("question")
+    if not (isinstance(report, str) and isinstance(question, str) and question):
+        raise CustodyRequestError(
+            "the report does not contain every operation of the plan, so it cannot be approved; no approval was "
+            "requested",
+            advice="If the plan is too large, split it as its log describes.",
+            code="plan-changed",
+        )
+    return plan_hash, report, question

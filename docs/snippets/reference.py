@@ -136,8 +136,7 @@ plan = CustodyPlanWhitelistOperator(
 )
 approve = CustodyApproveWhitelistPlanOperator(
     task_id="approve",
-    plan_hash="{{ ti.xcom_pull(task_ids='plan')['plan_hash'] }}",
-    body="{{ ti.xcom_pull(task_ids='plan')['report'] }}",
+    plan=plan.output,
     assigned_users=[{"id": "carol", "name": "carol"}],
 )
 apply = CustodyApplyWhitelistPlanOperator(

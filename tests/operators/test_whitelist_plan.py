@@ -53,7 +53,7 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     effective(sandbox, 1)
     somebody_creates(sandbox, label="Label 2", address=address(2))
     result = PlanTask(path).run()
-    assert list(result) == ["plan_hash", "counts", "report"]
+    assert list(result) == ["plan_hash", "counts", "report", "question"]
     assert len(result["plan_hash"]) == 64
     assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,12 @@ if AIRFLOW < (3, 1):
 
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
+HASH = "a" * 64
+PLAN = {"plan_hash": HASH, "counts": {}, "report": f"Plan hash: `{HASH}`", "question": "Apply it?"}
 
-def operator(plan_hash: Any = "a" * 64, body: Any = f"Plan hash: `{'a' * 64}`") -> CustodyApproveWhitelistPlanOperator:
-    return CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=body)
+
+def operator(plan: Any = PLAN) -> CustodyApproveWhitelistPlanOperator:
+    return CustodyApproveWhitelistPlanOperator(task_id="approve", plan=plan)
 
 
 @pytest.mark.parametrize("try_number", [2, 9])
@@ -34,53 +39,67 @@ def test_a_run_asks_once(try_number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan_hash",
-    [None, "", "a" * 12, "A" * 64, {"plan_hash": "a" * 64}],
-    ids=["None", "empty", "short", "upper case", "the XCom"],
+    ("plan", "why"),
+    [
+        (None, "plan must be the result of a plan task"),
+        (HASH, "plan must be the result of a plan task"),
+        ({}, "plan_hash is missing"),
+        ({**PLAN, "plan_hash": "a" * 12}, "plan_hash must be all 64 hexadecimal digits"),
+        ({**PLAN, "plan_hash": "A" * 64}, "plan_hash must be all 64 hexadecimal digits"),
+        ({**PLAN, "question": ""}, "the report does not contain every operation"),
+        ({**PLAN, "question": True}, "the report does not contain every operation"),
+        ({**PLAN, "report": None}, "the report does not contain every operation"),
+        ({"plan_hash": HASH, "report": HASH}, "the report does not contain every operation"),
+    ],
+    ids=["None", "a hash", "empty", "short", "upper case", "too large", "no text", "no report", "without a question"],
 )
-def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
+def test_an_incomplete_plan_is_not_put_up_for_approval(plan: object, why: str) -> None:
     instance = FakeTaskInstance()
-    with failing_at_once("plan_hash (must be|is missing|is empty)"):
-        execute(lambda: operator(plan_hash), ti=instance)
+    with failing_at_once(why):
+        execute(lambda: operator(plan), ti=instance)
     assert instance.pushed == {}
 
 
-@pytest.mark.parametrize("body", [None, "", "Plan hash: " + "b" * 64])
-def test_what_is_shown_is_about_this_plan(body: str | None) -> None:
-    instance = FakeTaskInstance()
-    with failing_at_once(
-        "body does not contain all operations of the plan with this plan_hash: .*; no approval was requested"
-    ):
-        execute(lambda: operator(body=body), ti=instance)
-    assert instance.pushed == {}
+def test_the_body_is_always_the_plans_report() -> None:
+    with pytest.raises(TypeError, match="body"):
+        CustodyApproveWhitelistPlanOperator(task_id="approve", plan=PLAN, body="looks harmless")
 
 
 @pytest.mark.usefixtures("connection", "airflow_db")
-@pytest.mark.parametrize("body", ["all", "cut"])
-def test_nobody_is_asked_about_a_plan_of_which_not_all_operations_are_shown(
-    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, body: str
+def test_a_plan_too_large_for_its_report_is_not_put_up_for_approval(
+    sandbox: Sandbox, short_path: Path, task_log: TaskLog
 ) -> None:
-    numbers, memo = (range(1, 61), "|" * 300) if body == "all" else (range(1, 3), "7")
+    # The file is named after the plan's hash, so the incomplete report contains the hash.
+    numbers = range(1, 61)
+    name = plan_hash_of(write_rows(short_path / "rows.yaml", numbers, memo="|" * 300))
+    path = write_rows(short_path / f"{name}.yaml", numbers, memo="|" * 300)
     dag = new_dag()
     with dag:
-        plan: Any = CustodyPlanWhitelistOperator(
-            task_id="plan", path=write_rows(tmp_path / "rows.yaml", numbers, memo=memo), max_creates=None
-        )
-        plan_hash, report = plan.output["plan_hash"], plan.output["report"]
-        if body == "cut":
-            # Right before the operations' end.
-            report = "{{ ti.xcom_pull('plan', key='report').partition('Plan hash')[0] }}"
-        approve: Any = CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=report)
-        apply = CustodyApplyWhitelistPlanOperator(
-            task_id="apply", path=plan.path, plan_hash=approve.output["plan_hash"]
-        )
-        plan >> approve >> apply
+        plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path, max_creates=None)
+        approve: Any = CustodyApproveWhitelistPlanOperator(task_id="approve", plan=plan.output)
+        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=approve.output["plan_hash"])
     run = run_dag(dag)
+    assert name == run.pushed("plan", "plan_hash")
+    assert name in run.pushed("plan", "report")
     states = [run.state_of(each) for each in ("plan", "approve", "apply")]
     assert states == ["success", "failed", "upstream_failed"]
-    assert "body does not contain all operations of the plan with this plan_hash" in task_log.text
+    assert "the report does not contain every operation of the plan" in task_log.text
     assert run.pushed("approve", "plan_hash") is None
     assert sandbox.control.request_log("POST") == []
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a path so short that a report does not shorten it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def plan_hash_of(path: str) -> str:
+    """Return the hash of a file's plan."""
+    task = CustodyPlanWhitelistOperator(task_id="plan", path=path, max_creates=None)
+    found: str = execute(lambda: task)["plan_hash"]
+    return found
 
 
 def test_nobody_is_asked_in_a_mapped_task() -> None:

@@ -23,7 +23,7 @@ from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhit
 
 with DAG("whitelist_plan", schedule=None):
     plan = CustodyPlanWhitelistOperator(task_id="plan", path="rows.json").output
-    CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan["plan_hash"], body=plan["report"])
+    CustodyApproveWhitelistPlanOperator(task_id="approve", plan=plan)
 """
 _LONG = "addr1qx2fxv2umyhttkxyxp8x0dlpdt3k6cwng5pxj3jhsydzer3n0d3vllmyqwsx5wktcd8cc3sq835lu7drv2xwl2wywfgse35a3x"
 _ROWS: list[dict[str, Any]] = [

@@ -221,9 +221,7 @@ def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
     Return a plan as Markdown for approval, or why that is impossible.
 
     The report lists all operations. If they are too large for an approval, the report lists none of them, says so, and
-    has no hash. Without the hash,
-    :class:`~airflow_custody.operators.whitelist_plan_approval.CustodyApproveWhitelistPlanOperator` requests no
-    approval.
+    has no hash.
 
     :param plan: the plan.
     :return: the report, of up to :data:`MAX_REPORT_BYTES`; and why the plan cannot be approved, empty if it can.
@@ -318,16 +316,18 @@ def _sentence(plan: WhitelistPlan) -> str:
     return f"Create 0, delete 0; {count(rows, 'row')} still {verb} from the service."
 
 
-def subject_of(report: str) -> str:
+def approval_question(plan: WhitelistPlan) -> str:
     """
-    Return the approval question of a report.
+    Return the question that asks for a plan's approval.
 
     For example: ``Apply the whitelist plan: create 4, delete 0?``
 
-    :param report: the plan as Markdown. If the report has no line of counts, the question has no counts.
+    :param plan: the plan.
     """
-    counts = re.search(r"^\*\*Create ([^.]+)\.(.*)\*\*$", report, re.MULTILINE)
-    return f"Apply the whitelist plan: create {counts[1]}?{counts[2]}" if counts else "Apply the whitelist plan?"
+    if not plan.has_changes:
+        return "Apply the whitelist plan?"
+    sentence = _sentence(plan).removesuffix(".")
+    return f"Apply the whitelist plan: {sentence[0].lower()}{sentence[1:]}?{_warning(plan)}"
 
 
 def _warning(plan: WhitelistPlan) -> str:

@@ -22,11 +22,11 @@ from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plans.plan import ROW_STATES, PlanRow, WhitelistPlan
 from airflow_custody.client.whitelist.plans.report import (
     MAX_REPORT_BYTES,
+    approval_question,
     approval_report,
     plan_to_json,
     plan_to_markdown,
     plan_to_text,
-    subject_of,
 )
 
 ADDRESS = "0x" + "ab" * 20
@@ -272,7 +272,7 @@ def test_says_what_applying_does(rows: list[PlanRow], sentence: str, plain: str)
     report = plan_to_markdown(plan(*rows))
     assert f"\n**{sentence}**\n" in report
     asked = "" if sentence.startswith("No") else f": c{sentence[1:]}"
-    assert subject_of(report) == f"Apply the whitelist plan{asked.replace('.', '?', 1) or '?'}"
+    assert approval_question(plan(*rows)) == f"Apply the whitelist plan{asked.replace('.', '?', 1) or '?'}"
     assert plan_to_text(plan(*rows)).startswith(f"Plan: {plain}")
 
 
