@@ -143,6 +143,12 @@ def test_where_it_is_required_that_is_an_error(pythons: Path) -> None:
     assert "REQUIRE_AIRFLOW_2=yes" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_the_matrix_fails_if_there_is_no_pair_to_try() -> None:
+    done = run(sys.executable, str(TOOLS / "matrix.py"), ONLY="3.9-1.10")
+    assert done.returncode == 1
+    assert "No pair to try: ONLY='3.9-1.10' matches none of the Pythons that were found" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("line", "airflow", "outcome", "expected"),
     [

@@ -6,7 +6,7 @@ For each pair: can the wheel be installed and imported, and do the tests pass? E
 ``ONLY``, such as ``3.13-3.3``, limits the pairs to those that begin with its value. A pair takes about two minutes. The
 results are printed as a table in Markdown.
 
-The exit code is 1 if a supported pair was tried and does not pass: each release of Airflow here with each Python here
+The exit code is 1 if there is no pair to try, or if a supported pair was tried and does not pass: each release of Airflow here with each Python here
 that this release supports. Other pairs are tried too, but do not count. A pair whose Python is not found, or that
 ``ONLY`` leaves out, is not tried.
 """
@@ -92,7 +92,7 @@ def is_broken(line: str, airflow: str, outcome: str) -> bool:
 
 
 def main() -> int:
-    """Try each pair and print a table; return 1 if a supported pair does not pass."""
+    """Try each pair and print a table; return 1 if a supported pair does not pass, or if there is none to try."""
     given = [*filter(None, os.environ.get("PYTHONS", "").split(":")), *(f"python{line}" for line in PYTHONS)]
     found: dict[str, str] = {}
     script = "import sys; print(sys.executable, '%d.%d' % sys.version_info[:2])"
@@ -101,6 +101,11 @@ def main() -> int:
         if done.returncode == 0:
             path, line = done.stdout.split()
             found.setdefault(line, path)
+    only = os.environ.get("ONLY", "")
+    pairs = [(line, airflow) for airflow in AIRFLOWS for line in found if f"{line}-{airflow}".startswith(only)]
+    if not pairs:
+        print(f"No pair to try: ONLY={only!r} matches none of the Pythons that were found ({', '.join(found)}).")
+        return 1
     folder = ROOT / ".matrix"
     shutil.rmtree(folder / "project", ignore_errors=True)
     (folder / "project").mkdir(parents=True)
@@ -115,7 +120,7 @@ def main() -> int:
             cells = []
             for line in PYTHONS:
                 outcome = "not tried"
-                if line in found and f"{line}-{airflow}".startswith(os.environ.get("ONLY", "")):
+                if (line, airflow) in pairs:
                     outcome = try_pair(folder, wheel, line, found[line], airflow)
                     print(f"Python {line}, Airflow {airflow}: {outcome}", flush=True)
                     broken |= is_broken(line, airflow, outcome)

@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import ParamValidationError
+from airflow.providers.common.compat.sdk import AirflowFailException, ParamValidationError
 from markdown_it import MarkdownIt
 from support.airflow.airflow_runs import AIRFLOW, load, run_dag
 from support.service.people import connect_approvers
@@ -261,10 +261,18 @@ def test_evidence_each_night(
     assert f"Evidence: {files[0]}\n" not in log
 
 
-def test_webhook_maintenance(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("work", ["success", "failed"])
+def test_the_webhook_is_enabled_and_the_run_ends_as_the_work_did(
+    sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    def fail(webhook: object) -> None:
+        raise AirflowFailException("the work failed")
+
     monkeypatch.setenv("AIRFLOW_VAR_CUSTODY_WEBHOOK_ID", sandbox.control.add_webhook()["id"])
-    run = run_dag(example("custody_webhook_maintenance").dag)
-    assert run.state == "success"
+    dag = example("custody_webhook_maintenance").dag
+    if work == "failed":
+        dag.get_task("maintain").python_callable = fail
+    assert run_dag(dag).state == work
     assert [each["body"]["status"] for each in sandbox.control.request_log("PATCH")] == ["disabled", "enabled"]
 
 
