@@ -6,9 +6,9 @@ For each pair: can the wheel be installed and imported, and do the tests pass? E
 ``ONLY``, such as ``3.13-3.3``, limits the pairs to those that begin with its value. A pair takes about two minutes. The
 results are printed as a table in Markdown.
 
-The exit code is 1 if there is no pair to try, or if a supported pair was tried and does not pass: each release of Airflow here with each Python here
-that this release supports. Other pairs are tried too, but do not count. A pair whose Python is not found, or that
-``ONLY`` leaves out, is not tried.
+The exit code is 1 if there is no pair to try, or if a supported pair was tried and does not pass: each release of
+Airflow here with each Python here that this release supports. Other pairs are tried too, but do not count. A pair whose
+Python is not found, or that ``ONLY`` leaves out, is not tried.
 """
 
 from __future__ import annotations
