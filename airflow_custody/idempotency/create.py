@@ -373,10 +373,10 @@ class CreateOnce:
             if may_be_gone and not hidden:
                 return False
             raise self._unknown(f"The service does not list it{hidden and f', which proves nothing: {hidden}'}.")
-        if found.mismatch:
+        if found.contradiction:
             raise self._unknown(
-                f"But {identifier} differs from the content that this task requests: {found.mismatch}. Find out how "
-                "the task's state or the request was changed."
+                f"But {identifier} differs from the content that this task requests: {found.contradiction}. Find out "
+                "how the task's state or the request was changed."
             )
         if found.is_rejected and self.existing:
             raise CustodyConflictError(

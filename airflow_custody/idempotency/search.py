@@ -61,6 +61,15 @@ class Candidate:
         return self.unclear or (f"it differs in: {', '.join(self.differs)}" if self.differs else "")
 
     @property
+    def contradiction(self) -> str:
+        """
+        Why an id that a user supplied cannot be the row's; empty if it can.
+
+        Only the label may differ: services shorten it, and signing compares it again.
+        """
+        return "" if self.differs == ("label",) and not self.unclear else self.mismatch
+
+    @property
     def difference(self) -> str:
         """Why the object is not the requested object; empty if it is the requested object."""
         return self.mismatch or ("another user created it" if self.by_other else "")
@@ -342,9 +351,8 @@ class Search:
             return "this object existed before this task sent its request"
         if identifier in self.store.ids():
             return "it belongs to another row"
-        # Accept fields that the service changed or filled in, because the user has inspected the object.
-        if "address" in found.differs:
-            return found.difference
+        if found.contradiction:
+            return found.contradiction
         if found.difference:
             self.log.warning("%s differs from the requested object: %s.", identifier, found.difference)
         return ""

@@ -276,11 +276,31 @@ def override(
         # What the service changed is what a person has looked at.
         (Candidate("2", LABEL), "2", ""),
         (Candidate("2", ("address", "label")), "2", "it differs in: address, label"),
+        (Candidate("2", ("memo",)), "2", "it differs in: memo"),
+        (Candidate("2", ("blockchain",)), "2", "it differs in: blockchain"),
+        (Candidate("2", ("network",)), "2", "it differs in: network"),
+        (Candidate("2", ("linked_wallet_ids",)), "2", "it differs in: linked_wallet_ids"),
+        (Candidate("2", ("url",)), "2", "it differs in: url"),
+        (Candidate("2", LABEL, unclear="it cannot be read"), "2", "it cannot be read"),
         (None, "2", "it does not exist"),
         (OLD, "1", "this object existed before this task sent its request"),
         (Candidate("9"), "9", "it belongs to another row"),
     ],
-    ids=["new", "perhaps new", "label changed", "address changed", "none", "old", "another row's"],
+    ids=[
+        "new",
+        "perhaps new",
+        "label changed",
+        "address changed",
+        "another memo",
+        "another chain",
+        "another network",
+        "other wallets",
+        "another URL",
+        "unreadable",
+        "none",
+        "old",
+        "another row's",
+    ],
 )
 def test_a_persons_id_is_checked(
     monkeypatch: pytest.MonkeyPatch, got: Candidate | None, identifier: str, problem: str
