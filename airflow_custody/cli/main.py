@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace
@@ -55,13 +56,22 @@ def make_parser(prog: str = "custody", only: str | None = None) -> Parser:
     """
     parser = Parser(prog=prog, description=f"{HELP}.", epilog=_EXAMPLES.format(prog=prog))
     parser.add_argument("--version", action="version", version=f"custody {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_commands(parser, only)
+    return parser
+
+
+def _add_commands(parser: ArgumentParser, only: str | None) -> None:
+    """
+    Add the commands to a parser.
+
+    :param only: the command to parse; the other commands are only listed. None: all commands.
+    """
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for name, text in _COMMANDS.items():
         if only in (None, name):
             importlib.import_module(f"airflow_custody.cli.{name}").add_to(commands, text)
         else:
             commands.add_parser(name, help=text)
-    return parser
 
 
 def _parse(prog: str, arguments: Sequence[str], namespace: Namespace | None = None) -> Namespace:
@@ -135,6 +145,11 @@ def get_airflow_commands() -> list[ActionCommand]:
 
     class Arguments(Arg):
         def add_to_parser(self, parser: ArgumentParser) -> None:
+            if "_ARGCOMPLETE" in os.environ:
+                # A shell wants completions, which it finds in the commands of Airflow's own parser.
+                _add_commands(parser, None)
+                return
+
             def parse(args: Sequence[str], namespace: Namespace | None = None) -> tuple[Namespace, list[str]]:
                 found = _parse("airflow custody", args, namespace)
                 found.func = _run_for_airflow

@@ -74,10 +74,7 @@ class Output:
             self._stream.write(text and f"{text}\n")
             self._stream.flush()
         except OSError as error:
-            # Discard what is still buffered. Otherwise Python reports the error again when it ends.
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._stream.fileno())
-            os.close(null)
+            _discard(self._stream)
             # The reader may have closed the pipe, like ``head``.
             if not isinstance(error, BrokenPipeError):
                 raise not_writable(error.strerror) from None
@@ -89,10 +86,21 @@ def not_writable(why: str | None) -> CustodyError:
 
 
 def message(text: object) -> None:
-    """Print a message on standard error, on one line."""
+    """Print a message on standard error, on one line. Data and exit code do not depend on whether this succeeds."""
     line = text.shorten() if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
     # With ``file=None``, print would write to standard output.
-    print(f"custody: {line}", file=sys.stderr or io.StringIO())
+    stream = sys.stderr or io.StringIO()
+    try:
+        print(f"custody: {line}", file=stream, flush=True)
+    except OSError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what a stream buffers and is sent. Otherwise Python reports its error again, and exits with 120."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 @contextmanager

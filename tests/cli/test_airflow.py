@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,25 @@ def test_usage_is_that_of_the_console_script(arguments: str, code: int, capsys: 
     assert (caught.value.code or 0) == code
     printed = capsys.readouterr()
     assert "airflow custody" in printed.err if code else "custody" in printed.out
+
+
+@takes_commands
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("airflow custody ", {"check", "whitelist"}), ("airflow custody whitelist plan --rep", {"--replace"})],
+    ids=["commands", "options"],
+)
+def test_a_shell_completes_the_commands(line: str, expected: set[str], tmp_path: Path) -> None:
+    # What bash does: it names a line, and reads the completions from file descriptor 8.
+    request = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
+    airflow, found = Path(sys.executable).with_name("airflow"), tmp_path / "completions"
+    subprocess.run(
+        ["sh", "-c", f"{airflow} 8>{found} 9>/dev/null"],
+        env={**os.environ, **request},
+        capture_output=True,
+        check=False,
+    )
+    assert expected <= {*found.read_text().split()}
 
 
 def test_the_console_script_works_with_this_airflow(connection: str, sandbox: Sandbox) -> None:

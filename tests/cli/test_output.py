@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import re
@@ -59,6 +60,21 @@ def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(comman
     assert ran.stdout == ""
     assert message in ran.stderr
     assert ran.stderr.count("\n") == bool(message)
+
+
+@pytest.mark.parametrize("end", ["2>&-", "2>/dev/full"], ids=["closed", "full"])
+def test_data_and_exit_code_do_not_depend_on_standard_error(sandbox: Sandbox, end: str) -> None:
+    # The command prints a message there, because no check is in that group.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    env["CUSTODY_TOKEN"] = sandbox.token
+    line = f"{' '.join(CUSTODY)} health --group nothing --base-url {sandbox.url} -o json"
+    usual, without = (
+        subprocess.run(["sh", "-c", each], capture_output=True, text=True, check=False, env=env)
+        for each in (line, f"{line} {end}")
+    )
+    assert "nothing" in usual.stderr
+    assert json.loads(without.stdout).keys() == json.loads(usual.stdout).keys()
+    assert without.returncode == usual.returncode == 1
 
 
 def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
