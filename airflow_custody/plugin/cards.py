@@ -107,6 +107,11 @@ class Card:
         return user.tenant_id if user else ""
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether the first reading of one of its connections is awaited."""
+        return any(each.reading.is_first_awaited for each in self.connections)
+
+    @property
     def level(self) -> Level:
         """The level of the worst finding."""
         return self.findings[0].level
@@ -126,12 +131,16 @@ class Card:
         Return the level of a section of the overview, or of a part of its requests.
 
         :param part: the name of the section or part.
-        :return: the level; None if no problem was found, but the state is not proved to be good.
+        :return: the level; None if no problem was found, but the state is not proved to be good now.
         """
-        for finding in self.findings:
-            if finding.part == part:
-                return finding.level
-        return "good" if self._is_right(part) else None
+        levels = [finding.level for finding in self.findings if finding.part == part]
+        level: Level | None = levels[0] if levels else "good" if self._is_right(part) else None
+        # An old reading proves nothing about the state now.
+        return None if level == "good" and not self._is_current(part) else level
+
+    def _is_current(self, part: str) -> bool:
+        source = self.sources.get(part, self.sources["requests"])
+        return any(each.conn_id == source and each.level == "good" for each in self.connections)
 
     def _is_right(self, part: str) -> bool:
         if self.overview is None:

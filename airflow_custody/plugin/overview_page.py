@@ -37,14 +37,17 @@ def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all services whose connections the user may read."""
     cards = _cards(request, list_connections(user))
     is_one = len(cards) == 1
-    return page(request, "overview.html", cards=cards, full=is_one, max_rows=ALL_ROWS if is_one else MAX_ROWS)
+    is_awaited = any(card.is_awaited for card in cards)
+    max_rows = ALL_ROWS if is_one else MAX_ROWS
+    return page(request, "overview.html", is_awaited=is_awaited, cards=cards, full=is_one, max_rows=max_rows)
 
 
 @router.get("/connections/{conn_id:path}")
 def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLResponse:
     """Return the page of one connection."""
     (card,) = _cards(request, [find_connection(user, conn_id)])
-    return page(request, "connection.html", conn_id=conn_id, card=card, full=True, max_rows=ALL_ROWS)
+    values = {"conn_id": conn_id, "card": card, "full": True, "max_rows": ALL_ROWS}
+    return page(request, "connection.html", is_awaited=card.is_awaited, **values)
 
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:

@@ -83,6 +83,11 @@ class Reading(Generic[T]):
     read_at: datetime | None = None
     is_awaited: bool = False
 
+    @property
+    def is_first_awaited(self) -> bool:
+        """Whether nothing has been read yet, and the first reading is awaited."""
+        return self.is_awaited and self.read_at is None and not self.problem
+
     def describe_problem(self, now: datetime) -> str:
         """Return why the last read failed, and the age of the value; empty if it succeeded."""
         if self.problem and self.value is not None:
@@ -92,7 +97,7 @@ class Reading(Generic[T]):
     def describe_wait(self, now: datetime) -> str:
         """Return a text about the missing response, with the value's age."""
         if self.value is None:
-            return "The service has not responded yet. Refresh this page in a moment."
+            return "The service has not responded yet. This page loads itself again."
         return f"The service has not responded yet. {self._describe_age(now)}"
 
     def _describe_age(self, now: datetime) -> str:

@@ -26,6 +26,8 @@ from airflow_custody.plugin.texts import duration
 
 #: The key in a request's scope under which the path of the pages is stored: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
+#: After how many seconds a browser loads a page again that lacks its first reading.
+RELOAD_AFTER = 3
 #: Maximum number of characters that are shown of a text.
 MAX_TEXT = 300
 #: Maximum number of invisible characters of a text that are shown by number.
@@ -34,7 +36,9 @@ MAX_HIDDEN = 10
 MAX_MARKS = 3
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+def page(
+    request: Request, template: str, *, status: int = 200, is_awaited: bool = False, **values: Any
+) -> HTMLResponse:
     """
     Return a page.
 
@@ -45,6 +49,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     :param request: the request, whose scope has the path of the pages.
     :param template: the name of a file in ``templates/`` that extends ``base.html``.
     :param status: the HTTP status. Default 200.
+    :param is_awaited: whether the page lacks its first reading. If so, the browser loads it again after
+        :data:`RELOAD_AFTER` seconds. Default False.
     :param values: other variables of the template.
     """
     root = request.scope[ROOT]
@@ -58,7 +64,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         "refresh": quote(request.scope["path"]),
         **values,
     }
-    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
+    headers = {"refresh": str(RELOAD_AFTER)} if is_awaited else None
+    return HTMLResponse(_environment().get_template(template).render(values), status_code=status, headers=headers)
 
 
 def visible(text: object, limit: int = MAX_TEXT) -> Markup:

@@ -87,6 +87,7 @@ def _read(request: Request, query: Query[Any], missing: str = "") -> dict[str, A
         "is_missing": is_missing,
         "problem": missing if is_missing else reading.describe_problem(now),
         "waiting": reading.describe_wait(now) if reading.is_awaited else "",
+        "is_awaited": reading.is_first_awaited,
     }
 
 

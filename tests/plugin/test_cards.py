@@ -133,12 +133,16 @@ class TestAServiceThatWasNotReadJustNow:
     def test_no_response_yet(self) -> None:
         card = card_of(Reading(service=URL, is_awaited=True))
         assert card.level == "unknown"
-        assert texts(card) == ["The service has not responded yet. Refresh this page in a moment."]
+        assert texts(card) == ["The service has not responded yet. This page loads itself again."]
+        assert card.is_awaited
 
     def test_an_old_reading(self) -> None:
         card = card_of(Reading(GOOD, service=URL, read_at=BEFORE, is_awaited=True))
         assert card.level == "unknown"
         assert texts(card) == ["The service has not responded yet. This data is 5 min old.", HEALTHY]
+        assert not card.is_awaited
+        # No tile is green, either.
+        assert {card.level_of(part) for part in ("health", "pending", "recent", "webhooks", "journal")} == {None}
 
     def test_a_reading_that_is_not_a_minute_old(self) -> None:
         read_at = NOW - timedelta(seconds=59)

@@ -212,12 +212,14 @@ class TestAServiceThatHangs:
         assert "No response The service has not responded yet. This data is 3 d old." in text
         assert "9 of 9 healthy" in text
         assert f"Healthy {HEALTHY}" not in text
+        assert "refresh" not in pages.get(path).headers
 
     @pytest.mark.parametrize("path", ["/requests/1", "/requests?ids=1"])
     def test_without_a_reading_a_page_says_so(self, pages: Pages, path: str) -> None:
         page = pages.get(f"/custody/connections/custody_default{path}")
         assert page.status_code == 200
         assert "The service has not responded yet." in page.text
+        assert page.headers["refresh"] == "3"
 
     def test_another_service_is_read_and_airflow_responds(self, pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
         pages.get("/custody/")
