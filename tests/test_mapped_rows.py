@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 
 create = CustodyCreateWhitelistRequestOperator.partial
 # One that no native template takes for a number.
-ADDRESS = "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh"
-ROW = {"label": "L", "address": ADDRESS, "blockchain": "XRP"}
+ADDRESS = "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu"
+ROW = {"label": "L", "address": ADDRESS, "blockchain": "BTC"}
 
 
 class Calls(list[str]):
@@ -126,7 +126,7 @@ HOSTILE = {"label": TEMPLATE, "memo": TEMPLATE}
 @task_group
 def group(label: Any, memo: Any) -> None:
     CustodyCreateWhitelistRequestOperator(
-        task_id="create", address=ADDRESS, blockchain="XRP", label=label, memo=memo, if_exists="create"
+        task_id="create", address=ADDRESS, blockchain="BTC", label=label, memo=memo, if_exists="create"
     )
 
 
@@ -145,7 +145,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 def test_it_does_not_matter_how_the_row_comes(sandbox: Sandbox, source: str) -> None:
     called = Calls()
     with dag_with(called) as dag:
-        create(task_id="create", address=ADDRESS, blockchain="XRP").expand_kwargs(SOURCES[source]())
+        create(task_id="create", address=ADDRESS, blockchain="BTC").expand_kwargs(SOURCES[source]())
     assert run_dag(dag).state == "success"
     assert called == []
     assert bodies(sandbox) == [{**ROW, **HOSTILE}]
@@ -166,7 +166,7 @@ def test_what_the_author_writes_beside_a_row_is_rendered(sandbox: Sandbox) -> No
     called = Calls()
     with dag_with(called, default_args={"customer_id": "{{ called('default') }}"}) as dag:
         rows = returned([{"memo": TEMPLATE}, {"memo": "7", "label": "{{ called('over') }}", "if_exists": "create"}])
-        make = create(task_id="create", address=ADDRESS, blockchain="XRP", label="{{ called('partial') }}")
+        make = create(task_id="create", address=ADDRESS, blockchain="BTC", label="{{ called('partial') }}")
         make.expand_kwargs(rows, strict=False)
     assert run_dag(dag).state == "success"
     assert sorted(called) == ["default", "default", "partial"]
@@ -207,7 +207,7 @@ def test_airflows_own_parameters_in_a_row_are_not_rendered(sandbox: Sandbox) -> 
 @pytest.fixture
 def pending(sandbox: Sandbox) -> str:
     """Return the id of a request that nobody signs."""
-    request = WhitelistRequest(label="L", address=ADDRESS, blockchain="XRP")
+    request = WhitelistRequest(label="L", address=ADDRESS, blockchain="BTC")
     with CustodyClient(sandbox.url, sandbox.token) as client:
         return client.create_whitelist_request(request)
 

@@ -42,11 +42,21 @@ def describe(value: object) -> str:
     return f"a value of type {kind}"
 
 
+#: The character that software writes for a character that it could not read.
+_LOST = "\N{REPLACEMENT CHARACTER}"
+
+
 def text_fault(value: object) -> str | None:
-    """Explain why a value is not text; None if it is."""
+    """Explain why a value is not text, or has lost a character; None if neither is true."""
     if isinstance(value, str):
-        return None
+        return _lost_fault(value)
     return "is missing" if value is None else f"must be text, not {describe(value)}"
+
+
+def _lost_fault(text: str) -> str | None:
+    if _LOST not in text:
+        return None
+    return "contains U+FFFD, which software writes for a character that it could not read: correct it at its source"
 
 
 def identifier_fault(value: object) -> str | None:
@@ -58,7 +68,7 @@ def identifier_fault(value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
     if isinstance(value, str):
-        return None
+        return _lost_fault(value)
     return "is missing" if value is None else f"must be text or a whole number, not {describe(value)}"
 
 
@@ -74,6 +84,8 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
         raise _wrong(error, name, f"{text_fault(value)}; nothing is sent{hint}")
+    if fault := text_fault(value):
+        raise _wrong(error, name, f"{fault}; nothing is sent")
     if not value.strip():
         raise _wrong(error, name, "is empty; nothing is sent")
     return str.__str__(value)

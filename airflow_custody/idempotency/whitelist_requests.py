@@ -131,7 +131,9 @@ class WhitelistCreation:
         requests = [self.requests[key] for key in keys]
         addresses = list(dict.fromkeys(request.address for request in requests))
         if self._index is None:
-            addresses = [each for request in requests for each in spellings(request.address, request.chain)]
+            addresses = [
+                each for request in requests for each in spellings(request.address, request.memo, request.chain)
+            ]
         ids: dict[str, None] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES):
             page = self.client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])

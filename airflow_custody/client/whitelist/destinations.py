@@ -1,9 +1,10 @@
 """
 Destinations: the keys for matching rows of a file with requests.
 
-A destination consists of chain, network, address and memo. Addresses are compared in canonical form. A missing memo is
-an empty memo. A missing network matches any network, except on ``ETH``. An unknown name of a chain or network may mean
-any chain or network, and unreadable values may be anything. Nothing else is guessed.
+A destination consists of chain, network, address and memo. Addresses are compared in canonical form; the tag in an
+X-address of the XRP Ledger is a memo. A missing memo is an empty memo. A missing network matches any network, except on
+``ETH``. An unknown name of a chain or network may mean any chain or network, and unreadable values may be anything.
+Nothing else is guessed.
 
 The vendor's documentation names Polygon and other chains with Ethereum's addresses in two ways: as a chain, and as a
 network of ``ETH``. So such a chain, and that network of ``ETH``, may be one destination. On ``ETH``, a request on
@@ -21,7 +22,7 @@ from airflow_custody.client.whitelist.files.addresses import (
     ETH,
     EVM_CHAINS,
     are_two_networks,
-    canonical_address,
+    canonical_place,
     chain_name,
     network_name,
     read_evm_network,
@@ -58,8 +59,9 @@ class Destination(NamedTuple):
 def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
     """Return the key of a destination, the same for all spellings."""
     chain = chain_name(chain)
-    address, is_case_known = canonical_address(address, chain)
-    return Destination(chain, network_name(network, chain) if network else "", address, is_case_known, memo or "")
+    place = canonical_place(address, memo, chain, network)
+    name = network_name(network, chain) if network else ""
+    return Destination(chain, name, place.address, place.is_case_known, place.memo)
 
 
 def destination_of(request: WhitelistRequest) -> Destination:
@@ -114,19 +116,20 @@ class Destinations(Generic[Entry]):
         group = self._found.get((destination.address.casefold(), destination.memo), ())
         return [entry for each, entry in group if is_same(each, destination)]
 
-    def may_be(self, destination: Destination, address: str) -> list[Entry]:
+    def may_be(self, destination: Destination, request: WhitelistRequest) -> list[Entry]:
         """
         Return the entries that are possibly, but not certainly, for a destination.
 
         :param destination: the destination.
-        :param address: the destination's address as it was given. It is searched for, too, because an entry whose
-            chain is unknown keeps its address as it was given.
+        :param request: the requested destination as it was given. Its address and memo are searched for, too, because
+            an entry whose chain is unknown keeps them as they were given.
         :return: the entries whose address differs only in case, if this may be the same address; the entries with this
             address and memo, but an unknown name of the chain or network, another spelling of the chain, or, on
             ``ETH``, only one of the two networks named; and the unreadable entries.
         """
-        texts = {address.casefold(), destination.address.casefold()}
-        groups = [self._found.get((text, destination.memo), ()) for text in sorted(texts)]
+        asked = (request.address.casefold(), request.memo or "")
+        keys = {asked, (destination.address.casefold(), destination.memo)}
+        groups = [self._found.get(key, ()) for key in sorted(keys)]
         found = [entry for group in groups for each, entry in group if self._may_be(each, destination)]
         return [*found, *self.unreadable]
 
@@ -218,4 +221,4 @@ def find_candidates(index: Destinations[Entry], request: WhitelistRequest) -> li
     :return: the results of :meth:`Destinations.same` and :meth:`Destinations.may_be`.
     """
     wanted = destination_of(request)
-    return [*index.same(wanted), *index.may_be(wanted, request.address)]
+    return [*index.same(wanted), *index.may_be(wanted, request)]

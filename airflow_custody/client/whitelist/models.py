@@ -23,6 +23,7 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import has_unprintable, sanitize, without_emoji_style
+from airflow_custody.client.whitelist.files.addresses import memo_fault
 
 
 def _as_text(value: object) -> object:
@@ -43,31 +44,26 @@ def _as_identifier(value: object) -> object:
 TEMPLATE_HINT = " (did a template find no value?)"
 
 
-def _free_text(value: str) -> str:
+def _text(value: str) -> str:
     if not value.strip():
         raise ValueError(f"is empty{TEMPLATE_HINT}")
     if has_unprintable(value):
         raise ValueError("contains a control or invisible character")
+    if value != value.strip():
+        raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
     return value
 
 
 def _label(value: str) -> str:
     # Allow the invisible variation selector that keyboards insert after emoji. Only labels may contain emoji.
-    _free_text(without_emoji_style(value))
+    _text(without_emoji_style(value))
     return value
 
 
 def _address(value: str) -> str:
-    _symbol(value)
+    _text(value)
     if any(map(str.isspace, value)):
         raise ValueError("contains white space, which no address does: was it wrapped, or copied with other text?")
-    return value
-
-
-def _symbol(value: str) -> str:
-    _free_text(value)
-    if value != value.strip():
-        raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
     return value
 
 
@@ -82,20 +78,18 @@ def _to_list(value: object) -> object:
 
 
 # The checks that a JSON Schema can express.
-_TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
-_SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
+_TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 _Label = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_label), _TEXT_SCHEMA]
-_FreeText = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_free_text), _TEXT_SCHEMA]
-_Symbol = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
+_Text = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_text), _TEXT_SCHEMA]
 _ADDRESS_SCHEMA = Field(json_schema_extra={"pattern": r"^\S+$"})
 _Address = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_address), _ADDRESS_SCHEMA]
 _Identifier = Annotated[
     str,
     Strict(),
-    BeforeValidator(_as_identifier, json_schema_input_type=Annotated[str, _SYMBOL_SCHEMA] | _WholeNumber),
-    AfterValidator(_symbol),
+    BeforeValidator(_as_identifier, json_schema_input_type=Annotated[str, _TEXT_SCHEMA] | _WholeNumber),
+    AfterValidator(_text),
 ]
 _Identifiers = Annotated[
     list[_Identifier],
@@ -125,8 +119,8 @@ class WhitelistRequest(BaseModel):
     The content of a request to whitelist a destination address.
 
     Name the chain by ``blockchain`` or by ``currency``, or by both if they are equal. Only the fields that are set are
-    sent. Input is never corrected: white space in or around an address is refused, and so are values that are not
-    text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
+    sent. Input is never corrected: white space around a value or in an address is refused, and so are values that are
+    not text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
 
     :param label: label of the address.
     :param address: the destination address; the service checks it against the rules of its chain.
@@ -136,7 +130,8 @@ class WhitelistRequest(BaseModel):
     :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
         apply other approval thresholds.
     :param network: network of the chain. This field and all following ones are undocumented.
-    :param memo: memo or destination tag that goes with the address.
+    :param memo: memo or destination tag that goes with the address. On XRP, it must be a number from 0 to 4294967295,
+        and must not contradict the tag of an X-address.
     :param address_type: kind of the address: ``individual``, ``exchange``, ``contract``, ...
     :param contract_type: kind of the contract behind the address.
     :param customer_id: the customer the address belongs to.
@@ -149,17 +144,17 @@ class WhitelistRequest(BaseModel):
 
     label: _Label
     address: _Address
-    blockchain: _Symbol | None = None
-    currency: _Symbol | None = None
+    blockchain: _Text | None = None
+    currency: _Text | None = None
     linked_internal_address_ids: _Identifiers | None = None
     linked_wallet_ids: _Identifiers | None = None
-    network: _Symbol | None = None
-    memo: _FreeText | None = None
-    address_type: _Symbol | None = None
-    contract_type: _Symbol | None = None
-    customer_id: _Symbol | None = None
+    network: _Text | None = None
+    memo: _Text | None = None
+    address_type: _Text | None = None
+    contract_type: _Text | None = None
+    customer_id: _Text | None = None
     exchange_account_id: _Identifier | None = None
-    visibility_group_id: Annotated[_Symbol | None, Field(alias="visibilityGroupID")] = None
+    visibility_group_id: Annotated[_Text | None, Field(alias="visibilityGroupID")] = None
 
     @model_validator(mode="wrap")
     @classmethod
@@ -175,6 +170,9 @@ class WhitelistRequest(BaseModel):
                 hint = NATIVE_RENDERING
         else:
             faults = _chain_faults(request.blockchain, request.currency)
+            if fault := memo_fault(request.address, request.memo, request.chain):
+                # Two fields are involved, so the fault has no single name.
+                faults.append(FieldFault("", fault))
         if faults:
             if isinstance(info.context, list):
                 info.context.extend(faults)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import ascii_lower, escape, hidden_difference, name_some, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
-from airflow_custody.client.whitelist.files.addresses import network_name
+from airflow_custody.client.whitelist.files.addresses import network_name, tag_fault
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -139,6 +139,9 @@ def envelope_faults(
             f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the "
             f"requested group, {_quote(request.visibility_group_id)}"
         )
+    address, memo, chain = (payload.get(name) for name in ("address", "memo", "currency"))
+    if all(isinstance(each, str) for each in (address, memo, chain)) and (fault := tag_fault(address, memo, chain)):
+        found.append(f"its {fault}")
     accepted = (ENVELOPE_ACTION,) if settings is None else settings.accept_fields
     if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
         place = "" if settings is None else f": {ENVELOPE_ACTION!r} in {settings.name('accept_fields')} accepts it"

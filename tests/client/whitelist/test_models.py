@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.whitelist.encodings import x_address
+from support.whitelist.whitelist_plans import XRP
 
 from airflow_custody.client import (
     CustodyRequestError,
     CustodyResponseError,
     WhitelistEnvelope,
+    WhitelistFileError,
     WhitelistRequest,
 )
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
 from airflow_custody.client.whitelist.envelopes import user_ids
+from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
 from airflow_custody.client.whitelist.ids import check_request_id, check_request_ids
 
 REQUIRED: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH"}
@@ -45,6 +49,63 @@ def test_no_address_has_anything_blank_in_it(blank: str, chain: str) -> None:
     for name in ("label", "memo", "network"):
         fields = {**REQUIRED, name: "a b"}
         assert WhitelistRequest(**fields).model_dump()[name] == "a b"
+
+
+X_12 = x_address(tag=12)
+#: Memos on XRP, and why each is refused; empty if it is accepted.
+XRP_MEMOS = [
+    (XRP, "0", ""),
+    (XRP, "4294967295", ""),
+    (X_12, "12", ""),
+    (x_address(), "99", ""),
+    (X_12, "99", "memo '99' is not the tag 12 that the X-address contains"),
+    (X_12, "0", "memo '0' is not the tag 12"),
+    (x_address(tag=0), "12", "memo '12' is not the tag 0"),
+    *(
+        (XRP, memo, f"memo '{memo}' is not a destination tag of XRP")
+        for memo in ("4294967296", "012", "-1", "1.0", "a")
+    ),
+    (X_12, "١٢", "is not a destination tag of XRP"),
+]
+
+
+@pytest.mark.parametrize("chain", ["XRP", "Ripple", "xrpl"])
+@pytest.mark.parametrize(("address", "memo", "fault"), XRP_MEMOS)
+def test_a_memo_of_xrp_is_the_only_tag(address: str, memo: str, fault: str, chain: str) -> None:
+    fields = {"label": "l", "address": address, "blockchain": chain, "memo": memo}
+    # A default is checked in each row, because the row has the address.
+    other = {**fields, "address": "rDsbeomae4FXwgQTJp9Rs64Qg9vDiTCdBv", "memo": "7"}
+    defaulted = {name: value for name, value in fields.items() if name != "memo"}
+    files = [
+        json.dumps({"version": 1, "defaults": defaults, "addresses": [row, other]}).encode()
+        for defaults, row in (({}, fields), ({"memo": memo}, defaulted))
+    ]
+    if not fault:
+        # The values are sent as they were given.
+        sent = WhitelistRequest(**fields).to_wire()
+        assert (sent["address"], sent["memo"]) == (address, memo)
+        for file in files:
+            assert [each.request.memo for each in parse_whitelist(file, "json").rows] == [memo, "7"]
+        return
+    with pytest.raises(CustodyRequestError, match=f"nothing is sent: .*{fault}"):
+        WhitelistRequest(**fields)
+    for file in files:
+        with pytest.raises(WhitelistFileError, match=f"row 1: .*{fault}"):
+            parse_whitelist(file, "json")
+    # Other chains have other memos.
+    assert WhitelistRequest(label="l", address="a", blockchain="XLM", memo="012").memo == "012"
+
+
+@pytest.mark.parametrize("name", ["label", "memo", "network", "customer_id", "exchange_account_id"])
+@pytest.mark.parametrize("blank", [" ", "\xa0"])
+def test_blanks_around_a_value_are_refused_as_in_a_file(name: str, blank: str) -> None:
+    for value in (f"{blank}Supplier", f"Supplier{blank}"):
+        row = {**REQUIRED, name: value}
+        fault = "begins or ends with white space: remove it"
+        with pytest.raises(CustodyRequestError, match=f"{name} {fault}"):
+            WhitelistRequest(**row)
+        with pytest.raises(WhitelistFileError, match=f"{name}: {fault}"):
+            read_whitelist_rows([row], check_addresses=False)
 
 
 JSON = st.recursive(

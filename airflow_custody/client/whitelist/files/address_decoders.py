@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from base58 import BITCOIN_ALPHABET, RIPPLE_ALPHABET, b58decode, b58decode_check
+from base58 import BITCOIN_ALPHABET, RIPPLE_ALPHABET, b58decode, b58decode_check, b58encode_check
 
 Decoder = Callable[[str], str]
 
@@ -24,6 +24,18 @@ _CHARACTERS = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CASHADDR_PREFIXES = ("bitcoincash", "bchtest", "bchreg")
 _MAX_SEGWIT_LENGTH = 90
 _RESERVED_SS58_NETWORKS = (46, 47)
+# Length of a hash of 160 bits with its prefix.
+_HASH_LENGTH = 21
+# The prefixes of legacy addresses of Bitcoin Cash, with cashaddr's prefix and kind. Each kind's first prefix is the
+# usual one; 1c and 28 are from BitPay's former format.
+_LEGACY_KINDS = {
+    0x00: ("bitcoincash", 0),
+    0x05: ("bitcoincash", 8),
+    0x1C: ("bitcoincash", 0),
+    0x28: ("bitcoincash", 8),
+    0x6F: ("bchtest", 0),
+    0xC4: ("bchtest", 8),
+}
 
 
 class _Code(NamedTuple):
@@ -84,6 +96,84 @@ def base58_check(address: str, *, prefix: int = 1, is_ripple: bool = False) -> s
     """Decode base58 with a checksum, and return the prefix in hexadecimal."""
     data = b58decode_check(address, RIPPLE_ALPHABET if is_ripple else BITCOIN_ALPHABET)
     return data[:prefix].hex()
+
+
+def litecoin_script(address: str) -> str:
+    """
+    Return a Litecoin address with the prefix of its own chain: ``M``, not ``3``.
+
+    Addresses of other kinds are unchanged.
+    """
+    data = b58decode_check(address)
+    _expect(len(data) == _HASH_LENGTH)
+    number = {0x05: 0x32, 0xC4: 0x3A}.get(data[0])
+    return address if number is None else b58encode_check(bytes([number]) + data[1:]).decode()
+
+
+def litecoin_former(address: str) -> str:
+    """Return a Litecoin address with the prefix that Bitcoin has, too: ``3``, not ``M``; see `litecoin_script`."""
+    data = b58decode_check(address)
+    number = {0x32: 0x05, 0x3A: 0xC4}.get(data[0])
+    return address if number is None else b58encode_check(bytes([number]) + data[1:]).decode()
+
+
+def tron_base58(address: str) -> str:
+    """Return a Tron address in hexadecimal, with or without ``0x``, in base58."""
+    return b58encode_check(bytes.fromhex(address[-42:])).decode()
+
+
+def tron_hexadecimal(address: str) -> str:
+    """Return a Tron address in base58 in hexadecimal."""
+    return b58decode_check(address).hex()
+
+
+class XAddress(NamedTuple):
+    """
+    An X-address of the XRP Ledger (XLS-5): an account, perhaps with a destination tag.
+
+    :param prefix: the two bytes of the network in hexadecimal.
+    :param account: the account's classic address.
+    :param tag: the tag in decimal; empty if there is none.
+    """
+
+    prefix: str
+    account: str
+    tag: str
+
+
+def read_x_address(address: str) -> XAddress:
+    """
+    Decode an X-address.
+
+    The flags must be 0 (no tag) or 1 (a tag of 32 bits), and all unused bytes zero, because wallets read other forms
+    differently.
+    """
+    data = b58decode_check(address, RIPPLE_ALPHABET)
+    # The network, the account, the flags, and eight bytes for the tag.
+    _expect(len(data) == 2 + 20 + 1 + 8)
+    flags, tag, unused = data[22], data[23:27], data[27:]
+    _expect(flags in (0, 1) and not any(unused) and (flags or not any(tag)))
+    account = b58encode_check(b"\0" + data[2:22], RIPPLE_ALPHABET).decode()
+    return XAddress(data[:2].hex(), account, str(int.from_bytes(tag, "little")) if flags else "")
+
+
+def x_address(address: str) -> str:
+    """Decode an X-address, and return its prefix."""
+    return read_x_address(address).prefix
+
+
+def x_addresses(account: str, tag: str) -> list[str]:
+    """
+    Return the X-addresses of an account, on the main network and on test networks.
+
+    :param account: its classic address.
+    :param tag: the tag, from 0 to 2**32 - 1 in decimal; empty: none.
+    """
+    data = b58decode_check(account, RIPPLE_ALPHABET)
+    _expect(len(data) == _HASH_LENGTH)
+    flags, number = (1, int(tag)) if tag else (0, 0)
+    end = data[1:] + bytes([flags]) + number.to_bytes(8, "little")
+    return [b58encode_check(prefix + end, RIPPLE_ALPHABET).decode() for prefix in (b"\x05\x44", b"\x04\x93")]
 
 
 def ss58(address: str, *, network: int) -> str:
@@ -169,6 +259,29 @@ def cashaddr(address: str) -> str:
         if _remainder([*low_bits, 0, *values], _CASHADDR_CODE) == 1:
             return prefix
     raise ValueError("checksum")
+
+
+def legacy_to_cashaddr(address: str) -> str:
+    """Return a legacy address of Bitcoin Cash as cashaddr, without the prefix."""
+    data = b58decode_check(address)
+    _expect(len(data) == _HASH_LENGTH and data[0] in _LEGACY_KINDS)
+    prefix, kind = _LEGACY_KINDS[data[0]]
+    # 168 bits, and two unused ones.
+    number = int.from_bytes(bytes([kind]) + data[1:], "big") << 2
+    values = [number >> shift & 31 for shift in range(165, -1, -5)]
+    low_bits = [ord(each) & 31 for each in prefix]
+    checksum = _remainder([*low_bits, 0, *values, *[0] * _CASHADDR_CODE.length], _CASHADDR_CODE) ^ 1
+    values += [checksum >> shift & 31 for shift in range(35, -1, -5)]
+    return "".join(_CHARACTERS[each] for each in values)
+
+
+def cashaddr_to_legacy(address: str) -> list[str]:
+    """Return the legacy forms of a cashaddr address of Bitcoin Cash."""
+    prefix = cashaddr(address)
+    data = _to_bytes(_values(address.lower().rpartition(":")[2])[: -_CASHADDR_CODE.length])
+    _expect(len(data) == _HASH_LENGTH)
+    numbers = [number for number, form in _LEGACY_KINDS.items() if form == (prefix, data[0])]
+    return [b58encode_check(bytes([number]) + data[1:]).decode() for number in numbers]
 
 
 def _bech32(address: str) -> tuple[str, list[int], int]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.text import ascii_lower, is_decimal, read_number, sanitize
 from airflow_custody.client.whitelist.files import address_decoders as decoders
 
 AddressVerdict = Literal["valid", "invalid", "unchecked"]
@@ -170,8 +171,8 @@ class Form(NamedTuple):
     :param prefixes: the prefixes of the main network, in the form that the decoder returns. Addresses with another
         prefix belong to a test network or another chain. Default: the empty prefix.
     :param fault: why an address that the decoder refuses is invalid. Default: a text about checksum and length.
-    :param canonical: function that maps all spellings of an address to one text. Default None: an address has only one
-        spelling.
+    :param canonical: function that maps all spellings of an address to one text. It raises ``ValueError`` for an
+        address with a wrong checksum. Default None: an address has only one spelling.
     """
 
     pattern: str
@@ -218,13 +219,18 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             canonical=lambda address: address.lower().rpartition(":")[2],
         ),
         # The last two prefixes are from BitPay's former format.
-        Form(f"{_B58}+", decoders.base58_check, ("00", "05", "1c", "28")),
+        Form(
+            f"{_B58}+",
+            decoders.base58_check,
+            ("00", "05", "1c", "28"),
+            canonical=decoders.legacy_to_cashaddr,
+        ),
     ),
     "ltc": (
         Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, ("ltc",), canonical=str.lower),
         Form("(?i)(t?ltcmweb|tmweb)1.+", canonical=str.lower),
         # 05 is Bitcoin's prefix, which Litecoin used before 32.
-        Form(f"{_B58}+", decoders.base58_check, ("30", "32", "05")),
+        Form(f"{_B58}+", decoders.base58_check, ("30", "32", "05"), canonical=decoders.litecoin_script),
     ),
     "doge": (Form(f"{_B58}+", decoders.base58_check, ("1e", "16")),),
     "eth": _EVM,
@@ -235,8 +241,13 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
     "xrp": (
         Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
-        # X-addresses, which contain a tag.
-        Form(f"[XT]{_B58}+", partial(decoders.base58_check, prefix=2, is_ripple=True), ("0544",)),
+        # X-addresses, which may contain a tag.
+        Form(
+            f"[XT]{_B58}+",
+            decoders.x_address,
+            ("0544",),
+            fault="its checksum does not match, or a character, its length or its tag is wrong",
+        ),
     ),
     "xlm": (
         # Strkeys with a prefix other than G, C or M do not identify an account.
@@ -288,7 +299,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     ),
     "tron": (
         # Without a checksum.
-        Form("(0x)?41[0-9a-fA-F]{40}"),
+        Form("(0x)?41[0-9a-fA-F]{40}", canonical=decoders.tron_base58),
         Form(f"{_B58}+", decoders.base58_check, ("41",)),
     ),
 }
@@ -320,45 +331,128 @@ def read_evm_network(network: str) -> tuple[str, str] | None:
 # --- one address in several spellings -----------------------------------------------------------------------
 
 _HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
-
-
 # No chain in the table has longer addresses, and longer texts could be slow to match.
 _MAX_ADDRESS = 512
+# A destination tag has 32 bits.
+_MAX_TAG = 2**32 - 1
 
 
-def canonical_address(address: str, chain: str) -> tuple[str, bool]:
+class Place(NamedTuple):
     """
-    Return the canonical form of an address.
+    An address and its memo in canonical form.
 
     :param address: the address.
-    :param chain: canonical name of the chain, from :func:`chain_name`.
-    :return: the canonical form, and whether an address that differs from this form only in case is another address. The
-        second value is False if the table lacks the chain or the form, because the answer is unknown then.
+    :param memo: the memo; empty if there is none.
+    :param is_case_known: whether an address that differs from this one only in case is another address. False if the
+        table lacks the chain or the form, because the answer is unknown then.
     """
+
+    address: str
+    memo: str
+    is_case_known: bool
+
+
+def canonical_place(address: str, memo: str | None, chain: str, network: str | None) -> Place:
+    """
+    Return an address and its memo in canonical form.
+
+    An X-address becomes the classic address of its account, and its tag becomes the memo. It stays as it is if it
+    contradicts the memo, or if it is an address of a test network, unless ``network`` names one.
+
+    :param address: the address.
+    :param memo: the memo; None or empty: there is none.
+    :param chain: canonical name of the chain, from :func:`chain_name`.
+    :param network: name of the network; None or empty: not given.
+    """
+    memo = memo or ""
     if len(address) > _MAX_ADDRESS or not address.isascii():
         # The address has no format in the table, so keep it unchanged.
-        return address, False
-    if _HEXADECIMAL.fullmatch(address):
-        return address.lower(), True
+        return Place(address, memo, False)
     form = _form_of(address, chain)
-    if form is None:
-        return address, False
-    return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
+    if form is not None and form.canonical is not None:
+        try:
+            return Place(form.canonical(address), memo, True)
+        except ValueError:
+            return Place(address, memo, True)
+    if _HEXADECIMAL.fullmatch(address):
+        return Place(address.lower(), memo, True)
+    x_address = _read_x_address(address, chain)
+    if x_address is not None and memo in ("", x_address.tag or memo):
+        is_test_network = bool(network) and network_name(network or "", chain) != "mainnet"
+        if is_test_network or not _TEST_PREFIX.fullmatch(x_address.prefix):
+            return Place(x_address.account, x_address.tag or memo, True)
+    return Place(address, memo, form is not None and form.decode is not None)
 
 
-def spellings(address: str, chain: str) -> list[str]:
+def spellings(address: str, memo: str | None, chain: str) -> list[str]:
     """
     Return the spellings under which a service may list an address.
 
     The service's search by address may find only the exact text. On chains where case matters, some of these spellings
     may be other addresses.
+
+    :param address: the address.
+    :param memo: the memo, which an X-address may contain; None: there is none.
+    :param chain: symbol or name of the chain.
     """
     chain = chain_name(chain)
-    canonical = canonical_address(address, chain)[0]
+    # A name that is not the main network's, so that X-addresses of all networks are read.
+    canonical, memo, _ = canonical_place(address, memo, chain, "any")
     found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
     if FORMS.get(chain) is _EVM and len(canonical) == 42:
         found.append(decoders.in_eip55(canonical))
+    with suppress(ValueError):
+        if chain == "xrp":
+            tags = {"", memo if read_number(memo, _MAX_TAG) is not None else ""}
+            found += [each for tag in sorted(tags) for each in decoders.x_addresses(canonical, tag)]
+        elif chain == "ltc":
+            found.append(decoders.litecoin_former(canonical))
+        elif chain == "bch":
+            found += [f"{decoders.cashaddr(canonical)}:{canonical}", *decoders.cashaddr_to_legacy(canonical)]
+        elif chain == "tron":
+            hexadecimal = decoders.tron_hexadecimal(canonical)
+            found += [hexadecimal, f"0x{hexadecimal}"]
     return list(dict.fromkeys(found))
+
+
+def _read_x_address(address: str, chain: str) -> decoders.XAddress | None:
+    """Return a valid X-address of the XRP Ledger; None for any other address."""
+    if chain != "xrp" or address[:1] not in ("X", "T"):
+        return None
+    with suppress(ValueError):
+        return decoders.read_x_address(address)
+    return None
+
+
+def memo_fault(address: str, memo: str | None, chain: str) -> str:
+    """
+    Return why an address cannot have this memo; empty if it can, or if that is unknown.
+
+    :param address: the address.
+    :param memo: the memo; None or empty: there is none.
+    :param chain: symbol or name of the chain.
+    """
+    if not memo or chain_name(chain) != "xrp":
+        return ""
+    number = read_number(memo, _MAX_TAG)
+    if number is None or memo != str(number):
+        shown = repr(sanitize(memo, 40))
+        return f"memo {shown} is not a destination tag of XRP: a whole number from 0 to {_MAX_TAG}, such as 12"
+    return tag_fault(address, memo, chain)
+
+
+def tag_fault(address: str, memo: str | None, chain: str) -> str:
+    """
+    Return how a memo contradicts the tag in an X-address; empty if it does not.
+
+    Same parameters as :func:`memo_fault`.
+    """
+    x_address = _read_x_address(address, chain_name(chain)) if memo else None
+    if x_address is None or x_address.tag in ("", memo):
+        return ""
+    return (
+        f"memo {sanitize(memo, 40)!r} is not the tag {x_address.tag} that the X-address contains: correct one of them"
+    )
 
 
 # --- the check ---------------------------------------------------------------------------------------------

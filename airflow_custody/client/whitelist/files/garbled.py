@@ -1,7 +1,8 @@
 """
 Find values garbled by a spreadsheet, a data frame or a database.
 
-Such software writes a word for a missing value, or respells a whole number. Requesting a garbled value could lose
+Such software writes a word for a missing value, respells a whole number, or turns a text into a date or a truth value.
+Requesting a garbled value could lose
 funds, because a memo may select the account. Garbled values are refused in CSV files, in rows without a file, and in
 YAML files unless they are quoted, because text in these places may come from such software.
 """
@@ -26,6 +27,26 @@ _NULL_WORDS = re.compile(
 # Error values of Excel and LibreOffice in several languages, values in columns that are too narrow, and the word that
 # Google Sheets displays while it computes.
 _ERROR_WORDS = re.compile(r"#+|#[¡¿]?[^\Wa-z]+(?:/[^\Wa-z]+)*[!?]?|#N/A N/A|Err:[0-9]+|Loading\.\.\.")
+# The months' names and abbreviations in the languages in which spreadsheets are common.
+_MONTH = (
+    "jan|january|feb|february|mar|march|apr|april|may|jun|june|jul|july|aug|august|sep|sept|september|oct|october|nov|"
+    "november|dec|december|"
+    "januar|jän|jänner|februar|mär|märz|mrz|mai|juni|juli|okt|oktober|dez|dezember|"
+    "janv|janvier|févr|février|mars|avr|avril|juin|juil|juillet|août|septembre|octobre|novembre|déc|décembre|"
+    "ene|enero|febrero|marzo|abr|abril|mayo|junio|julio|ago|agosto|septiembre|octubre|noviembre|dic|diciembre|"
+    "gen|gennaio|febbraio|mag|maggio|giu|giugno|lug|luglio|set|settembre|ott|ottobre|dicembre|"
+    "janeiro|fev|fevereiro|março|maio|junho|julho|setembro|out|outubro|novembro|dezembro|"
+    "januari|februari|maart|mrt|mei|augustus"
+)
+_TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?: ?[AaPp][Mm])?(?: ?(?:Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}))?"
+_DATE = (
+    # 2026-01-02; 1/2/2026, 01.02.26; 12-Mar, 02. Jan 2026; Jan-26, Jan 2, 2026; 1月2日.
+    r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}"
+    r"|[0-9]{1,2}(?P<mark>[-/.])[0-9]{1,2}(?P=mark)(?:[0-9]{2}|[0-9]{4})"
+    rf"|[0-9]{{1,2}}\.?[-/. ]?(?i:{_MONTH})\.?(?:[-/., ]{{1,2}}[0-9]{{2,4}})?"
+    rf"|(?i:{_MONTH})\.?[-/. ][0-9]{{1,4}}(?:,? [0-9]{{4}})?"
+    r"|(?:[0-9]{4}年)?[0-9]{1,2}月(?:[0-9]{1,2}日)?"
+)
 _ROUNDED = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?[eE]\+[0-9]+")
 _WRITTEN_AS = (
     (re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?[eE][+-]?[0-9]+"), "is a number in exponent notation"),
@@ -34,9 +55,10 @@ _WRITTEN_AS = (
         re.compile(r"[+-]?[0-9]{1,3}(?:[.,'’ \u00a0\u202f][0-9]{3})+(?:[.,]0*)?"),
         "is a number with thousands separators",
     ),
+    (re.compile(rf"(?:{_DATE})(?:[ T]{_TIME})?"), "is a date into which software has converted another value"),
     (
-        re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]00:00:00(?:\.0+)?"),
-        "is a date into which software has converted another value",
+        re.compile(r"(?i:true|false|wahr|falsch|vrai|faux|verdadero|falso|vero|verdadeiro|waar|onwaar)"),
+        "is a truth value into which software has converted another value",
     ),
     (re.compile(r"b'.*'|b\".*\"", re.DOTALL), "is Python's text for bytes"),
 )

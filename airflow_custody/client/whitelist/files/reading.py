@@ -62,9 +62,9 @@ _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Characters that YAML does not allow or reads as line ends, a carriage return alone (a line end in CSV), a byte order
-# mark in the middle, and bytes that are not UTF-8.
+# mark in the middle, a mark for a lost character, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile(
-    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffc\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
 )
 #: Maximum number of faults in the text of an error.
 MAX_SHOWN = 20

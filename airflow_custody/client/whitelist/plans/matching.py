@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count
 from airflow_custody.client.whitelist.destinations import Destinations, Names
-from airflow_custody.client.whitelist.files.addresses import canonical_address, chain_name, network_name
+from airflow_custody.client.whitelist.files.addresses import canonical_place, chain_name, network_name
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 
@@ -72,7 +72,7 @@ def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], netwo
     :param payload: the payload.
     :param network: the envelope's network; None: it has none.
     """
-    ours = {key: asked for key, asked, _ in _respelled(request, payload, network)}
+    ours: dict[str, Any] = {key: asked for key, asked, _ in _respelled(request, payload, network)}
     if "network" in ours and not payload.get("network"):
         network = ours.pop("network")
     if isinstance(number := payload.get("exchangeAccountId"), int) and not isinstance(number, bool):
@@ -82,20 +82,35 @@ def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], netwo
 
 def _respelled(
     request: WhitelistRequest, payload: Mapping[str, Any], network: str | None
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[str, str | None, str | None]]:
     """
     Yield the keys that differ in spelling only, with both values.
 
-    The keys are chain, network and address. The requested value comes first, then the service's value.
+    The keys are chain, network, address and memo. The requested value comes first, then the service's value.
     """
     chain = chain_name(request.chain)
+    shown_network = payload.get("network") or network
     for key, asked, shown, canonical in (
         ("currency", request.chain, payload.get("currency"), lambda text: chain_name(text)),
-        ("network", request.network, payload.get("network") or network, lambda text: network_name(text, chain)),
-        ("address", request.address, payload.get("address"), lambda text: canonical_address(text, chain)),
+        ("network", request.network, shown_network, lambda text: network_name(text, chain)),
     ):
         if asked and isinstance(shown, str) and shown != asked and canonical(shown) == canonical(asked):
             yield key, asked, shown
+    address, memo = payload.get("address"), payload.get("memo")
+    if not isinstance(address, str) or not isinstance(memo, (str, type(None))):
+        return
+    shown_network = shown_network if isinstance(shown_network, str) else None
+    # Compare address and memo together, because an X-address contains a tag. If the pairs differ, each address without
+    # a memo may still be the same, and then only the memos differ.
+    for asked_memo, shown_memo in ((request.memo, memo), (None, None)):
+        ours = canonical_place(request.address, asked_memo, chain, request.network)
+        theirs = canonical_place(address, shown_memo, chain, shown_network)
+        if ours == theirs:
+            if address != request.address:
+                yield "address", request.address, address
+            if (asked_memo or "") != (shown_memo or ""):
+                yield "memo", asked_memo, shown_memo
+            return
 
 
 def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> WhitelistRequest:
@@ -107,7 +122,9 @@ def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> Whitel
     :param request: the requested content.
     :param envelope: a request at the service with the same content.
     """
-    changes = {key: shown for key, _, shown in _respelled(request, envelope.payload(), envelope.network)}
+    changes: dict[str, Any] = {
+        key: shown or None for key, _, shown in _respelled(request, envelope.payload(), envelope.network)
+    }
     if chain := changes.pop("currency", None):
         changes |= {name: chain for name in ("blockchain", "currency") if getattr(request, name)}
     return request.model_copy(update=changes)

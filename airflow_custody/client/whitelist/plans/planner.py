@@ -235,7 +235,7 @@ def _match_row(
     index: Destinations[Request],
     ignored: Collection[str],
 ) -> _Match:
-    other_rows = [*rows.same(destination), *rows.may_be(destination, row.request.address)]
+    other_rows = [*rows.same(destination), *rows.may_be(destination, row.request)]
     same_rows = [
         each
         for each in other_rows
@@ -245,7 +245,7 @@ def _match_row(
     same = [each for each in index.same(destination) if each.id not in ignored or _is_on_network_of(each, destination)]
     possible: list[Request] = []
     unreadable: list[Request] = []
-    for each in index.may_be(destination, row.request.address):
+    for each in index.may_be(destination, row.request):
         if each.state != "rejected" and each.id not in ignored:
             (unreadable if each.destination is None else possible).append(each)
     return _Match(

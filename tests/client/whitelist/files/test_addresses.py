@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.whitelist.encodings import base58, base58_check, x_address
 
 from airflow_custody.client.whitelist.files.addresses import (
     FORMS,
@@ -195,21 +196,6 @@ def test_whatever_is_given_gets_a_verdict(data: st.DataObject) -> None:
 # --- addresses that are made here, by encoders of the tests' own ---------------------------------------------------
 
 
-BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-
-def base58(data: bytes) -> str:
-    number, text = int.from_bytes(data, "big"), ""
-    while number:
-        number, digit = divmod(number, 58)
-        text = BASE58[digit] + text
-    return "1" * (len(data) - len(data.lstrip(b"\0"))) + text
-
-
-def base58_check(data: bytes) -> str:
-    return base58(data + hashlib.sha256(hashlib.sha256(data).digest()).digest()[:4])
-
-
 def base32(data: bytes) -> str:
     return base64.b32encode(data).decode().rstrip("=")
 
@@ -293,6 +279,12 @@ PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
         (algorand(bytes(31)), "ALGO", "invalid"),
         (base58_check(b"\x80" + bytes(32)), "BCH", "invalid"),
         ("bc1q" + "q" * 90, "BTC", "invalid"),
+        # X-addresses with and without a tag, with unknown flags, and with a tag of more than 32 bits.
+        *((x_address(tag), "XRP", "valid") for tag in (None, 0, 12, 2**32 - 1)),
+        *((x_address(12, flags=flags), "XRP", "invalid") for flags in (0, 2, 3, 128, 255)),
+        *((x_address(flags=flags), "XRP", "invalid") for flags in (2, 255)),
+        *((x_address(tag, end=end), "XRP", "invalid") for tag in (None, 12) for end in (1, 2**31)),
+        (x_address(12, key=bytes(21)), "XRP", "invalid"),
     ],
 )
 def test_forms_that_no_vector_covers(address: str, chain: str, expected: str) -> None:

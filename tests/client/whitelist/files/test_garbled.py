@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from airflow_custody.client import WhitelistFileError
+from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
+from airflow_custody.client.arguments import check_text
+from airflow_custody.client.whitelist.files.garbled import garbled_fault
 from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
 
 GOOD = {"label": "a", "address": "0xab", "blockchain": "ETH"}
@@ -28,6 +33,14 @@ ERROR_WORDS = (
 )
 EXPONENT = "is a number in exponent notation"
 POINT = "is a whole number with a decimal point"
+DATE = "is a date into which software has converted another value"
+DATES = (
+    *("12-Mar", "Jan-26", "1/2/2026", "01/02/26", "02. Jan", "2. Jan. 2026", "2-Jan-26", "12 Mar 2026", "Jan 2, 2026"),
+    *("2026-01-02", "2026-01-02 00:00:00", "2026-01-02T00:00:00.000", "2026-01-02T03:04:05Z", "2026/01/02 3:04"),
+    *("2026-01-02 00:00:00+00:00", "2026-01-02T00:00:00-0500", "2026-01-02 00:00 UTC", "1/2/2026 12:00:00 AM"),
+    *("02.01.2026", "2-1-2026", "12-Mär", "Mrz 12", "12. Dez", "12-juin", "févr.-26", "3-ago", "2-fev", "1月2日"),
+)
+TRUTH = "is a truth value into which software has converted another value"
 #: What is refused in every field, and what is said of it.
 ANYWHERE = [
     *((word, MISSING) for word in NULL_WORDS),
@@ -40,10 +53,50 @@ IN_IDS = [
     *((text, POINT) for text in ("12345.0", "12345.", "12345,0", "-7.00")),
     *((text, EXPONENT) for text in ("1e5", "1.5e-07")),
     *((text, "is a number with thousands separators") for text in ("12,345", "1.234.567", "12'345", "12 345.0")),
-    ("2026-01-02 00:00:00", "is a date into which software has converted another value"),
+    *((text, DATE) for text in DATES),
+    *((text, TRUTH) for text in ("TRUE", "FALSE", "true", "False", "WAHR", "FAUX", "Verdadero")),
     ("b'0013'", "is Python's text for bytes"),
     ("'0013", "begins with ', which spreadsheets do not treat as part of the value"),
 ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.datetimes(min_value=datetime(1000, 1, 1)),
+    st.sampled_from(
+        [
+            *("%d-%b", "%b-%y", "%d/%m/%Y", "%m/%d/%y", "%d. %b", "%d.%m.%Y", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"),
+            *("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S.%f+01:00", "%d/%m/%Y %I:%M %p", "%Y/%m/%d"),
+        ]
+    ),
+)
+def test_a_date_in_any_format_is_refused(moment: datetime, format: str) -> None:
+    assert garbled_fault("memo", moment.strftime(format), "correct it").startswith(f"{moment.strftime(format)} {DATE}")
+
+
+@given(st.from_regex(r"[0-9]{1,20}|[A-Z]{4}[0-9]{4,12}[A-Z]", fullmatch=True))
+def test_a_number_or_a_code_is_not_refused(memo: str) -> None:
+    assert garbled_fault("memo", memo, "correct it") == ""
+
+
+LOST = "S\N{REPLACEMENT CHARACTER}o"
+
+
+@pytest.mark.parametrize("name", ["label", *OPTIONAL, *LISTS])
+def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
+    row = {**GOOD, name: [LOST] if name in LISTS else LOST}
+    in_csv, in_rows = faults_of_each(row)
+    assert in_csv.startswith("line 2, column ")
+    assert "U+FFFD is not text: remove it, or save the file as UTF-8" in in_csv
+    assert "contains U+FFFD" in in_rows or "only ASCII characters" in in_rows
+    # JSON escapes the character, so it is found after reading.
+    for format in ("json", "yaml"):
+        with pytest.raises(WhitelistFileError, match=name):
+            parse_whitelist(json.dumps({"version": 1, "addresses": [row]}).encode(), format, check_addresses=False)
+    with pytest.raises(CustodyRequestError, match=r"contains U\+FFFD"):
+        WhitelistRequest(**row)
+    with pytest.raises(CustodyRequestError, match=r"comment contains U\+FFFD.*; nothing is sent"):
+        check_text("comment", LOST)
 
 
 def faults_of_each(row: Mapping[str, object]) -> list[str]:
@@ -111,6 +164,7 @@ def test_what_is_garbled_in_a_list(name: str, text: str) -> None:
     ("name", "text"),
     [
         *(("memo", text) for text in ("0013", "12345", "12.5", "1.2.3", "nano", "No. 7", "1 2", "e5", "deadbeef")),
+        *(("memo", text) for text in ("Maria-12", "12-Marta", "1/2", "12:30", "1.2.3.4", "truth", "mar12a", "12-2026")),
         *(("label", text) for text in ("'s-Hertogenbosch", "Room 1.0", "NA 1", "# 1", "Nancy", "1.0", "No. #7")),
         ("blockchain", "NIL"),
         ("address", "0.0.12345"),

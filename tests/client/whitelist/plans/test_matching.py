@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from support.whitelist.encodings import base58_check, x_address
 from support.whitelist.whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.destinations import destination_of, find_candidates, names_in
-from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests
+from airflow_custody.client.whitelist.files.addresses import spellings
+from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.request import Request
+
+# The same script, and the same account, in two spellings.
+LTC_M, LTC_3 = (base58_check(bytes([number]) + bytes(range(20))) for number in (0x32, 0x05))
+TRON, TRON_HEX = base58_check(b"\x41" + bytes(range(200, 220))), "41" + bytes(range(200, 220)).hex()
 
 ALICE = "alice::1220" + "ab" * 16
 BECH32 = "bc1" + "q" * 39
@@ -58,6 +64,31 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ({"memo": "7"}, {"memo": "7"}, []),
         ({"address": BECH32, "blockchain": "BTC"}, {"address": BECH32.upper(), "currency": "BTC"}, []),
         ({"address": CASH, "blockchain": "BCH"}, {"address": CASH.partition(":")[2], "currency": "BCH"}, []),
+        ({"address": CASH, "blockchain": "BCH"}, {"address": LEGACY, "currency": "BCH"}, []),
+        ({"address": LEGACY, "blockchain": "BCH"}, {"address": CASH.upper(), "currency": "BCH"}, []),
+        # The tag of XRP is in the address or beside it.
+        *(
+            ({"blockchain": "XRP", **asked}, {"currency": "XRP", **shown}, [])
+            for one, other in (
+                ({"address": XRP}, {"address": x_address()}),
+                ({"address": XRP, "memo": "0"}, {"address": x_address(tag=0)}),
+                ({"address": XRP, "memo": "12"}, {"address": x_address(tag=12)}),
+                ({"address": XRP, "memo": "12"}, {"address": x_address(), "memo": "12"}),
+                ({"address": XRP, "memo": "12"}, {"address": x_address(tag=12), "memo": "12"}),
+                ({"address": x_address(tag=12)}, {"address": x_address(tag=12), "memo": "12"}),
+                (
+                    {"address": XRP, "memo": str(2**32 - 1), "network": "testnet"},
+                    {"address": x_address(tag=2**32 - 1, prefix=b"\x04\x93"), "network": "testnet"},
+                ),
+            )
+            for asked, shown in ((one, other), (other, one))
+        ),
+        *(
+            ({"blockchain": chain, "address": one}, {"currency": chain, "address": other}, [])
+            for chain, names in (("LTC", (LTC_M, LTC_3)), ("TRX", (TRON, TRON_HEX, f"0x{TRON_HEX}", TRON_HEX.upper())))
+            for one in names
+            for other in names
+        ),
         ({"address": "0.0.123-vfmkw", "blockchain": "HBAR"}, {"address": "0.0.123", "currency": "Hedera"}, []),
         # Hexadecimal after 0x folds on any chain.
         ({"blockchain": "FLOW"}, {"currency": "flow", "address": ADDRESS.upper()}, []),
@@ -89,6 +120,45 @@ def test_the_same_destination_in_any_spelling(
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
+        ({"address": XRP, "memo": "12"}, {"address": x_address(tag=12)}),
+        ({"address": x_address(tag=12)}, {"address": XRP, "memo": "12"}),
+        ({"address": x_address(tag=12)}, {"address": XRP, "memo": "13"}),
+        ({"address": x_address(tag=12)}, {"address": XRP}),
+        ({"address": XRP}, {"address": x_address(tag=12)}),
+        ({"address": x_address(tag=12)}, {"address": x_address(tag=12), "memo": "13"}),
+    ],
+)
+def test_only_the_same_tag_is_a_difference_in_spelling(asked: dict[str, Any], shown: dict[str, Any]) -> None:
+    # The last four are compared by id, for example with the expected content.
+    request, envelope = ask(blockchain="XRP", **asked), listed(currency="XRP", **shown)
+    is_same = is_candidate({"blockchain": "XRP", **asked}, envelope)
+    assert is_same is (not differing_fields(request, request_of(envelope)))
+    spelled = spelled_as(request, envelope)
+    assert (spelled.address, spelled.memo) == (
+        (shown["address"], shown.get("memo")) if is_same else (asked["address"], asked.get("memo"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("chain", "one", "other"),
+    [
+        ("XRP", (x_address(tag=12), None), (XRP, "12")),
+        ("XRP", (x_address(), "12"), (x_address(tag=12), None)),
+        ("LTC", (LTC_M, None), (LTC_3, None)),
+        ("TRX", (TRON, None), (TRON_HEX, None)),
+        ("BCH", (CASH, None), (LEGACY, None)),
+    ],
+)
+def test_the_services_own_search_is_asked_for_each_spelling(
+    chain: str, one: tuple[str, str | None], other: tuple[str, str | None]
+) -> None:
+    assert one[0] in spellings(*other, chain)
+    assert other[0] in spellings(*one, chain)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
         ({}, {"address": OTHER}),
         ({}, {"currency": "Polygon"}),
         ({}, {"memo": "7"}),
@@ -106,7 +176,16 @@ def test_the_same_destination_in_any_spelling(
         ({}, {"currency": "ETHX", "memo": "7"}),
         ({"network": "mainnet"}, {"network": "ethereum-1", "address": OTHER}),
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
-        ({"blockchain": "BCH", "address": CASH}, {"currency": "BCH", "address": LEGACY}),
+        # Tags and accounts of XRP.
+        ({"blockchain": "XRP", "address": XRP, "memo": "12"}, {"currency": "XRP", "address": x_address(tag=13)}),
+        ({"blockchain": "XRP", "address": x_address(tag=12)}, {"currency": "XRP", "address": XRP}),
+        ({"blockchain": "XRP", "address": x_address(tag=0)}, {"currency": "XRP", "address": x_address()}),
+        (
+            {"blockchain": "XRP", "address": x_address(tag=12)},
+            {"currency": "XRP", "address": x_address(tag=12, key=b"b")},
+        ),
+        # The network of a test address must be named.
+        ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": x_address(prefix=b"\x04\x93")}),
         # Parties that share a namespace.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("alice", "bob")}),
         (CANTON, {"currency": "Canton", "address": ALICE[:-1]}),
