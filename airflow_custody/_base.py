@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,32 @@ NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 PARAMETER_OF = {"address_label": "label"}
 
 
+# Names of parameters in other providers.
+_OTHER_NAMES = {"conn_id": "custody_conn_id", "name": "label", "chain": "blockchain", "tag": "memo"}
+
+
+class _Finalize:
+    """
+    Jinja's ``finalize``: it sees the value of each expression of a template before it becomes text.
+
+    :param inner: the DAG's own ``finalize``; None: it has none.
+    """
+
+    def __init__(self, inner: Callable[[Any], Any] | None) -> None:
+        self._inner = inner
+        #: Number of expressions without a value.
+        self.without_value = 0
+        #: Whether a template had an expression without a value beside other text.
+        self.is_in_text = False
+
+    def __call__(self, value: Any) -> Any:
+        value = value if self._inner is None else self._inner(value)
+        # A DAG can turn off Jinja's own error about an undefined name. Jinja is not imported here, because it is heavy.
+        if value is None or any(each.__name__ == "Undefined" for each in type(value).__mro__):
+            self.without_value += 1
+        return value
+
+
 class RendersNoData(BaseOperator):
     """
     A task that renders templates of the DAG file, not upstream values.
@@ -52,6 +79,8 @@ class RendersNoData(BaseOperator):
     _mapped_arguments: Mapping[str, Any] | None = None
     #: Whether the fields have been rendered.
     _is_rendered = False
+    #: The fields in which an expression without a value is beside other text, as in ``INV-None``.
+    _partly_rendered: tuple[str, ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         task = super().__new__(cls)
@@ -72,8 +101,29 @@ class RendersNoData(BaseOperator):
             return
         # Mark upstream data as rendered: Airflow skips objects whose id() is in this set.
         seen_oids.update(id(part) for part in _parts(self._data(context)))
-        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
-        self._is_rendered = parent is self
+        if parent is not self:
+            # An object in a field.
+            super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+            return
+        for field in template_fields:
+            finalize = _Finalize(jinja_env.finalize)
+            environment = jinja_env.overlay(finalize=finalize)
+            super()._do_render_template_fields(parent, (field,), context, environment, seen_oids)
+            if finalize.is_in_text:
+                self._partly_rendered = (*self._partly_rendered, field)
+        self._is_rendered = True
+
+    def _render(self, template: Any, *args: Any, **kwargs: Any) -> Any:
+        """Render a template, and note whether a value was missing beside other text."""
+        finalize = template.environment.finalize
+        if not isinstance(finalize, _Finalize):
+            return super()._render(template, *args, **kwargs)
+        before = finalize.without_value
+        rendered = super()._render(template, *args, **kwargs)
+        # A None alone is handled like any other None.
+        if finalize.without_value > before and not is_missing(rendered):
+            finalize.is_in_text = True
+        return rendered
 
     def _mapped_task(self) -> Any:
         """Return this instance's mapped task; None if it is not mapped."""
@@ -116,7 +166,7 @@ class CustodyTask(RendersNoData):
     error. An optional templated parameter has the default :data:`NOT_GIVEN`; if it is not passed, its field is None in
     the run. Any other None is refused, whether it comes from a mapped task's row, a template, an upstream task or the
     DAG file, unless :meth:`_if_written` or ``omit_if_none`` accepts it. The texts ``None`` and ``null``, which a
-    template may render, are refused too.
+    template may render, are refused too, and so is a None that a template puts inside other text.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param omit_if_none: names of optional parameters that are left out if their value in the run is None, instead of
@@ -146,11 +196,13 @@ class CustodyTask(RendersNoData):
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
-        if self._mapped_arguments is not None:
-            # Refuse unknown parameters here, because Airflow's own error is not visible in the task's log.
-            for name in sorted(kwargs.keys() - _parameters(type(self)).keys()):
-                self._refuse(f"unknown parameter {name!r}")
-                del kwargs[name]
+        # Airflow's own error about an unknown parameter suggests no name, and is not visible in the log of a mapped
+        # task.
+        known = _parameters(type(self))
+        for name in sorted(each for each in kwargs if each not in known and not each.startswith("_airflow")):
+            near = get_close_matches(_OTHER_NAMES.get(name, name), known, n=1)
+            self._refuse(f"unknown parameter {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+            del kwargs[name]
         super().__init__(**kwargs)
         use_default_retry_policy(self)
         self.custody_conn_id = custody_conn_id
@@ -265,6 +317,14 @@ class CustodyTask(RendersNoData):
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing is sent")
         self._leave_out()
+        for field in self._partly_rendered:
+            name = PARAMETER_OF.get(field, field)
+            raise CustodyRequestError(
+                f"{name}: an expression of its template resolved to None inside other text; nothing is sent",
+                setting=name,
+                advice="Check the value that the template reads. If it may be missing, write {{ ... or 'text' }}.",
+                code="parameter-wrong",
+            )
         for field in self.template_fields:
             name, value = PARAMETER_OF.get(field, field), getattr(self, field)
             if value is None and field in self._left_out:

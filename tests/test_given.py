@@ -8,11 +8,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import jinja2
 import pytest
-from airflow.providers.common.compat.sdk import DAG
+from airflow.providers.common.compat.sdk import DAG, task
 from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, failing_at_once, new_dag, run_dag
 from support.airflow.task_log import TaskLog
-from support.airflow.task_table import ADDRESS, REQUEST, TABLE, XRP, Entry, documented_tasks
+from support.airflow.task_table import ADDRESS, BTC, REQUEST, TABLE, Entry, documented_tasks
 
 from airflow_custody._base import NOT_GIVEN, PARAMETER_OF
 from airflow_custody.client import CustodyConfigurationError, CustodyRequestError
@@ -254,18 +255,18 @@ def test_a_value_of_another_type_is_refused_by_name(sandbox: Sandbox, entry: Ent
 )
 def test_text_that_native_rendering_rewrites_is_refused(sandbox: Sandbox, name: str, template: str, value: str) -> None:
     with failing_at_once(f"nothing is sent: {name} must be text, not .*render_template_as_native_obj.*tojson"):
-        render_and_execute(CREATE.make(**{**XRP, name: template}), native_dag(), x=value)
+        render_and_execute(CREATE.make(**{**BTC, name: template}), native_dag(), x=value)
     assert sandbox.control.request_log() == []
 
 
 @pytest.mark.parametrize("value", ["0x10", "1_000", ADDRESS, "007", 'it\'s <b> & "q" ü', "None of it", "[1]", "True"])
 def test_what_the_message_advises_keeps_text_as_it_is(sandbox: Sandbox, value: str) -> None:
-    render_and_execute(CREATE.make(**XRP, memo="{{ params.x | tojson }}"), native_dag(), x=value)
-    assert bodies(sandbox) == [{**XRP, "memo": value}]
+    render_and_execute(CREATE.make(**BTC, memo="{{ params.x | tojson }}"), native_dag(), x=value)
+    assert bodies(sandbox) == [{**BTC, "memo": value}]
 
 
 def test_ids_that_are_whole_numbers_travel_as_their_text(sandbox: Sandbox) -> None:
-    render_and_execute(CREATE.make(**XRP, linked_wallet_ids=[12, "{{ params.x }}"]), native_dag(), x="13")
+    render_and_execute(CREATE.make(**BTC, linked_wallet_ids=[12, "{{ params.x }}"]), native_dag(), x="13")
     assert [each["linkedWalletIds"] for each in bodies(sandbox)] == [["12", "13"]]
 
 
@@ -403,12 +404,103 @@ class TreasuryOperator(CustodyCreateWhitelistRequestOperator):
 
 @pytest.mark.parametrize(("parameter", "field"), [("wallet", r"linked_wallet_ids\[0\]"), ("desk", "memo")])
 def test_in_a_subclass_what_it_hands_on_is_given(sandbox: Sandbox, parameter: str, field: str) -> None:
-    operator = TreasuryOperator(task_id="create", **XRP, **{parameter: "{{ params.x }}"})
+    operator = TreasuryOperator(task_id="create", **BTC, **{parameter: "{{ params.x }}"})
     with failing_at_once(f"^{field} {LOST}"):
         render_and_execute(operator, native_dag(), x=None)
     assert bodies(sandbox) == []
 
 
 def test_in_a_subclass_what_it_does_not_hand_on_is_left_out(sandbox: Sandbox) -> None:
-    render_and_execute(TreasuryOperator(task_id="create", **XRP), native_dag(), x=None)
-    assert bodies(sandbox) == [XRP]
+    render_and_execute(TreasuryOperator(task_id="create", **BTC), native_dag(), x=None)
+    assert bodies(sandbox) == [BTC]
+
+
+# --- a None inside other text -------------------------------------------------------------------------------------
+
+INSIDE = "memo: an expression of its template resolved to None inside other text; nothing is sent"
+#: Templates of a memo, and what becomes of them if params.x is None; empty: the task is refused.
+PARTLY = [
+    ("INV-{{ params.x }}", ""),
+    ("{{ params.x }}{{ params.x }}", ""),
+    ("{{ params.x }}-{{ run_id }}", ""),
+    ("{% if true %}INV-{{ params.x }}{% endif %}", ""),
+    ("INV-{{ params.x or '7' }}", "INV-7"),
+    ("INV-{{ '' if params.x is none else params.x }}", "INV-"),
+    ("INV-{{ 'None' }}", "INV-None"),
+]
+
+
+@pytest.mark.parametrize("dag", [text_dag, native_dag])
+@pytest.mark.parametrize(("template", "memo"), PARTLY)
+def test_a_none_inside_other_text_is_refused(
+    sandbox: Sandbox, template: str, memo: str, dag: Callable[[], DAG]
+) -> None:
+    operator = CREATE.make(**BTC, memo=template)
+    if memo:
+        render_and_execute(operator, dag(), x=None)
+        assert bodies(sandbox) == [{**BTC, "memo": memo}]
+    else:
+        with failing_at_once(INSIDE):
+            render_and_execute(operator, dag(), x=None)
+        assert sandbox.control.request_log() == []
+
+
+def test_an_undefined_name_is_refused_although_the_dag_allows_it(sandbox: Sandbox) -> None:
+    dag = DAG("lenient", schedule=None, template_undefined=jinja2.Undefined)  # type: ignore[arg-type]
+    with failing_at_once(INSIDE):
+        render_and_execute(CREATE.make(**BTC, memo="INV-{{ nothing }}"), dag)
+    assert sandbox.control.request_log() == []
+
+
+def test_the_dags_own_finalize_still_counts(sandbox: Sandbox) -> None:
+    own = {"finalize": lambda value: "7" if value is None else value}
+    render_and_execute(
+        CREATE.make(**BTC, memo="INV-{{ params.x }}"),
+        DAG("finalized", schedule=None, jinja_environment_kwargs=own),
+        x=None,
+    )
+    assert bodies(sandbox) == [{**BTC, "memo": "INV-7"}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("native", [False, True])
+def test_in_a_run_an_operator_a_sensor_and_a_mapped_task_refuse_it(
+    sandbox: Sandbox, task_log: TaskLog, native: bool
+) -> None:
+    with DAG(new_dag().dag_id, schedule=None, params={"x": None}, render_template_as_native_obj=native) as dag:
+        CREATE.make(**BTC, memo="INV-{{ params.x }}")
+        CustodyWhitelistRequestSensor(task_id="wait", request_id=["37{{ params.x }}"], timeout=5)
+        CustodyCreateWhitelistRequestOperator.partial(task_id="mapped", memo="INV-{{ params.x }}").expand_kwargs([BTC])
+        CustodyCreateWhitelistRequestOperator.partial(task_id="rows").expand_kwargs(
+            [{**BTC, "memo": "I{{ params.x }}"}]
+        )
+    run = run_dag(dag)
+    assert {*run.states.values()} == {"failed"}
+    assert task_log.text.count("memo: an expression of its template resolved to None inside other text") >= 3
+    assert "request_id: an expression of its template resolved to None inside other text" in task_log.text
+    assert sandbox.control.request_log() == []
+
+
+# --- names that are nearly right ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("conn_id", "custody_conn_id"), ("adress", "address"), ("wallet_ids", "linked_wallet_ids")]
+)
+def test_an_unknown_parameter_is_answered_with_the_right_name(name: str, near: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown parameter '{name}': did you mean {near}\\?"):
+        CREATE.make(**BTC, **{name: "x"})
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_an_unknown_parameter_in_a_row_is_answered_with_the_right_name(task_log: TaskLog) -> None:
+    with new_dag() as dag:
+
+        @task
+        def rows() -> list[dict[str, str]]:
+            return [{"adress": "x", **BTC}]
+
+        CustodyCreateWhitelistRequestOperator.partial(task_id="create").expand_kwargs(rows())
+    run = run_dag(dag)
+    assert run.states["create", 0] == "failed"
+    assert "unknown parameter 'adress': did you mean address?; nothing is sent" in task_log.text

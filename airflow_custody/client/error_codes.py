@@ -38,6 +38,7 @@ ErrorCode = Literal[
     "chain-disabled",
     "record-unreadable",
     "request-rejected",
+    "request-missing",
     "request-exists",
     "request-differs",
     "file-wrong",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -40,6 +41,8 @@ def find_connection(
     with suppress(AirflowNotFoundException):
         return get(conn_id)
     what, variable = "is not defined", f"AIRFLOW_CONN_{conn_id.upper()}"
+    if near := _similar_id(conn_id, get):
+        what = f"is not defined: did you mean {near!r}?"
     if variable in os.environ:
         what = f"cannot be read from the environment variable {variable}"
         advice = (
@@ -49,6 +52,28 @@ def find_connection(
     raise CustodyConfigurationError(
         f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
     )
+
+
+# The id that all operators have by default.
+_DEFAULT_ID = "custody_default"
+_VARIABLE = "AIRFLOW_CONN_"
+
+
+def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
+    """
+    Return a similar id of a connection that exists; empty if none is known.
+
+    A worker cannot list the connections, so only the default id, ids in environment variables, and the same id in
+    another spelling are tried.
+    """
+    plain = conn_id.strip().lower().replace("-", "_").replace(" ", "_")
+    known = [each.removeprefix(_VARIABLE).lower() for each in os.environ if each.startswith(_VARIABLE)]
+    for each in get_close_matches(plain, {*known, _DEFAULT_ID, plain} - {conn_id}, n=3, cutoff=0.8):
+        # A suggestion must not replace the error about the connection.
+        with suppress(Exception):
+            get(each)
+            return each
+    return ""
 
 
 def read_extras(connection: Connection) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.files.addresses import shorten, spellings
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
+from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.plans.plan import FileRow
 from airflow_custody.client.whitelist.plans.planner import make_plan
@@ -36,7 +37,7 @@ from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient, WhitelistRequest
+    from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.plans.plan import PlanRow
 
@@ -241,7 +242,7 @@ class WhitelistCreation:
         if row.state == "create":
             return None
         if row.state not in ("pending", "unchanged"):
-            raise _unusable(row)
+            raise _unusable(row, asked.request)
         envelope = snapshot[row.request_id].shown
         state = _describe_state(row, envelope)
         if if_exists == "fail":
@@ -356,8 +357,13 @@ def _describe_state(row: PlanRow, envelope: WhitelistEnvelope) -> str:
     return f"{state} (status {row.status or 'not given'}, created by {sanitize(by, 60)})"
 
 
-def _unusable(row: PlanRow) -> CustodyConflictError:
-    """Return the error for an existing request for the same destination that cannot be reused."""
+def _unusable(row: PlanRow, asked: WhitelistRequest) -> CustodyConflictError:
+    """
+    Return the error for an existing request for the same destination that cannot be reused.
+
+    :param row: the plan's row for the existing request.
+    :param asked: the requested content.
+    """
     name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
     advice = (
         "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new "
@@ -369,7 +375,7 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
     elif row.state == "unverified":
         code, text, advice = "not-verified", f"{name} is {row.note}", what_to_do([row.request_id])
     elif row.state == "differs" and row.request_id:
-        fields = [f"{each} (shown {sanitize(row.shown.get(each, ''), 80)!r})" for each in row.fields]
+        fields = [_describe_difference(each, asked, row.shown.get(each, "")) for each in row.fields]
         verb = "may be" if row.is_doubtful else "is"
         text = f"{name} {verb} for the same destination, and differs in {', '.join(fields)}"
         text += f": {row.note}" if row.note else ""
@@ -386,3 +392,15 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
                 "replace=True), which keeps it in effect until the new one is; or delete it at the service."
             )
     return CustodyConflictError(f"{text}; nothing is sent", code=known_code(code), advice=advice)
+
+
+def _describe_difference(field: str, asked: WhitelistRequest, shown: str) -> str:
+    """Return a differing field with both values. Some fields, such as the status, are never requested."""
+    value = asked.chain if field == "blockchain" else getattr(asked, field, None)
+    requested = "" if field not in WhitelistRequest.model_fields else f"requested {_quoted(value)}, "
+    return f"{field} ({requested}shown {_quoted(shown)})"
+
+
+def _quoted(value: str | list[str] | None) -> str:
+    text = ", ".join(value) if isinstance(value, list) else value
+    return repr(sanitize(text, 80)) if text else "nothing"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
-from airflow_custody.client.arguments import check_text
+from airflow_custody.client.arguments import check_flag, check_text
 from airflow_custody.client.errors import CustodyRequestError, CustodyVerificationError
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, escape, lines, sanitize
@@ -209,14 +209,16 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
 
     :param request_id: the request's id. (templated)
     :param comment: why the request is deleted; not empty. (templated)
+    :param only_if: whether to delete the request: True or False. In a teardown, ``create.output["created"]`` deletes
+        only a request that the setup has created, not one that it has reused. Default True. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
-    :raises AirflowFailException: if the id or the comment is missing or malformed (nothing is sent), or the deletion
-        cannot be confirmed.
+    :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist, or ``only_if`` is False.
+    :raises AirflowFailException: if the id, the comment or ``only_if`` is missing or malformed (nothing is sent), or
+        the deletion cannot be confirmed.
     :raises CustodyResponseError: if the request still exists afterwards; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = ("request_id", "comment", "custody_conn_id")
+    template_fields: Sequence[str] = ("request_id", "comment", "only_if", "custody_conn_id")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#f5dcd7"
 
@@ -225,19 +227,24 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         *,
         request_id: str,
         comment: str,
+        only_if: bool = True,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.request_id = request_id
         self.comment = comment
+        self.only_if = only_if
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         comment = check_text("comment", self.comment)
         request_id = check_request_id(self.request_id, "request_id")
         self._linked_ids = (request_id,)
-        client = hook.get_conn()
         what = f"Whitelisting request {request_id}"
+        if not check_flag("only_if", self.only_if):
+            self.log.info("%s is not deleted, because only_if is False.", what)
+            return {"request_id": request_id, "deleted": False}
+        client = hook.get_conn()
         deleted = delete_if_exists(what, lambda: client.delete_whitelist_request(request_id, comment), self.log)
         return {"request_id": request_id, "deleted": deleted}
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, task
 
 from airflow_custody.assets import latest_events, whitelist_asset
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+)
 from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
     CustodySignWhitelistRequestsOperator,
@@ -64,6 +67,27 @@ with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
 
     sign >> reject
     [create_request, sign, reject] >> watcher()
+
+with DAG(dag_id="custody_temporary_address", schedule=None) as temporary_address:
+    create_temporary = CustodyCreateWhitelistRequestOperator(
+        task_id="create_temporary",
+        label="Supplier Bremen",
+        address="0xde709f2102306220921060314715629080e2fb77",
+        blockchain="ETH",
+    )
+    delete_temporary = CustodyDeleteWhitelistRequestOperator(
+        task_id="delete_temporary",
+        request_id=create_temporary.output,
+        comment="end of {{ run_id }}",
+        # Keep a request that existed before the run.
+        only_if=create_temporary.output["created"],
+    )
+
+    @task
+    def work() -> None:
+        """Replace this with what needs the address."""
+
+    create_temporary.as_setup() >> work() >> delete_temporary.as_teardown(setups=create_temporary)
 
 with DAG(dag_id="custody_whitelist_changed", schedule=[whitelist_asset("custody_default")]) as whitelist_changed:
 

@@ -15,6 +15,7 @@ from support.airflow.airflow_runs import load, new_dag, run_dag
 from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
 from support.service.people import connect_approvers
 
+from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
@@ -49,6 +50,22 @@ def test_nothing_is_signed_unless_all_were_created(sandbox: Sandbox, recipes: An
     assert run.state == "failed"
     assert run.state_of("sign_first") == "upstream_failed"
     assert statuses(sandbox) == ["pending"]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_teardown_deletes_only_what_its_setup_created(sandbox: Sandbox, recipes: Any, exists: bool) -> None:
+    if exists:
+        address = "0xde709f2102306220921060314715629080e2fb77"
+        with CustodyClient(sandbox.url, sandbox.token) as client:
+            client.create_whitelist_request(
+                WhitelistRequest(label="Supplier Bremen", address=address, blockchain="ETH")
+            )
+    run = run_dag(recipes.temporary_address)
+    assert run.state == "success", run.states
+    assert run.xcom("create_temporary", key="created") is not exists
+    assert run.xcom("delete_temporary")["deleted"] is not exists
+    assert len(sandbox.control.whitelist_requests()) == exists
+    assert len(sandbox.control.request_log(**CREATE)) == 1
 
 
 def test_what_nobody_can_sign_is_rejected_and_the_run_fails(

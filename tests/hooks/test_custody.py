@@ -117,6 +117,29 @@ def test_a_connection_that_cannot_be_read_or_is_not_defined(monkeypatch: pytest.
         CustodyHook("bank").get_conn()
 
 
+@pytest.mark.parametrize(
+    ("conn_id", "defined", "near"),
+    [
+        ("custody_defalt", "custody_default", "custody_default"),
+        ("Custody-Signer", "custody_signer", "custody_signer"),
+        ("custody_singer", "custody_signer", "custody_signer"),
+        # Only a connection that exists is suggested.
+        ("custody_defalt", "custody_other", ""),
+        ("bank", "custody_default", ""),
+    ],
+)
+def test_a_near_miss_of_a_connections_id_is_answered_with_the_right_one(
+    monkeypatch: pytest.MonkeyPatch, conn_id: str, defined: str, near: str
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_CUSTODY_DEFAULT", raising=False)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{defined.upper()}", json.dumps(BASE))
+    with pytest.raises(CustodyConfigurationError, match=f"'{conn_id}' is not defined") as caught:
+        CustodyHook(conn_id).get_conn()
+    suggestion = f"is not defined: did you mean '{near}'?\n"
+    assert (suggestion in str(caught.value)) is bool(near)
+    assert ("did you mean" in str(caught.value)) is bool(near)
+
+
 def test_empty_fields_of_the_form_count_as_unset(define: Define) -> None:
     extra = dict.fromkeys(get_provider_info()["connection-types"][0]["conn-fields"])
     for each in (extra, dict.fromkeys(extra, "")):

@@ -112,7 +112,49 @@ def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
     assert "does not exist" in task_log.text
 
 
+@pytest.mark.parametrize("only_if", [False, "False", "false"])
+def test_only_what_was_created_is_deleted(sandbox: Sandbox, task_log: TaskLog, only_if: object) -> None:
+    request_id = create()
+    operator = CustodyDeleteWhitelistRequestOperator
+    found = execute(lambda: operator(task_id="delete", request_id=request_id, comment="end", only_if=only_if))  # type: ignore[arg-type]
+    assert found == {"request_id": request_id, "deleted": False}
+    assert f"Whitelisting request {request_id} is not deleted, because only_if is False." in task_log.text
+    assert len(sandbox.control.whitelist_requests()) == 1
+
+
+@pytest.mark.parametrize("only_if", [None, "None", "", "yes", 1, 0, ["True"]])
+@pytest.mark.parametrize("more", [{}, {"omit_if_none": ("comment",)}])
+def test_a_condition_that_is_not_a_bool_deletes_nothing(sandbox: Sandbox, only_if: Any, more: dict[str, Any]) -> None:
+    operator = CustodyDeleteWhitelistRequestOperator
+    if more:
+        # None of its parameters can be left out.
+        with pytest.raises(ValueError, match="omit_if_none contains 'comment', which cannot be left out"):
+            operator(task_id="delete", request_id="1", comment="end", only_if=only_if, **more)
+        return
+    with failing_at_once("only_if (is|must be)"):
+        execute(lambda: operator(task_id="delete", request_id="1", comment="end", only_if=only_if))
+    assert sandbox.control.request_log() == []
+
+
 # --- in a run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_teardown_keeps_what_its_setup_has_reused(sandbox: Sandbox, exists: bool) -> None:
+    earlier = create() if exists else None
+    with new_dag() as dag:
+        setup = CustodyCreateWhitelistRequestOperator(
+            task_id="setup", label="Treasury", address=ADDRESS, blockchain="ETH"
+        )
+        teardown = CustodyDeleteWhitelistRequestOperator(
+            task_id="teardown", request_id=setup.output, comment="end", only_if=setup.output["created"]
+        )
+        setup.as_setup() >> teardown.as_teardown(setups=setup)
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    assert run.xcom("teardown")["deleted"] is not exists
+    assert [each["id"] for each in sandbox.control.whitelist_requests()] == ([earlier] if exists else [])
 
 
 @pytest.mark.usefixtures("airflow_db")

@@ -100,7 +100,7 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "another label": (
         {"label": "Other"},
         "pending",
-        r"3711 is for .* label \(shown 'Other'\)",
+        r"3711 is for .* label \(requested 'Treasury', shown 'Other'\)",
         "request-differs",
         "replace=True",
     ),

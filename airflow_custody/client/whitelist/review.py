@@ -139,9 +139,9 @@ def envelope_faults(
             f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the "
             f"requested group, {_quote(request.visibility_group_id)}"
         )
-    address, memo, chain = (payload.get(name) for name in ("address", "memo", "currency"))
-    if all(isinstance(each, str) for each in (address, memo, chain)) and (fault := tag_fault(address, memo, chain)):
-        found.append(f"its {fault}")
+    content: list[str] = [each for each in map(payload.get, ("address", "memo", "currency")) if isinstance(each, str)]
+    if len(content) == 3 and (tag := tag_fault(*content)):
+        found.append(f"its {tag}")
     accepted = (ENVELOPE_ACTION,) if settings is None else settings.accept_fields
     if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
         place = "" if settings is None else f": {ENVELOPE_ACTION!r} in {settings.name('accept_fields')} accepts it"

@@ -120,6 +120,7 @@ class RequestWait:
             the wait is raised, or else the one with the longest retry delay.
         """
         requests = {each: one for each in self.ids if isinstance(one := found.requests[each], Request)}
+        missing_before = self._missing_since
         errors = self._errors(requests.values(), found.settings)
         if not errors:
             _raise_gravest(found.requests[each] for each in self.ids if each not in requests)
@@ -128,6 +129,7 @@ class RequestWait:
         still_open = [each for each in self.ids if each not in effective]
         summary = self._summary(requests, len(verified), still_open)
         warnings = self._warn_of_statuses(requests.values())
+        warnings += self._warn_of_missing([each for each in self._missing_since if each not in missing_before])
         if errors or still_open:
             return WaitState(
                 False,
@@ -167,6 +169,13 @@ class RequestWait:
                 warnings.append(_describe(each))
         return warnings
 
+    def _warn_of_missing(self, ids: Sequence[str]) -> list[str]:
+        """Return a warning about requests that are missing for the first time; empty if there are none."""
+        if not ids:
+            return []
+        waits = f"It may list a new request late, so the wait fails only after {self.gone_after:g} s"
+        return [f"The service lists no whitelisting request {name_some(ids)}. {waits}"]
+
     def _error(self, request: Request, settings: ClientSettings) -> CustodyError | None:
         """Return the error with which a request ends the wait; None if the request does not end the wait."""
         state = state_of(request)
@@ -200,7 +209,8 @@ class RequestWait:
         if seconds == 0 or seconds < self.gone_after:
             return None
         text = f"{request.name} does not exist: not listed for {seconds:.3g} s"
-        return CustodyConflictError(text, code="request-rejected")
+        advice = "Check the id, and the connection. A request that was listed earlier has been deleted."
+        return CustodyConflictError(text, advice=advice, code="request-missing")
 
     def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError | None:
         """Return one error that names up to ten requests that end the wait; None if there are none."""

@@ -72,7 +72,7 @@ XRP_MEMOS = [
 @pytest.mark.parametrize("chain", ["XRP", "Ripple", "xrpl"])
 @pytest.mark.parametrize(("address", "memo", "fault"), XRP_MEMOS)
 def test_a_memo_of_xrp_is_the_only_tag(address: str, memo: str, fault: str, chain: str) -> None:
-    fields = {"label": "l", "address": address, "blockchain": chain, "memo": memo}
+    fields: dict[str, Any] = {"label": "l", "address": address, "blockchain": chain, "memo": memo}
     # A default is checked in each row, because the row has the address.
     other = {**fields, "address": "rDsbeomae4FXwgQTJp9Rs64Qg9vDiTCdBv", "memo": "7"}
     defaulted = {name: value for name, value in fields.items() if name != "memo"}

@@ -263,6 +263,16 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         assert found.in_doubt is (shown is LISTED["missing"])
     assert isinstance(found.error, CustodyConflictError)
     assert found.error.message == "whitelisting request 7 does not exist: not listed for 31 s"
+    assert found.error.code == "request-missing"
+    # The first poll says so at once, because the id may be wrong.
+    wait = RequestWait("7")
+    assert [updated(wait, {"7": LISTED["missing"]}).warnings for _ in range(2)] == [
+        [
+            "The service lists no whitelisting request 7. It may list a new request late, so the wait fails only after "
+            "30 s"
+        ],
+        [],
+    ]
     # Of many, each has its own time.
     wait, listed = many("missing", "pending", "pending")
     assert updated(wait, listed).error is None
@@ -304,7 +314,7 @@ def test_many_are_counted_and_ten_are_named() -> None:
         "unknown state); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
     )
     # A status that is not known is named once.
-    assert len(first.warnings) == 1
+    assert len(first.warnings) == 2
     assert updated(wait, found).warnings == []
     wait, found = many(*["rejected"] * 12, *["pending"] * 8)
     error = updated(wait, found).error.message  # type: ignore[union-attr]

@@ -38,7 +38,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 ADDRESS = "0x" + "ab" * 20
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 #: A request of which no value is rendered as a number by a template.
-XRP: dict[str, Any] = {"label": "L", "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", "blockchain": "XRP"}
+BTC: dict[str, Any] = {"label": "L", "address": "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu", "blockchain": "BTC"}
 REQUEST: dict[str, Any] = {"label": "L", "address": ADDRESS, "blockchain": "ETH"}
 
 _numbers = itertools.count()
@@ -135,6 +135,7 @@ TABLE = [
     Entry(
         CustodyDeleteWhitelistRequestOperator,
         minimal={"request_id": "3711", "comment": "why"},
+        others={"only_if": True},
         ids=["request_id"],
     ),
     Entry(

@@ -382,11 +382,18 @@ def _separator(text: str, faults: Faults) -> str:
     """Return the header's separator, or note a fault and return empty text."""
     # Skip empty rows before the header.
     found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
-    separators = [each for each in _SEPARATORS if found and each in found[0]] or [","]
-    if len(separators) == 1:
-        return separators[0]
-    names = " and ".join(_SEPARATORS[each] for each in separators)
+    header = found[0] if found else ""
     line = text.count("\n", 0, found.start() if found else 0) + 1
+    if re.match(r'"?sep=', header, re.IGNORECASE):
+        faults.fault(line, f"{sanitize(header, 20)} is an instruction for Excel, not the header: remove this line")
+        return ""
+    separators = [each for each in _SEPARATORS if each in header]
+    if not separators and "|" in header:
+        faults.fault(line, "the header's separator is |: use commas, semicolons or tabs in the whole file")
+        return ""
+    if len(separators) <= 1:
+        return "".join(separators) or ","
+    names = " and ".join(_SEPARATORS[each] for each in separators)
     faults.fault(line, f"the header has {names}: use only one of these separators in the whole file")
     return ""
 

@@ -89,13 +89,18 @@ def _respelled(
     The keys are chain, network, address and memo. The requested value comes first, then the service's value.
     """
     chain = chain_name(request.chain)
-    shown_network = payload.get("network") or network
-    for key, asked, shown, canonical in (
-        ("currency", request.chain, payload.get("currency"), lambda text: chain_name(text)),
-        ("network", request.network, shown_network, lambda text: network_name(text, chain)),
+    shown_network: Any = payload.get("network") or network
+    currency = payload.get("currency")
+    if isinstance(currency, str) and currency != request.chain and chain_name(currency) == chain:
+        yield "currency", request.chain, currency
+    asked_network = request.network
+    if (
+        asked_network
+        and isinstance(shown_network, str)
+        and shown_network != asked_network
+        and network_name(shown_network, chain) == network_name(asked_network, chain)
     ):
-        if asked and isinstance(shown, str) and shown != asked and canonical(shown) == canonical(asked):
-            yield key, asked, shown
+        yield "network", asked_network, shown_network
     address, memo = payload.get("address"), payload.get("memo")
     if not isinstance(address, str) or not isinstance(memo, (str, type(None))):
         return

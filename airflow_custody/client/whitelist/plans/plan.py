@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from airflow_custody.client.arguments import check_names, describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import MAX_NAMED, as_list, count, lines, name_some, sanitize
+from airflow_custody.client.whitelist.destinations import destination, destination_of
 from airflow_custody.client.whitelist.files.addresses import chain_name
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class PlanLimits:
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service. It applies if
         the service has at least ten requests. Default 30; None: no limit.
-    :param must_keep: addresses or labels that must be in the file. Default: none.
+    :param must_keep: addresses, in any spelling, or labels that must be in the file. Default: none.
     """
 
     max_creates: int | None = 100
@@ -239,9 +240,15 @@ class PlanLimits:
 
     def _missing(self, plan: WhitelistPlan) -> list[str]:
         requests = [each.request for each in plan.rows if each.where and each.request is not None]
-        kept = {each.label for each in requests} | {each.address for each in requests}
-        missing = [each for each in as_list(self.must_keep) if each not in kept]
+        missing = [each for each in as_list(self.must_keep) if not any(_has(request, each) for request in requests)]
         return [f"must_keep requires {sanitize(each, 80)!r}, but the file does not have it" for each in missing]
+
+
+def _has(request: WhitelistRequest, text: str) -> bool:
+    """Tell whether a text is a request's label, or its address in any spelling. An X-address may also name the memo."""
+    kept = destination_of(request)
+    named = destination(request.chain, request.network, text, None)
+    return text == request.label or (named.address == kept.address and named.memo in ("", kept.memo))
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:

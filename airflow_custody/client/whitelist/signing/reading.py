@@ -149,7 +149,9 @@ class SigningReader:
         if missing and deadline <= now:
             waited = f"not listed within {self.lookup_wait:g} s"
             raise CustodyNotFoundError(
-                f"there is no whitelisting request {missing} ({waited})", code="request-rejected"
+                f"there is no whitelisting request {missing} ({waited})",
+                advice="Check the id, and the connection. A request that was listed earlier has been deleted.",
+                code="request-missing",
             )
         if missing:
             self.log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, deadline - now)

@@ -121,6 +121,18 @@ def test_csv(end: str) -> None:
     assert second.where == "line 4"
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("label|address|blockchain\na|b|c\n", "line 1: the header's separator is |: use commas, semicolons or tabs"),
+        ("sep=;\nlabel;address;blockchain\na;b;c\n", "line 1: sep=; is an instruction for Excel, not the header"),
+        ('\n"sep=,"\nlabel,address,blockchain\na,b,c\n', 'line 2: "sep=," is an instruction for Excel'),
+    ],
+)
+def test_a_separator_that_is_not_read_is_named(text: str, fault: str) -> None:
+    check_faults(text, "csv", [fault])
+
+
 @pytest.mark.parametrize(("separator", "joined"), [(",", ";"), (";", ","), ("\t", ";")])
 def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
     """A byte order mark, their separator, names in any case, empty columns and rows, a column of notes."""

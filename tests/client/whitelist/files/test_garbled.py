@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -84,7 +85,7 @@ LOST = "S\N{REPLACEMENT CHARACTER}o"
 
 @pytest.mark.parametrize("name", ["label", *OPTIONAL, *LISTS])
 def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
-    row = {**GOOD, name: [LOST] if name in LISTS else LOST}
+    row: dict[str, Any] = {**GOOD, name: [LOST] if name in LISTS else LOST}
     in_csv, in_rows = faults_of_each(row)
     assert in_csv.startswith("line 2, column ")
     assert "U+FFFD is not text: remove it, or save the file as UTF-8" in in_csv

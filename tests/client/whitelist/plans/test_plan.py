@@ -70,6 +70,8 @@ NOT_THERE = "but the file does not have it"
         ({"max_deletes": None, "max_delete_percent": None}, 0, 100, 0, ""),
         ({"must_keep": ["Treasury", ADDRESS]}, 1, 0, 0, ""),
         ({"must_keep": ADDRESS}, 0, 0, 1, ""),
+        # Addresses are compared as the plan compares them.
+        ({"must_keep": [ADDRESS.upper(), ADDRESS.removeprefix("0x")]}, 1, 0, 0, ""),
         ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep requires 'treasury', {NOT_THERE}"),
         ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep requires '{OTHER}', {NOT_THERE}"),
         # At the service, but not in the file.
