@@ -46,8 +46,15 @@ def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
 def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLResponse:
     """Return the page of one connection."""
     (card,) = _cards(request, [find_connection(user, conn_id)])
-    values = {"conn_id": conn_id, "card": card, "full": True, "max_rows": ALL_ROWS}
-    return page(request, "connection.html", is_awaited=card.is_awaited, **values)
+    return page(
+        request,
+        "connection.html",
+        is_awaited=card.is_awaited,
+        conn_id=conn_id,
+        card=card,
+        full=True,
+        max_rows=ALL_ROWS,
+    )
 
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:

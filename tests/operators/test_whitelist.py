@@ -144,10 +144,10 @@ def test_a_condition_that_is_not_a_bool_deletes_nothing(sandbox: Sandbox, only_i
 def test_a_teardown_keeps_what_its_setup_has_reused(sandbox: Sandbox, exists: bool) -> None:
     earlier = create() if exists else None
     with new_dag() as dag:
-        setup = CustodyCreateWhitelistRequestOperator(
+        setup: Any = CustodyCreateWhitelistRequestOperator(
             task_id="setup", label="Treasury", address=ADDRESS, blockchain="ETH"
         )
-        teardown = CustodyDeleteWhitelistRequestOperator(
+        teardown: Any = CustodyDeleteWhitelistRequestOperator(
             task_id="teardown", request_id=setup.output, comment="end", only_if=setup.output["created"]
         )
         setup.as_setup() >> teardown.as_teardown(setups=setup)

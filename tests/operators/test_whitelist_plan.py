@@ -17,7 +17,6 @@ from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.whitelist.plans.plan import ROW_STATES
-from airflow_custody.client.whitelist.plans.report import subject_of
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -73,7 +72,7 @@ def test_a_plan_with_hidden_requests_creates_and_says_so_first(sandbox: Sandbox,
     assert (result["plan_hash"], result["counts"]) == (before["plan_hash"], before["counts"])
     text = "The service counts 2 requests that it does not return."
     assert result["report"].splitlines()[0].startswith(f"**{text}")
-    assert subject_of(result["report"]).endswith("? 2 requests are hidden.")
+    assert result["question"].endswith("? 2 requests are hidden.")
     assert text in task_log.text
 
 
