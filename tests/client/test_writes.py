@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support.service.raw_server import raw_server
 from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import (
@@ -115,6 +117,24 @@ def test_the_thing_in_its_new_state_needs_no_second_call(sandbox: Sandbox, write
         write.call()
         assert len(sandbox.control.request_log()) == 1
     assert not write.is_done()
+
+
+@pytest.mark.parametrize("state", ["disabled", "enabled"])
+@pytest.mark.parametrize("status", [102, 103])
+def test_after_an_interim_response_the_object_is_read_back(status: int, state: str) -> None:
+    body = json.dumps({"webhooks": [{"id": OTHER_ID, "status": state}]}).encode()
+    listing = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    answers = iter([b"HTTP/1.1 %d Early\r\n\r\n" % status, listing])
+    with ExitStack() as stack:
+        url, received = stack.enter_context(raw_server(lambda stream: stream.sendall(next(answers))))
+        client = stack.enter_context(CustodyClient(url, "t0ken", max_retries=0))
+        if state == "enabled":
+            caught = stack.enter_context(pytest.raises(CustodyResponseError, match="it is not a final response"))
+        client.set_webhook_status(OTHER_ID, "disabled")
+    if state == "enabled":
+        assert caught.value.retryable
+        assert "when it was read back, the webhook's status is 'enabled'" in str(caught.value)
+    assert [each.partition(b" ")[0] for each in received] == [b"PATCH", b"GET"]
 
 
 SHOWN = {"webhook": "disabled", "result": "rejected"}

@@ -51,9 +51,9 @@ class ServiceOperations:
         A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
         gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
         the service does not know the operation. Its other refusals may mean that an earlier try succeeded. After such
-        a response, the object is read back. If a documented write is answered with JSON of an unknown form, and the
-        service does not offer to read the object back, the write counts as done, because its response is not
-        documented.
+        a response, and after an interim one (1xx), the object is read back. If a documented write is answered with JSON
+        of an unknown form, and the service does not offer to read the object back, the write counts as done, because
+        its response is not documented.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
@@ -178,6 +178,9 @@ def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
 
     If so, reading the object may confirm it.
     """
+    if error.status is not None and error.status < 200:
+        # The response is not final: the service has begun to process the request.
+        return True
     if error.retryable:
         return False
     if not error.from_service:
