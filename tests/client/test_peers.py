@@ -153,6 +153,26 @@ def test_a_proxy(proxy: Any, call: Any) -> None:
         assert len(received) == 1
 
 
+def hang(stream: socket.socket) -> None:
+    # Until the client gives up.
+    stream.recv(1)
+
+
+@pytest.mark.parametrize("call", [create, read])
+@pytest.mark.parametrize("respond", [hang, send(b"")], ids=["hangs", "closes"])
+def test_a_proxy_that_does_not_answer_connect(call: Any, respond: Callable[[socket.socket], None]) -> None:
+    with raw_server(respond) as (url, received):
+        error = error_of(call, SERVICE, proxy=url, timeout=1)
+    host = url.rpartition("/")[2]
+    assert error.message.startswith(f"{TARGET} cannot be reached through the proxy {host}: ")
+    assert error.message.endswith("; this request was not sent")
+    assert error.advice == ALLOWS
+    assert type(error) is CustodyConnectionError
+    assert error.nothing_sent
+    assert error.retryable
+    assert [each.partition(b" ")[0] for each in received] == [b"CONNECT"]
+
+
 # Nothing listens on this loopback address.
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
 def test_the_port_that_was_tried_is_named_although_the_base_url_has_none(scheme: str, port: int) -> None:

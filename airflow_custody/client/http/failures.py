@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -95,7 +96,12 @@ class _Facts:
     @property
     def is_from_proxy(self) -> bool:
         """Whether the proxy, or the connection to it, failed."""
-        return _is_proxys(self.chain)
+        return _is_proxys(self.chain) or self.is_at_connect
+
+    @cached_property
+    def is_at_connect(self) -> bool:
+        """Whether the proxy was reached, but did not answer the request to connect to the service."""
+        return any(map(_was_connecting, self.chain))
 
     @property
     def is_refused_by_proxy(self) -> bool:
@@ -178,6 +184,13 @@ _KINDS = (
         "unreachable",
         retryable=True,
         message="{host} cannot be reached through {name}: {cause}",
+        advice="Check {place}, and that the proxy allows this host.",
+    ),
+    _Kind(
+        lambda facts: facts.is_at_connect,
+        "unreachable",
+        retryable=True,
+        message="{host} cannot be reached through {name}: the proxy did not answer CONNECT: {cause}",
         advice="Check {place}, and that the proxy allows this host.",
     ),
     _Kind(
@@ -352,7 +365,19 @@ def _is_before_sending(exception: BaseException) -> bool:
     There was no connection to send anything on.
     """
     is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
-    return is_no_tls or _is_proxys([exception]) or isinstance(exception, _NOT_CONNECTED)
+    is_at_proxy = _is_proxys([exception]) or _was_connecting(exception)
+    return is_no_tls or is_at_proxy or isinstance(exception, _NOT_CONNECTED)
+
+
+def _was_connecting(exception: BaseException) -> bool:
+    """
+    Tell whether an exception comes from asking a proxy to connect to the service.
+
+    urllib3 reports a proxy that hangs, or closes the connection, like a service that does. Only the traceback differs:
+    it leads through the function of Python's http.client that sends CONNECT.
+    """
+    frames = traceback.walk_tb(exception.__traceback__)
+    return any(frame.f_code.co_name == "_tunnel" for frame, _ in frames)
 
 
 def is_timeout(chain: Iterable[BaseException]) -> bool:
