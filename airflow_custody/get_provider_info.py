@@ -136,7 +136,9 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "api_key_id": {
                         "label": "API key ID",
-                        "description": "Only for an API key; its secret goes into the field of the API token.",
+                        "description": "Only for an API key; its secret goes into the field of the API token. Also set "
+                        "the authentication method. Otherwise, once this ID is cleared, the secret would be sent as "
+                        "an API token.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "timeout": {
@@ -171,8 +173,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "max_response_bytes": {
                         "label": "Maximum response size (bytes)",
-                        "description": "Maximum size of a response in bytes. A larger response is refused. Default: "
-                        "67108864 (64 MiB).",
+                        "description": "Maximum size of a response in bytes. A larger response is refused, and so is "
+                        "one with more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "allow_http": {

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
-from airflow_custody.hooks._lookup import find_connection, mask, read_extras, read_password
+from airflow_custody.hooks._lookup import ConnectionFields, find_connection, mask
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Connection
+    from pydantic import SecretStr
 
-# Parts of a PEM text: header and footer; other text (attributes, escaped line ends); base64 text of the key.
+# Parts of a PEM text: header and footer; attributes and escaped line ends; base64 text of the key.
 _MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
-_NOT_KEY = re.compile(r"[\w-]+:\s*[^\s\\]+|\\[nrt]")
+_ATTRIBUTES = re.compile(r"[\w-]{1,64}:\s*[^\s\\]+|\\[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
 # Texts with fewer characters are not masked. A key's last line may have this few characters; the words BEGIN and
 # PRIVATE of a broken header have fewer.
 _MIN_MASKED = 8
+# Maximum length of a key in characters; a P-256 key has some hundred. Airflow's masker takes longer for each further
+# line.
+_MAX_KEY = 16 * 1024
+_HSM_EXTRAS = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
 _ADVICE = "Create a connection with this id, or correct the signer's id."
 _NOT_TEXT = "the connection's Password is not text: put it in quotation marks in its definition"
 
 
-def _mask_key(pem: str) -> None:
+def _mask_key(pem: SecretStr) -> None:
     """Mask a key in logs, whatever its line breaks are."""
-    for block in _MARKERS.split(pem):
-        lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
+    for block in _MARKERS.split(pem.get_secret_value()):
+        lines = _BASE64.findall(_ATTRIBUTES.sub(" ", block))
         key = "".join(lines)
         for each in {key, *lines, *(key[at : at + _LINE] for at in range(0, len(key), _LINE))}:
             if len(each) >= _MIN_MASKED:
@@ -50,16 +54,18 @@ class ConnectionSigner(PemSigner):
     def __init__(self, signing_conn_id: str) -> None:
         super().__init__(self._pem, name=signing_conn_id)
 
-    def _pem(self) -> str:
+    def _pem(self) -> SecretStr:
         connection = find_connection(self.name, _ADVICE, setting="signer")
-        pem = _extras(connection).get("private_key")
-        if not isinstance(pem, str) or not pem:
+        pem = _text_of(connection, "private_key")
+        if not pem:
             raise self._unusable("the connection has no extra 'private_key'")
+        if len(pem) > _MAX_KEY:
+            mask(pem)
+            raise self._unusable(f"it has more than {_MAX_KEY} characters, so it is not a P-256 key")
         _mask_key(pem)
-        password = read_password(connection)
-        if password is None:
+        if connection.password is None:
             raise self._unusable(_NOT_TEXT)
-        self._password = password or None
+        self._password = connection.password
         return pem
 
     def _advice(self) -> str:
@@ -87,36 +93,36 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
 
     def _where(self) -> Pkcs11Key:
         connection = find_connection(self.name, _ADVICE, setting="signer")
-        pin = read_password(connection)
-        if pin is None:
+        if connection.password is None:
             raise self._unusable(_NOT_TEXT)
-        extras = _extras(connection)
-        names = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
-        missing = [name for name in names if not isinstance(extras.get(name), str) or not extras[name]]
+        found = {name: _text_of(connection, name).get_secret_value() for name in _HSM_EXTRAS}
+        missing = [name for name, value in found.items() if not value]
         if missing:
             raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}")
-        module, token, key = (extras[name] for name in names)
+        module, token, key = found.values()
         if not os.path.isabs(module):
             # Refuse a relative path, because its meaning depends on the process's working directory and environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
-        return Pkcs11Key(module, token, key, pin)
+        return Pkcs11Key(module, token, key, connection.password)
 
     def _advice(self) -> str:
         return f"The signing key comes from the Airflow connection {self.name!r}."
 
 
-def _extras(connection: Connection) -> dict[str, Any]:
+def _text_of(connection: ConnectionFields, name: str) -> SecretStr:
     """
-    Return a connection's extras.
+    Return an extra of a connection; empty if it is missing, or not text.
 
     :raises CustodyConfigurationError: if the extras are not a JSON object, or a name is repeated.
     """
-    extras = read_extras(connection)
-    if extras is None:
+    from pydantic import SecretStr
+
+    if connection.extras is None:
         raise CustodyConfigurationError(
             f"the signing key {connection.conn_id!r} cannot be used: the connection's Extra is not a JSON object, or "
             "repeats a name",
             setting="signer",
             advice="Correct the Extra of the Airflow connection. JSON requires double quotation marks.",
         )
-    return extras
+    value = connection.extras.get_secret_value().get(name)
+    return SecretStr(value if isinstance(value, str) else "")

@@ -205,7 +205,7 @@ def test_the_sandbox_names_the_command_that_installs_what_it_lacks() -> None:
         "import sys; sys.modules['uvicorn'] = None; from airflow_custody.sandbox.__main__ import main; exit(main([]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    command = "pip install 'airflow-provider-custody[sandbox]'"
+    command = "pip install uvicorn"
     assert (done.returncode, done.stderr) == (1, f"Sandbox needs uvicorn: {command} [custody/package-missing]\n")
 
 

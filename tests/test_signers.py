@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from airflow.providers.common.compat.sdk import Connection
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from pydantic import SecretStr
 from support.airflow.airflow_runs import AIRFLOW, redacted
 from support.service.people import pem_of
 
 from airflow_custody.client import CustodyConfigurationError
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key
-from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
+from airflow_custody.hooks._lookup import read_connection
+from airflow_custody.signers import _MAX_KEY, ConnectionSigner, Pkcs11ConnectionSigner, _mask_key
 
 PASSWORD = "correct-horse"
 WORDS = "BEGIN a PRIVATE matter: EC KEY, Proc-Type: 4,ENCRYPTED, DEK-Info:, END"
@@ -63,7 +66,7 @@ def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def define(**fields: Any) -> None:
         connection = Connection(conn_id="signer", conn_type="generic", **fields)
-        find = staticmethod(lambda conn_id, *arguments, **others: connection)
+        find = staticmethod(lambda conn_id, *arguments, **others: read_connection(connection))
         monkeypatch.setattr("airflow_custody.signers.find_connection", find)
 
     return define
@@ -73,7 +76,7 @@ def test_line_breaks_after_a_password_are_not_part_of_it(returned: Callable[...,
     returned(password=f"{PASSWORD}\r\n", extra=json.dumps({"private_key": f"\n {encrypted()}\n"}))
     assert len(ConnectionSigner("signer").sign(b"message")) == 64
     returned(password="12345\n", extra=json.dumps({each: f" {value}\n" for each, value in HSM.items()}))
-    assert Pkcs11ConnectionSigner("signer")._where() == Pkcs11Key("/m.so", "t", "k", "12345")
+    assert Pkcs11ConnectionSigner("signer")._where() == Pkcs11Key("/m.so", "t", "k", SecretStr("12345"))
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 does not accept such a connection")
@@ -93,6 +96,23 @@ def test_the_pin_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CustodyConfigurationError):
         Pkcs11ConnectionSigner("signer").check()
     assert "a-pin-of-words" not in redacted("logged: a-pin-of-words")
+
+
+@pytest.mark.parametrize("text", ["a", "-", "-----A", "a: ", "A\n"], ids=repr)
+def test_masking_a_text_that_is_no_key_takes_little_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("airflow_custody.signers.mask", lambda secret: None)
+    started = time.process_time()
+    _mask_key(SecretStr(text * (_MAX_KEY // len(text))))
+    # Of this process alone. What was quadratic took more than ten.
+    assert time.process_time() - started < 1
+
+
+def test_a_text_that_is_too_long_for_a_key_is_masked_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "0123456789\n" * 2_000
+    define(monkeypatch, {"private_key": f"{text}."}, None)
+    with pytest.raises(CustodyConfigurationError, match="it has more than 16384 characters"):
+        ConnectionSigner("signer").check()
+    assert redacted(f"{text}.") == "***"
 
 
 def plain() -> str:

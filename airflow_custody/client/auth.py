@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
 from requests import PreparedRequest
 
 from airflow_custody.client.errors import (
@@ -25,6 +25,8 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import DEFAULT_SOURCE, Authentication
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.json_text import read_json
+from airflow_custody.client.secrets import as_secret
 from airflow_custody.client.text import without_line_end
 from airflow_custody.client.wire import TypedDict
 
@@ -61,18 +63,18 @@ class BearerToken(Authentication):
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
 
-    def __init__(self, token: str, *, source: str = "the 'token' given to CustodyClient") -> None:
+    def __init__(self, token: str | SecretStr, *, source: str = "the 'token' given to CustodyClient") -> None:
         super().__init__(source=source)
+        token = _wrapped(token)
         # No token contains white space; a file or a secrets backend may add a line break.
-        token = token.strip() if isinstance(token, str) else token
-        if fault := _token_fault(token):
+        self._token = SecretStr(token.get_secret_value().strip())
+        if fault := _token_fault(self._token):
             raise _missing("token", f"the API token {fault}")
-        self._token = token
-        self.hide(token)
+        self.hide(self._token)
         #: Expiry of the token, if it is a JWT with an expiry.
         self.expires: datetime | None = None
         with suppress(ValueError, OverflowError, OSError, TypeError):
-            self.expires = datetime.fromtimestamp(_jwt_time(token), tz=timezone.utc)  # type: ignore[arg-type]
+            self.expires = datetime.fromtimestamp(_jwt_time(self._token), tz=timezone.utc)  # type: ignore[arg-type]
         self.advice = f"The token (from {source}) is wrong, revoked or expired: replace it there."
 
     def apply(self, request: PreparedRequest, transport: Transport) -> None:
@@ -87,7 +89,7 @@ class BearerToken(Authentication):
                 advice=f"Put a new token into {self.source}.",
                 code="token-expired",
             )
-        request.headers["Authorization"] = f"Bearer {self._token}"
+        request.headers["Authorization"] = _bearer(self._token)
 
 
 class ApiKey(Authentication):
@@ -104,21 +106,23 @@ class ApiKey(Authentication):
 
     signs_time = True
 
-    def __init__(self, key_id: str, secret: str, *, source: str = DEFAULT_SOURCE) -> None:
+    def __init__(self, key_id: str, secret: str | SecretStr, *, source: str = DEFAULT_SOURCE) -> None:
         super().__init__(source=source)
+        secret = _wrapped(secret)
         key_id = (key_id or "").strip()
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
             raise _missing("api_key_id", "the API key's id is missing, or has characters that a header cannot hold")
-        key = b""
-        with suppress(TypeError, ValueError):
-            key = bytes.fromhex(secret)
+        self._key = b""
+        with suppress(ValueError):
+            self._key = bytes.fromhex(secret.get_secret_value())
         # Raised outside of "except", so that the caught exception is not chained.
-        if not key:
+        if not self._key:
             raise _missing("secret", "the API key's secret is missing, or not hexadecimal")
-        self._key = key
         self._key_id = key_id
-        for form in {secret.strip(), key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
-            self.hide(form)
+        self.hide(secret.get_secret_value().strip())
+        self.hide(self._key.hex())
+        self.hide(self._key.hex().upper())
+        self.hide(base64.b64encode(self._key).decode())
         self.advice = (
             f"The API key's id or secret (from {source}) is wrong, or the key was revoked. Or this machine's clock is "
             "wrong, because signatures cover the time. Or a gateway changes the request's host or path, which "
@@ -188,14 +192,15 @@ class PasswordSignIn(Authentication):
     def __init__(
         self,
         username: str,
-        password: str,
+        password: str | SecretStr,
         *,
         source: str = DEFAULT_SOURCE,
         on_token: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(source=source)
+        password = _wrapped(password)
         self._username = (username or "").strip()
-        self._password = without_line_end(password or "")
+        self._password = SecretStr(without_line_end(password.get_secret_value()))
         if not self._username:
             raise _missing("username", "the user name is missing")
         if not self._password:
@@ -209,7 +214,7 @@ class PasswordSignIn(Authentication):
         )
         # The lock is held while a token is fetched or forgotten.
         self._lock = threading.Lock()
-        self._token: str | None = None
+        self._token: SecretStr | None = None
         # From this Unix time on, the token is replaced.
         self._renew_at = float("inf")
         # The error for the service's refusal, as JSON data; None: the service has not refused the password.
@@ -237,7 +242,7 @@ class PasswordSignIn(Authentication):
         """
         token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
-        request.headers["Authorization"] = f"Bearer {token}"
+        request.headers["Authorization"] = _bearer(token)
 
     def renew(self, request: PreparedRequest) -> bool:
         """
@@ -248,14 +253,14 @@ class PasswordSignIn(Authentication):
         :return: True, because a newer token exists or may be fetched.
         """
         with self._lock:
-            if request.headers.get("Authorization") == f"Bearer {self._token}":
+            if self._token is not None and request.headers.get("Authorization") == _bearer(self._token):
                 self._token = None
         return True
 
-    def _usable_token(self) -> str | None:
+    def _usable_token(self) -> SecretStr | None:
         return self._token if time.time() < self._renew_at else None
 
-    def _wait_and_sign_in(self, transport: Transport) -> str:
+    def _wait_and_sign_in(self, transport: Transport) -> SecretStr:
         """Return the token that another thread has fetched, or a new one."""
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
@@ -269,7 +274,7 @@ class PasswordSignIn(Authentication):
         finally:
             self._lock.release()
 
-    def _sign_in(self, transport: Transport) -> str:
+    def _sign_in(self, transport: Transport) -> SecretStr:
         """
         Return a new token.
 
@@ -286,14 +291,14 @@ class PasswordSignIn(Authentication):
         # Make a new error each time, because an error that several threads share would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
-    def _fetch_token(self, transport: Transport) -> str:
+    def _fetch_token(self, transport: Transport) -> SecretStr:
         body = {"username": self._username, "password": self._password}
         reply = transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
-        token = reply.body.get("result")
-        if token is None or _token_fault(token):
+        token = _wrapped(reply.body.get("result"))
+        if _token_fault(token):
             raise reply.unexpected("it has no usable token")
         if self._on_token is not None:
-            self._on_token(token)
+            self._on_token(token.get_secret_value())
         # Use this machine's clock. If it seems wrong, use the token until the service no longer accepts it.
         renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
         self._renew_at = renew_at if renew_at > time.time() else float("inf")
@@ -311,30 +316,39 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
     return CustodyConfigurationError(why, setting=setting, code="credentials-missing")
 
 
-def _token_fault(token: object) -> str | None:
+def _wrapped(secret: object) -> SecretStr:
+    """Return a secret from a caller or the service in a form that error reports do not show; empty: it is no text."""
+    return as_secret(secret) if isinstance(secret, (str, SecretStr)) else SecretStr("")
+
+
+def _bearer(token: SecretStr) -> str:
+    return f"Bearer {token.get_secret_value()}"
+
+
+def _token_fault(token: SecretStr) -> str | None:
     """
     Explain why a header cannot hold a token; None if it can.
 
     The token is not quoted.
     """
-    if not isinstance(token, str) or not token:
+    if not token:
         return "is missing"
-    if token.strip().lower().startswith("bearer "):
+    if token.get_secret_value().strip().lower().startswith("bearer "):
         return "begins with 'Bearer': give the token alone"
-    if any(each.isspace() or not each.isprintable() or ord(each) > 0xFF for each in token):
+    if any(each.isspace() or not each.isprintable() or ord(each) > 0xFF for each in token.get_secret_value()):
         return "contains a line break, or another character that cannot be sent in an HTTP header (not shown here)"
     return None
 
 
-def _jwt_time(token: str) -> float | None:
+def _jwt_time(token: SecretStr) -> float | None:
     """
     Return the Unix time when a JWT expires (``exp``).
 
     None if the token has no such time. Its signature is not checked.
     """
     with suppress(ValueError, AttributeError, IndexError):
-        payload = token.split(".")[1]
-        value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("exp")
+        payload = token.get_secret_value().split(".")[1]
+        value = read_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), len(payload)).get("exp")
         if isinstance(value, (int, float)):
             return float(value)
     return None

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
+from pydantic import SecretStr
+
 from airflow_custody.client.approvals.operations import ApprovalOperations
 from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -18,6 +20,7 @@ from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.responses import Observation
 from airflow_custody.client.http.transport import Transport
 from airflow_custody.client.rules.operations import RulesOperations
+from airflow_custody.client.secrets import as_secret
 from airflow_custody.client.settings import (
     DEFAULT_MAX_RESPONSE_BYTES,
     DEFAULT_MAX_RETRIES,
@@ -67,8 +70,8 @@ class CustodyClient(
         environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain
         HTTP, none.
     :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
-    :param max_response_bytes: maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64
-        MiB).
+    :param max_response_bytes: maximum size of a response in bytes. A larger response is refused, and so is one with
+        more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).
     :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.
     :param superadmin_keys: public keys of the super-administrators, for verifying whitelisted addresses: PEM text, or
         the path of a file, which must be absolute in a connection. Get the keys from the people who hold them, not from
@@ -97,13 +100,13 @@ class CustodyClient(
     def __init__(
         self,
         base_url: str,
-        token: str | None = None,
+        token: str | SecretStr | None = None,
         *,
         auth: Authentication | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: bool | str = True,
         client_cert: str | tuple[str, str] | None = None,
-        proxy: str | None = None,
+        proxy: str | SecretStr | None = None,
         max_retries: int = DEFAULT_MAX_RETRIES,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
         allow_http: bool = False,
@@ -118,6 +121,8 @@ class CustodyClient(
         user_agent: str | None = None,
         source: str | None = None,
     ) -> None:
+        token = as_secret(token) if isinstance(token, str) else token
+        proxy = as_secret(proxy) if isinstance(proxy, str) else proxy
         if auth is not None and token is not None:
             raise CustodyConfigurationError(
                 "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-missing"

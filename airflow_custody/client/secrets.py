@@ -1,4 +1,4 @@
-"""Redaction of secrets in text from elsewhere."""
+"""Secrets in variables, whose ``repr`` hides them, and redaction of secrets in text from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 #: The replacement for a secret.
 REDACTED = "***"
@@ -21,6 +24,21 @@ _PLACE = re.compile(
 _AROUND_URLS = "\"'`.,;:!?()<>[]{}"
 # Slashes that mark a word as a URL: plain, JSON-escaped, or URL-encoded.
 _IN_URLS = ("//", "\\/", "%2f")
+
+
+def as_secret(text: str | SecretStr) -> SecretStr:
+    """
+    Return a secret in a form that error reports do not show.
+
+    Error reports, such as Sentry's, contain the local variables of every function in a traceback. So a function that
+    gets a secret as text replaces it at once, and unwraps it only where it is used, without a variable.
+
+    :param text: the secret, as text or already in this form.
+    """
+    # A DAG file may import this module.
+    from pydantic import SecretStr
+
+    return text if isinstance(text, SecretStr) else SecretStr(text)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 import re
@@ -15,7 +16,16 @@ from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.dataclasses import dataclass
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
@@ -23,6 +33,7 @@ from urllib3.util import Url, parse_url
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.files import read_file
 from airflow_custody.client.http.operation import API_ROOT
+from airflow_custody.client.secrets import as_secret
 from airflow_custody.client.text import is_pem, pem_text, sanitize
 from airflow_custody.client.verification.keys import MAX_KEYS, KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins, wrong_setting
@@ -30,12 +41,16 @@ from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, RE
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
-DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+# The largest usual response is a page of 100 requests, each with its own copy of the rules. Rules of 800 users, in
+# base64, have 290 KB; three signatures, each made in a batch of 100, 27 KB.
+DEFAULT_MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 # Each part of a DNS name has 1 to 63 characters. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
 # In characters. A shorter text cannot be a private key, not even in base64.
 _MIN_KEY = 40
+# The words in the first lines of a certificate and of a private key in PEM.
+_PEM_PARTS = ("CERTIFICATE-----", "PRIVATE KEY-----")
 # In the order in which Python's standard library looks for a proxy.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
@@ -120,15 +135,40 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     if value is None:
         return None
     paths = _certificate_paths(value)
+    if fault := _certificate_fault(paths):
+        raise wrong_setting("client_cert", f"cannot be used: {fault}")
+    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+
+
+def _certificate_fault(paths: list[str]) -> str | None:
+    """
+    Explain why a client's certificate and key cannot be used; None if they can.
+
+    :param paths: the path of both, or that of the certificate and that of the key.
+    """
+    texts, names = [], [sanitize(path, 120) for path in paths]
+    for path, name in zip(paths, names, strict=True):
+        try:
+            texts.append(read_file(path).decode("ascii", "replace"))
+        except (OSError, ValueError) as exception:
+            return f"{name}: {_os_text(exception)}"
+    has_certificate, has_key = (["-----BEGIN" in each and what in each for each in texts] for what in _PEM_PARTS)
+    if not has_certificate[0]:
+        if has_key[0] and has_certificate[-1]:
+            return "the two paths are swapped: the certificate comes first, then its private key"
+        return f"{names[0]} has no certificate in PEM"
+    if not has_key[-1]:
+        return f"{names[-1]} has no private key in PEM"
+    if "ENCRYPTED" in texts[-1]:
+        return f"the private key in {names[-1]} is encrypted; decrypt it, for example with 'openssl pkey'"
     try:
-        for path in paths:
-            read_file(path)
         # With an empty password, an encrypted key fails instead of prompting on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
-        return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
-        why = _os_text(exception)
-    raise wrong_setting("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
+        if getattr(exception, "reason", None) == "KEY_VALUES_MISMATCH":
+            return f"the private key in {names[-1]} does not belong to the certificate in {names[0]}"
+        return f"{', '.join(names)}: {_os_text(exception)}"
+    return None
 
 
 def _certificate_paths(value: object) -> list[str]:
@@ -154,40 +194,54 @@ class Proxy:
     :param place: the setting that it comes from, for messages.
     """
 
-    url: str = field(repr=False)
+    url: SecretStr
     place: str
+
+    @property
+    def is_https(self) -> bool:
+        """Whether the connection to it is encrypted."""
+        return self.url.get_secret_value().lower().startswith("https:")
 
     @property
     def address(self) -> str:
         """Its host and port, without user name and password."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
+        return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
 
     @property
-    def secrets(self) -> list[str]:
+    def secrets(self) -> list[SecretStr]:
         """The texts that contain its password; empty without a password."""
-        parts = urlsplit(self.url)
+        parts = urlsplit(self.url.get_secret_value())
         user, password = parts.username or "", parts.password or ""
-        return [self.url, password, unquote(password), f"{unquote(user)}:{unquote(password)}"] if password else []
+        more = [password, unquote(password), f"{unquote(user)}:{unquote(password)}"]
+        return [self.url, *map(SecretStr, more)] if password else []
 
 
-def _check_proxy(value: object) -> str | None:
-    return None if value in (None, "") else _check_proxy_url(str(value), "'proxy'", "proxy")
+def _check_proxy(value: object) -> SecretStr | None:
+    value = value if isinstance(value, SecretStr) else SecretStr(str(value or ""))
+    return _check_proxy_url(value, "'proxy'", "proxy") if value else None
 
 
-def _check_proxy_url(url: str, place: str, setting: str) -> str:
+def _is_usable_proxy(url: SecretStr) -> bool:
     """
-    Return a proxy's URL if it can be used.
+    Tell whether the URL of a proxy can be used.
 
     Both libraries that parse the URL later must be able to read it, and a header must be able to hold its password.
     """
-    with suppress(ValueError):
-        address, parts = parse_url(url), urlsplit(url)
+    try:
+        address, parts = parse_url(url.get_secret_value()), urlsplit(url.get_secret_value())
         parts.port  # noqa: B018 - it raises ValueError for a wrong port
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-        # If a password has an unencoded "/", "?" or "#", its start would be read as the proxy's port, and be reported.
-        is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
-        if address.scheme in ("http", "https") and address.host and not is_split:
-            return url
+    except ValueError:
+        return False
+    # If a password has an unencoded "/", "?" or "#", its start would be read as the proxy's port, and be reported.
+    is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
+    return address.scheme in ("http", "https") and bool(address.host) and not is_split
+
+
+def _check_proxy_url(url: SecretStr, place: str, setting: str) -> SecretStr:
+    """Return a proxy's URL if it can be used."""
+    if _is_usable_proxy(url):
+        return url
     # Do not quote the value, because it may hold a password.
     raise CustodyConfigurationError(
         f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
@@ -198,14 +252,16 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
 
 def _environment_proxy(url: str) -> Proxy | None:
     """Return the environment's proxy for a URL; None if there is none."""
-    proxy = select_proxy(url, get_environ_proxies(url))
+    proxy = SecretStr(select_proxy(url, get_environ_proxies(url)) or "")
     if not proxy:
         return None
-    variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
+    variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy.get_secret_value()), None)
     # On macOS and Windows, the proxy may come from the system's settings.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
     # Environment and system settings often have only host and port, without a scheme.
-    return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
+    if "://" not in proxy.get_secret_value():
+        proxy = SecretStr(f"http://{proxy.get_secret_value()}")
+    return Proxy(_check_proxy_url(proxy, place, variable or "proxy"), place)
 
 
 # --- pinned keys ---------------------------------------------------------------------------------------------
@@ -290,6 +346,29 @@ def _read_words(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.strip() for each in words if each.strip()))
 
 
+# --- changed files -------------------------------------------------------------------------------------------
+
+
+def digests_of_files(values: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return a digest of each file that these settings name, to detect that a file has changed.
+
+    The digest of a file that cannot be read is the reason.
+
+    :param values: the settings by name, as in a connection.
+    """
+    found: dict[str, str] = {}
+    for name in ("verify", "client_cert", "superadmin_keys"):
+        value = values.get(name)
+        for text in value if isinstance(value, list) else [value]:
+            for path in text.split(",") if isinstance(text, str) and not is_key_text(text) else ():
+                try:
+                    found[path] = hashlib.sha256(read_file(path.strip())).hexdigest()
+                except (OSError, ValueError) as exception:
+                    found[path] = _os_text(exception)
+    return found
+
+
 # --- the settings --------------------------------------------------------------------------------------------
 
 
@@ -343,7 +422,7 @@ class ClientSettings:
     ] = None
     """Path of a PEM file with certificate and key, or the paths of two files, comma-separated or as a pair. Default:
     none."""
-    proxy: Annotated[str | None, BeforeValidator(_check_proxy), FormField("Proxy")] = field(default=None, repr=False)
+    proxy: Annotated[str | SecretStr | None, PlainValidator(_check_proxy), FormField("Proxy")] = None
     """URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the environment
     variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain HTTP, none."""
     max_retries: Annotated[int, Field(ge=0, le=20), _Number, FormField("Retries")] = DEFAULT_MAX_RETRIES
@@ -351,7 +430,8 @@ class ClientSettings:
     max_response_bytes: Annotated[int, Field(ge=1), _Number, FormField("Maximum response size (bytes)")] = (
         DEFAULT_MAX_RESPONSE_BYTES
     )
-    """Maximum size of a response in bytes. A larger response is refused. Default: 67108864 (64 MiB)."""
+    """Maximum size of a response in bytes. A larger response is refused, and so is one with more than one value for
+    each 64 bytes of this size. Default: 33554432 (32 MiB)."""
     allow_http: Annotated[bool, FormField("Allow plain HTTP")] = False
     """Whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no."""
     superadmin_keys: Annotated[
@@ -474,7 +554,7 @@ class ClientSettings:
         The proxy comes from the settings or, for an HTTPS base URL, from the environment.
         """
         if self.proxy:
-            return Proxy(self.proxy, self.name("proxy"))
+            return Proxy(as_secret(self.proxy), self.name("proxy"))
         # Use the environment's proxy only with TLS, because with TLS a proxy learns only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 

@@ -18,15 +18,13 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.settings import ClientSettings, is_key_text
+from airflow_custody.client.settings import ClientSettings, digests_of_files, is_key_text
 from airflow_custody.client.text import as_name, read_number, sanitize
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.hooks._lookup import mask, read_extras, read_password
+from airflow_custody.hooks._lookup import ConnectionFields, mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from airflow.providers.common.compat.sdk import Connection
 
     from airflow_custody.client.http.authentication import Authentication
 
@@ -54,14 +52,13 @@ class ConnectionReader:
     """
     Reads a connection.
 
-    :param connection: the connection.
+    :param connection: the fields of the connection.
     :param named: whether messages name the connection; False: the connection is being tested, and Airflow's API server
         has generated its id.
     :raises CustodyConfigurationError: if a field is wrong.
     """
 
-    def __init__(self, connection: Connection, *, named: bool) -> None:
-        self._connection = connection
+    def __init__(self, connection: ConnectionFields, *, named: bool) -> None:
         self._place = f"the Airflow connection {connection.conn_id!r}" if named else "this connection"
         #: The beginning of error messages, with the connection's name; may be empty.
         self.start = f"Airflow connection {connection.conn_id!r}, " if named else ""
@@ -72,14 +69,14 @@ class ConnectionReader:
                 advice="In the form, choose the type Custody; outside the form, write conn_type 'custody'.",
                 code="setting-wrong",
             )
-        extras = read_extras(connection)
-        if extras is None:
-            raise self._wrong("is not a JSON object, or repeats a name", "Extra")
-        self._extras = extras
-        self._credentials = self._read_credentials()
-        self._base_url = self._read_base_url()
-        #: All values of the connection, including secrets, to detect changes.
-        self.values = (connection.host, connection.schema, connection.port, self._credentials, self._extras)
+        if connection.extras is None:
+            raise self._named(_wrong("is not a JSON object, or repeats a name", "Extra"))
+        self._extras = connection.extras.get_secret_value()
+        self._fields = connection.place.get_secret_value()
+        self._password = connection.password
+        #: All values of the connection and the content of its files, to detect changes. The files are read before the
+        #: client reads them, so that no change is missed.
+        self.values = connection, digests_of_files(self._extras)
 
     def make_client(self, adapt: Callable[[ClientSettings], ClientSettings]) -> CustodyClient:
         """
@@ -89,24 +86,16 @@ class ConnectionReader:
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
+            auth = self._read_credentials()
             settings = adapt(self._client_settings())
             for each in settings.proxy_in_use.secrets if settings.proxy_in_use else ():
                 mask(each)
-            method, name, secret = self._credentials
-            auth: Authentication
-            if method == "api_key":
-                auth = ApiKey(name, secret, source=self._place)
-            elif method == "bearer":
-                auth = BearerToken(secret, source=f"the Password of {self._place}")
-            else:
-                auth = PasswordSignIn(name, secret, source=self._place, on_token=mask)
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
-        # Raise the new error here, so that the caught exception is not chained. The error names the setting as the form
-        # does.
-        setting = str(wrong.setting)
-        raise self._wrong(wrong.text.removeprefix(f"'{setting}' "), setting, wrong.code)
+        # Raise the new error here, so that the caught exception is not chained: its traceback leads through functions
+        # with values of the connection. The error names the setting as the form does.
+        raise self._named(wrong)
 
     def _client_settings(self) -> ClientSettings:
         if unknown := sorted(self._extras.keys() - _FORM.keys()):
@@ -123,53 +112,56 @@ class ConnectionReader:
                     "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
                     setting="superadmin_keys",
                 )
-        more = {"base_url": self._base_url, "user_agent": f"Airflow/{airflow_version}", "source": self._place}
+        more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
         return ClientSettings.parse({**self._extras, **more})
 
-    def _read_credentials(self) -> tuple[str, str, str]:
+    def _read_credentials(self) -> Authentication:
         """
-        Return the authentication method, the name and the secret.
+        Return the way to authenticate.
 
-        The filled-in fields determine the method. If ``auth`` is set, it must name the same method.
+        The filled-in fields determine it. If ``auth`` is set, it must name the same method.
         """
-        password = read_password(self._connection)
-        if password is None:
-            raise self._wrong(_NOT_TEXT, "password", "credentials-missing")
+        if self._password is None:
+            raise _wrong(_NOT_TEXT, "password", "credentials-missing")
         names = {
-            "password": self._read_text(self._connection.login, "username"),
-            "api_key": self._read_text(self._extras.get("api_key_id"), "api_key_id"),
+            "password": _read_text(self._fields["login"], "username"),
+            "api_key": _read_text(self._extras.get("api_key_id"), "api_key_id"),
         }
         given = [method for method, name in names.items() if name]
         if len(given) > 1:
-            raise self._wrong(
+            raise _wrong(
                 "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
             )
         filled_in = given[0] if given else "bearer"
-        auth = self._read_text(self._extras.get("auth"), "auth") or filled_in
-        if auth not in _AUTH_METHODS:
+        method = _read_text(self._extras.get("auth"), "auth") or filled_in
+        if method not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
-            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
-        needs, secret = _AUTH_METHODS[auth]
-        if auth != filled_in:
-            raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
-        if not password:
-            raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
-        return auth, names.get(auth, ""), password
+            raise _wrong(f"must be {', '.join(others)} or {last}", "auth")
+        needs, secret = _AUTH_METHODS[method]
+        if method != filled_in:
+            raise _wrong(f"is {method}, which needs {needs}", "auth", "credentials-missing")
+        if not self._password:
+            raise _wrong(f"{secret} is missing", "token", "credentials-missing")
+        if method == "api_key":
+            return ApiKey(names[method], self._password, source=self._place)
+        if method == "password":
+            return PasswordSignIn(names[method], self._password, source=self._place, on_token=mask)
+        return BearerToken(self._password, source=f"the Password of {self._place}")
 
     def _read_base_url(self) -> str:
-        host = _with_brackets(self._read_text(self._connection.host, "base_url"))
-        schema = self._read_text(self._connection.schema, "Schema").lower()
+        host = _with_brackets(_read_text(self._fields["host"], "base_url"))
+        schema = _read_text(self._fields["schema"], "Schema").lower()
         port = self._read_port()
         if not host:
-            raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
+            raise _wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
         if schema not in ("", "http", "https"):
-            raise self._wrong("must be http or https, or empty", "Schema")
+            raise _wrong("must be http or https, or empty", "Schema")
         # Do not add a scheme to a URL with a missing slash, such as "https:/example.com": it would then lead to a
         # host named "https". Such a URL is refused later.
         if "://" not in host and not host.lower().startswith(("http:", "https:")):
             host = f"{schema or 'https'}://{host}"
         elif schema and not host.lower().startswith(f"{schema}://"):
-            raise self._wrong("names another protocol than the base URL", "Schema")
+            raise _wrong("names another protocol than the base URL", "Schema")
         return host if port is None else self._add_port(host, port)
 
     def _add_port(self, host: str, port: int) -> str:
@@ -178,11 +170,11 @@ class ConnectionReader:
             named = urlsplit(host).port
             parts = urlsplit(host)
         if parts is None:
-            raise self._wrong(
+            raise _wrong(
                 "the base URL cannot be read as a URL (an example: https://custody.example.com:8443)", "base_url"
             )
         if named not in (None, port):
-            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
+            raise _wrong(f"is {port}, but the base URL names port {named}", "Port")
         return host if named else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
 
     def _read_port(self) -> int | None:
@@ -191,28 +183,36 @@ class ConnectionReader:
 
         Some forms save a missing port as 0.
         """
-        given: Any = self._connection.port
+        given: Any = self._fields["port"]
         text = as_name("" if given is None else given)
         if text is not None and not text.strip():
             return None
         port = None if text is None else read_number(text.strip(), _MAX_PORT)
         if port is None:
-            raise self._wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
+            raise _wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
         return port or None
 
-    def _read_text(self, value: object, setting: str) -> str:
-        """Return a field's text, stripped; empty if it is not set."""
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self._wrong(_NOT_TEXT, setting)
-        return value.strip()
-
-    def _wrong(self, why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:
+    def _named(self, error: CustodyConfigurationError) -> CustodyConfigurationError:
+        """Return an error about a setting with the connection's name, and the setting's name in the form."""
+        setting = str(error.setting)
         # The label in the form, and the name for use outside the form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
-        return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=code)
+        why = error.text.removeprefix(f"{setting!r} ")
+        return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=error.code)
+
+
+def _wrong(why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:
+    return CustodyConfigurationError(why, setting=setting, code=code)
+
+
+def _read_text(value: object, setting: str) -> str:
+    """Return a field's text, stripped; empty if it is not set."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _wrong(_NOT_TEXT, setting)
+    return value.strip()
 
 
 def _with_brackets(host: str) -> str:

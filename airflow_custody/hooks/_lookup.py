@@ -1,18 +1,23 @@
-"""Finds Airflow connections, reads their extras, and masks their secrets."""
+"""
+Finds Airflow connections, reads their fields, and masks their secrets.
+
+Error reports, such as Sentry's, contain the local variables of every function in a traceback, and the ``repr`` of a
+connection shows its secrets. So a connection is read here, in functions that raise nothing, and does not leave them.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.json_text import read_json
 from airflow_custody.client.text import without_line_end
-from airflow_custody.client.wire import each_once
 
 try:
     from airflow.sdk.log import mask_secret
@@ -23,13 +28,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow.providers.common.compat.sdk import Connection
+    from pydantic import Secret, SecretStr
+
+
+#: Maximum size of a connection's extras in bytes.
+_MAX_EXTRAS = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ConnectionFields:
+    """
+    The fields of an Airflow connection, whose ``repr`` shows no secret.
+
+    :param conn_id: its id.
+    :param conn_type: its type.
+    :param place: host, schema, port and login, as they are given: any of them may hold a misplaced secret.
+    :param password: the Password, without line breaks at its end, masked in logs; empty if there is none; None if it is
+        not text. Some secrets backends return a number, which may have lost leading zeros.
+    :param extras: the extras, stripped of white space; None if they are not a JSON object, or repeat a name. If a name
+        has two values, a reviewer may have read the one that is not used.
+    """
+
+    conn_id: str | None
+    conn_type: str | None
+    place: Secret[dict[str, Any]]
+    password: SecretStr | None
+    extras: Secret[dict[str, Any]] | None
 
 
 def find_connection(
     conn_id: str, advice: str, *, setting: str, get: Callable[[str], Connection] = BaseHook.get_connection
-) -> Connection:
+) -> ConnectionFields:
     """
-    Return a connection.
+    Return the fields of a connection.
 
     :param conn_id: its id.
     :param advice: advice if the connection does not exist.
@@ -39,7 +70,7 @@ def find_connection(
         read as not found.
     """
     with suppress(AirflowNotFoundException):
-        return get(conn_id)
+        return read_connection(get(conn_id))
     what, variable = "is not defined", f"AIRFLOW_CONN_{conn_id.upper()}"
     if near := _similar_id(conn_id, get):
         what = f"is not defined: did you mean {near!r}?"
@@ -76,22 +107,37 @@ def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
     return ""
 
 
-def read_extras(connection: Connection) -> dict[str, Any] | None:
+def read_connection(connection: Connection) -> ConnectionFields:
     """
-    Return a connection's extras, stripped of white space.
-
-    A file or a secrets backend may add white space.
+    Return the fields of a connection. Nothing is raised, because this function holds the connection itself.
 
     :param connection: the connection.
-    :return: the extras; None if they are not a JSON object, or repeat a name. If a name has two values, a
-        reviewer may have read the one that is not used.
     """
-    # Some secrets backends return an object instead of text.
-    extras: Any = connection.extra
+    from pydantic import Secret, SecretStr
+
+    password: Any = connection.password
+    if isinstance(password, str) and (stripped := password.strip()):
+        # Also mask the Password without surrounding white space, because a token is sent in this form.
+        mask(stripped)
+    password = "" if password is None else password
+    password = SecretStr(without_line_end(password)) if isinstance(password, str) else None
+    extras = _read_extras(connection.extra)
+    place = {name: getattr(connection, name) for name in ("host", "schema", "port", "login")}
+    return ConnectionFields(
+        connection.conn_id, connection.conn_type, Secret(place), password, None if extras is None else Secret(extras)
+    )
+
+
+def _read_extras(extras: Any) -> dict[str, Any] | None:
+    """
+    Return a connection's extras, stripped of white space; None if they cannot be read.
+
+    A file or a secrets backend may add white space. Some secrets backends return an object instead of text.
+    """
     if not isinstance(extras, dict):
         try:
-            extras = json.loads(extras or "{}", object_pairs_hook=each_once)
-        except (TypeError, ValueError):
+            extras = read_json((extras or "{}").encode(), _MAX_EXTRAS, unique_keys=True)
+        except (AttributeError, TypeError, ValueError):
             return None
     if not isinstance(extras, dict):
         return None
@@ -104,27 +150,6 @@ def _strip(value: Any) -> Any:
     return [_strip(each) for each in value] if isinstance(value, list) else value
 
 
-def read_password(connection: Connection) -> str | None:
-    """
-    Return a connection's Password, masked in logs.
-
-    Line breaks at its end are removed.
-
-    :param connection: the connection.
-    :return: the Password, empty if there is none; None if it is not text. Some secrets backends return a number,
-        which may have lost leading zeros.
-    """
-    password: Any = connection.password
-    if password is None:
-        return ""
-    if not isinstance(password, str):
-        return None
-    if stripped := password.strip():
-        # Also mask the Password without surrounding white space, because a token is sent in this form.
-        mask(stripped)
-    return without_line_end(password)
-
-
-def mask(secret: str) -> None:
+def mask(secret: str | SecretStr) -> None:
     """Register a secret with Airflow's masker, in any version of Airflow."""
-    mask_secret(secret)
+    mask_secret(secret if isinstance(secret, str) else secret.get_secret_value())

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.secrets import without_secrets
+from airflow_custody.client.secrets import as_secret, without_secrets
 from airflow_custody.client.text import lines
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.hooks._lookup import mask
 from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.models import WireWebhook
 
@@ -34,7 +36,7 @@ class WebhookCreation:
     client: CustodyClient
     webhook_type: str
     url: str
-    secret: str | None
+    secret: SecretStr | None
     store_secret: Callable[[str, str], None] | None
 
     def __post_init__(self) -> None:
@@ -49,9 +51,11 @@ class WebhookCreation:
         return f"{self.webhook_type} to {without_secrets(self.url)}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
+        secret: str | SecretStr
         webhook_id, secret = self.client.create_webhook(
             self.webhook_type, self.url, secret=self.secret, before_send=before_send
         )
+        secret = as_secret(secret)
         mask(secret)
         if self.secret not in (None, secret):
             log.warning(
@@ -65,7 +69,7 @@ class WebhookCreation:
         failure = ""
         if self.store_secret is not None:
             try:
-                self.store_secret(webhook_id, secret)
+                self.store_secret(webhook_id, secret.get_secret_value())
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:

@@ -9,13 +9,14 @@ from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import check_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.limits import LOOKUP_WAIT
-from airflow_custody.hooks._lookup import find_connection, mask, read_password
+from airflow_custody.hooks._lookup import find_connection, mask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from pydantic import SecretStr
 
 
 __all__ = [
@@ -172,12 +173,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 
-    def _secret(self) -> str | None:
+    def _secret(self) -> SecretStr | None:
         if self.secret_conn_id is None:
             return None
         check_text("secret_conn_id", self.secret_conn_id)
         advice = "Create a connection with this id and the webhook's secret as its Password."
-        secret = read_password(find_connection(self.secret_conn_id, advice, setting="secret_conn_id"))
+        secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
         if not secret:
             why = (
                 "has no Password, which must be the webhook's secret"

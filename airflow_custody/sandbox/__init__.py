@@ -55,6 +55,6 @@ def __getattr__(name: str) -> Any:
             raise
         package = str(error.name).partition(".")[0]
         raise ModuleNotFoundError(
-            f"{name} needs {package}: pip install 'airflow-provider-custody[sandbox]' [custody/package-missing]",
+            f"{name} needs {package}: pip install {package} [custody/package-missing]",
             name=error.name,
         ) from error

@@ -235,8 +235,14 @@ def test_a_library_that_the_process_has_loaded_under_another_name(monkeypatch: p
 def test_the_missing_extra_is_named(fake_hsm: FakeHsm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pkcs11", None)
     monkeypatch.delitem(sys.modules, "airflow_custody.client.signers.hsm", raising=False)
-    with pytest.raises(CustodyConfigurationError, match=r"pip install 'airflow-provider-custody\[pkcs11\]'"):
+    with pytest.raises(CustodyConfigurationError, match="pip install python-pkcs11"):
         signer(fake_hsm, "k").check()
+
+
+def test_white_space_that_a_file_adds_is_not_part_of_a_label_or_the_pin(fake_hsm: FakeHsm) -> None:
+    fake_hsm.generate("k")
+    for end in (" ", "\n", "\r\n"):
+        signer(fake_hsm, f"k{end}", token=f"{TOKEN}{end}", pin=lambda end=end: f"{PIN}{end.strip(' ')}").check()
 
 
 def test_the_name_is_a_uri_without_the_pin(fake_hsm: FakeHsm) -> None:

@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from support.keys.pinned_keys import private_key, public_pem
 from support.service.authorities import Authority
 from support.service.people import pem_of
@@ -158,3 +165,52 @@ def test_a_path_that_names_another_file_after_it_was_checked(
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(OSError, match="it is larger than 2 MiB"):
         read_file("/proc/self/pagemap", 2 * 2**20)
+
+
+# --- the certificate and the key of a client -----------------------------------------------------------------
+
+
+def pem_parts(tmp_path: Path) -> dict[str, str]:
+    """Write the parts of a client certificate, and return their paths by name."""
+    made, other = (trustme.CA().issue_cert("me.example.com") for _ in range(2))
+    key = load_pem_private_key(made.private_key_pem.bytes(), None)
+    contents = {
+        "certificate": made.cert_chain_pems[0].bytes(),
+        "key": made.private_key_pem.bytes(),
+        "other key": other.private_key_pem.bytes(),
+        "encrypted": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")),
+        "old and encrypted": key.private_bytes(
+            Encoding.PEM, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(b"x")
+        ),
+        "junk": b"junk",
+        "damaged": b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    return {name: str(tmp_path / name) for name in (*contents, "missing")}
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["certificate"], "{0} has no private key in PEM"),
+        (["certificate", "junk"], "{1} has no private key in PEM"),
+        (["key"], "{0} has no certificate in PEM"),
+        (["junk", "key"], "{0} has no certificate in PEM"),
+        (["key", "certificate"], "the two paths are swapped"),
+        (["certificate", "other key"], "the private key in {1} does not belong to the certificate in {0}"),
+        (["certificate", "encrypted"], "the private key in {1} is encrypted"),
+        (["certificate", "old and encrypted"], "the private key in {1} is encrypted"),
+        (["certificate", "missing"], "cannot be used: {1}: No such file"),
+        (["missing", "key"], "cannot be used: {0}: No such file"),
+        (["damaged", "key"], "cannot be used: {0}, {1}: "),
+    ],
+    ids=lambda value: " and ".join(value) if isinstance(value, list) else "",
+)
+def test_each_fault_of_a_client_certificate_has_its_own_words(tmp_path: Path, names: list[str], why: str) -> None:
+    found = pem_parts(tmp_path)
+    settings_with(client_cert=[found["certificate"], found["key"]])
+    paths = [found[name] for name in names]
+    with pytest.raises(CustodyConfigurationError) as caught:
+        settings_with(client_cert=paths)
+    assert why.format(*paths) in str(caught.value)

@@ -180,8 +180,7 @@ COPIES = {
     "arguments": Copy(client, "settings = ClientSettings(\n", "        )\n", passed_on),
     "form": Copy(
         get_provider_info,
-        '"description": "Only for an API key; its secret goes into the field of the API token.",\n'
-        f'{"":24}"schema": {{"type": ["string", "null"]}},\n{"":20}}},\n',
+        f'"an API token.",\n{"":24}"schema": {{"type": ["string", "null"]}},\n{"":20}}},\n',
         f"\n{'':16}}},\n",
         form_fields,
     ),

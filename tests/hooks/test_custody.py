@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -450,3 +451,33 @@ def test_the_rules_are_verified(
     found, words = define(connection).test_connection()
     assert found is good
     assert text in words
+
+
+def test_a_changed_file_of_a_setting_is_a_changed_connection(
+    define: Define, tmp_path: Path, authority: Authority
+) -> None:
+    """What already runs, such as a watcher, stops trusting a key that is revoked in its file."""
+    contents = {
+        "superadmin_keys": (ONE, TWO),
+        "verify": (Path(authority[1]).read_text(), Path(authority[1]).read_text() * 2),
+        "client_cert": (Path(authority[2]).read_text(), Path(authority[2]).read_text() + "\n"),
+    }
+    paths = {name: tmp_path / name for name in contents}
+    for name, path in paths.items():
+        path.write_text(contents[name][0])
+    extra = {**{name: str(path) for name, path in paths.items()}, "superadmin_minimum": 1}
+    with define({**BASE, "extra": extra}) as hook:
+        client = hook.get_conn()
+        for name, path in paths.items():
+            assert hook.get_conn() is client
+            # Of the same size and age, where the content allows it.
+            before = path.stat()
+            path.write_text(contents[name][1])
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            changed = hook.get_conn()
+            assert changed is not client, name
+            client = changed
+        assert client.settings.superadmin_keys == (TWO,)
+        paths["superadmin_keys"].unlink()
+        with pytest.raises(CustodyConfigurationError, match="No such file"):
+            hook.get_conn()

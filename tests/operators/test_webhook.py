@@ -13,6 +13,7 @@ from support.airflow.apply_tries import before
 from support.airflow.task_log import TaskLog
 
 from airflow_custody.client import CustodyError
+from airflow_custody.hooks._lookup import read_connection
 from airflow_custody.idempotency.search import Search
 from airflow_custody.operators.webhook import (
     CustodyCreateWebhookOperator,
@@ -170,7 +171,8 @@ def test_a_connection_without_a_secret_sends_nothing(sandbox: Sandbox, monkeypat
 def test_a_secret_that_is_a_number_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     fields: Any = {"password": 12345678901}
     connection = Connection(conn_id="hook", conn_type="generic", **fields)
-    monkeypatch.setattr("airflow_custody.operators.webhook.find_connection", lambda *args, **kwargs: connection)
+    found = read_connection(connection)
+    monkeypatch.setattr("airflow_custody.operators.webhook.find_connection", lambda *args, **kwargs: found)
     with failing_at_once("has a Password that is not text"):
         create(secret_conn_id="hook")
     assert sandbox.control.request_log() == []

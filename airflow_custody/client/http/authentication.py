@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from pydantic import SecretStr
 from requests import PreparedRequest
 
-from airflow_custody.client.secrets import REDACTED, redact
+from airflow_custody.client.secrets import REDACTED, as_secret, redact
 from airflow_custody.client.text import sanitize
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
@@ -32,8 +33,8 @@ class Authentication(ABC):
     def __init__(self, *, source: str) -> None:
         self.source = source
         # Replace this collection, never modify it, because another thread may be reading it to redact a text.
-        self._secrets: frozenset[str] = frozenset()
-        self._tokens: tuple[str, ...] = ()
+        self._secrets: frozenset[SecretStr] = frozenset()
+        self._tokens: tuple[SecretStr, ...] = ()
 
     @property
     def is_refused(self) -> bool:
@@ -44,11 +45,11 @@ class Authentication(ABC):
         """
         return False
 
-    def hide(self, secret: str) -> None:
+    def hide(self, secret: str | SecretStr) -> None:
         """Redact a secret in all text that :meth:`redact` returns."""
-        self._secrets |= {secret}
+        self._secrets |= {as_secret(secret)}
 
-    def hide_token(self, token: str) -> None:
+    def hide_token(self, token: SecretStr) -> None:
         """
         Hide a token that will be replaced.
 
@@ -80,7 +81,8 @@ class Authentication(ABC):
 
         Secrets in it are replaced, then it is cut to the limit.
         """
-        return sanitize(redact(str(text), (*self._secrets, *self._tokens)), limit)
+        secrets = (each.get_secret_value() for each in (*self._secrets, *self._tokens))
+        return sanitize(redact(str(text), secrets), limit)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({REDACTED})"

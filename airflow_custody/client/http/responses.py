@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import math
 import re
 import ssl
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import requests
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
@@ -37,9 +36,9 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation, missing_roles
+from airflow_custody.client.json_text import TooManyValuesError, check_structure, read_json
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.wire import each_once
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -177,6 +176,8 @@ class Response:
     """
     A response: its status, some headers, and the received body.
 
+    :param body: the body; not in its ``repr``, because it may hold a token.
+    :param max_bytes: maximum size of the body in bytes; it also limits the number of values in it.
     :param truncated: why the body is not complete; None if it is.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     """
@@ -186,7 +187,8 @@ class Response:
     content_type: str
     location: str | None
     retry_after: float | None
-    body: bytes
+    body: bytes = field(repr=False)
+    max_bytes: int
     truncated: str | None = None
     date: datetime | None = None
 
@@ -195,12 +197,21 @@ class Response:
         """
         The body as JSON data.
 
-        If the body is not JSON, or nested too deeply, the value is ``_NO_JSON``.
+        If the body is not JSON, nested too deeply, or has too many values, the value is ``_NO_JSON``.
         """
         try:
-            return from_json(self.body, allow_inf_nan=False)
+            return read_json(self.body, self.max_bytes)
         except ValueError:
             return _NO_JSON
+
+    @property
+    def no_json_reason(self) -> str:
+        """The reason why the body is not JSON data."""
+        try:
+            check_structure(self.body, self.max_bytes)
+        except TooManyValuesError as error:
+            return str(error)
+        return "its body is not JSON" if self.body else "its body is empty"
 
     @property
     def is_service_error(self) -> bool:
@@ -247,8 +258,22 @@ class Response:
 
 
 @cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
+def _validator(shape: Any) -> SchemaValidator:
+    return SchemaValidator(_failing_fast(TypeAdapter(shape).core_schema))
+
+
+def _failing_fast(schema: Any) -> Any:
+    """
+    Return a schema of pydantic whose lists report only their first fault.
+
+    One fault takes about a kilobyte, and only the first fault is used.
+    """
+    if isinstance(schema, list):
+        return [_failing_fast(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    more = {"fail_fast": True} if schema.get("type") == "list" else {}
+    return {**{name: _failing_fast(each) for name, each in schema.items()}, **more}
 
 
 @dataclass
@@ -259,8 +284,8 @@ class Reply(Generic[T]):
     response: Response
     auth: Authentication
     settings: ClientSettings
-    #: The body in the expected shape.
-    body: T = None  # type: ignore[assignment]
+    #: The body in the expected shape; not in the ``repr``, because it may hold a token.
+    body: T = field(default=None, repr=False)  # type: ignore[assignment]
 
     def read(self, shape: Any) -> Reply[T]:
         """
@@ -287,9 +312,9 @@ class Reply(Generic[T]):
                 error_code=code,
             )
         if response.data is _NO_JSON:
-            raise self.unexpected("its body is empty" if not response.body else "its body is not JSON")
+            raise self.unexpected(response.no_json_reason)
         try:
-            self.body = _adapter(shape).validate_python(response.data)
+            self.body = _validator(shape).validate_python(response.data)
             return self
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
@@ -338,8 +363,7 @@ class Reply(Generic[T]):
         :raises CustodyError: if a key is repeated.
         """
         try:
-            # Leave numbers as text, because only the keys are checked.
-            json.loads(self.response.body, object_pairs_hook=each_once, parse_int=str, parse_float=str)
+            read_json(self.response.body, self.response.max_bytes, unique_keys=True)
             return
         except ValueError as error:
             why = str(error)

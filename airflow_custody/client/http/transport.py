@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -17,6 +18,7 @@ from io import BytesIO
 from typing import Any, TypeVar
 
 import requests
+from pydantic import SecretStr
 from requests.adapters import HTTPAdapter
 from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 from urllib3.connection import HTTPConnection
@@ -126,6 +128,10 @@ class _Body:
             raise _NotSentError(None, f"the request could not leave within {FENCE:g} s after it was signed")
 
 
+def _unwrap(secret: SecretStr) -> str:
+    return secret.get_secret_value()
+
+
 def _clocks() -> Moment:
     return time.monotonic(), time.time()
 
@@ -145,7 +151,7 @@ class _Adapter(HTTPAdapter):
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
         proxy = settings.proxy_in_use
         # Send the client certificate only to the service, not to the proxy.
-        over_tls = proxy is not None and proxy.url.lower().startswith("https:")
+        over_tls = proxy is not None and proxy.is_https
         self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
         is_https = settings.base_url.startswith("https:")
         context = _tls_context(settings) if is_https else self._proxy_context
@@ -225,7 +231,7 @@ class Transport:
         self.settings = settings
         self.auth = auth
         proxy = settings.proxy_in_use
-        self._proxies = {"http": proxy.url, "https": proxy.url} if proxy else {}
+        self._proxies = dict.fromkeys(("http", "https"), proxy.url.get_secret_value()) if proxy else {}
         for secret in proxy.secrets if proxy else ():
             auth.hide(secret)
         self._observers: list[Observer] = []
@@ -275,7 +281,7 @@ class Transport:
         :param operation: the operation; determines whether it may be repeated.
         :param shape: the ``TypedDict`` or model that the response's body must fit; None: the caller checks the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
-        :param body: JSON data to send; None (default): no body.
+        :param body: JSON data to send, with secrets as pydantic's ``SecretStr``; None (default): no body.
         :param before_send: called when the connection is open, each time before the body is sent. If it raises an
             exception, the body is not sent, so nothing was done, and the exception is raised unchanged. If it takes
             longer than five seconds, the request is prepared again and ``before_send`` is called again, at most three
@@ -291,7 +297,7 @@ class Transport:
             operation.method,
             self.settings.base_url + API_ROOT + operation.path,
             params=query,
-            json=body,
+            data=None if body is None else json.dumps(body, allow_nan=False, default=_unwrap).encode(),
             headers={"Content-Type": "application/json"},
         )
         late, retries, renewed = 0, 0, False
@@ -401,6 +407,7 @@ class Transport:
         response: Response | None = None
         seen: Observation | None = None
         chain: list[BaseException] = []
+        ended: BaseException | None = None
         token = _calling.set((operation, self.auth))
         try:
             with self._session().send(
@@ -415,10 +422,16 @@ class Transport:
         # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header, with its secret.
         except Exception as exception:
             chain = list(exception_chain(exception, earlier))
+        except BaseException as exception:
+            # Such as Airflow's time-out of a task.
+            ended = exception
         finally:
             _calling.reset(token)
             if _not_sent(chain) is None:
                 self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
+        if ended is not None:
+            # Leave out the frames of the libraries, because error reports would show their variables: the headers.
+            raise ended.with_traceback(None)
         return response, chain
 
     def _failure(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> _Failure:
@@ -456,6 +469,7 @@ class Transport:
             location=headers.get("Location"),
             retry_after=parse_retry_after(retry_after) if retry_after else None,
             body=body,
+            max_bytes=self.settings.max_response_bytes,
             truncated=truncated,
             date=parse_date(headers.get("Date")),
         )

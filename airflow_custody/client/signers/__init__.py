@@ -14,6 +14,7 @@ from airflow_custody.client.text import is_pem
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+    from pydantic import Secret, SecretStr
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
@@ -65,7 +66,13 @@ class PemSigner:
     :raises CustodyConfigurationError: if the name is itself a key.
     """
 
-    def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], str | bytes | SecretStr],
+        *,
+        name: str,
+        password: str | SecretStr | None = None,
+    ) -> None:
         if is_pem(name):
             raise CustodyConfigurationError(
                 "this is the key itself: give the path of its file, or the id of its connection",
@@ -73,11 +80,11 @@ class PemSigner:
                 code="signing-failed",
             )
         self._load = load
-        self._password = password
+        self._password: str | SecretStr = password or ""
         self.name = name
 
     @classmethod
-    def from_file(cls, path: str | Path, *, password: str | None = None) -> PemSigner:
+    def from_file(cls, path: str | Path, *, password: str | SecretStr | None = None) -> PemSigner:
         """
         Make a signer from a file.
 
@@ -119,29 +126,32 @@ class PemSigner:
         return raw_signature(sign_message(self._key(), message))
 
     def _key(self) -> EllipticCurvePrivateKey:
+        from airflow_custody.client.secrets import as_secret
         from airflow_custody.client.signers.pem_key import PemKeyError, load_private_key
 
+        # All errors are raised outside of "except", because the tracebacks of the caught exceptions lead through
+        # functions with the key.
+        failure: OSError | PemKeyError
         try:
-            pem = self._load()
-        except OSError as error:
-            # The caller's function may have raised the exception. Then its text may hold a secret, and its number may
-            # not be the system's.
-            is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
-            reason = os.strerror(error.errno or 0) if is_system else type(error).__name__
-            if isinstance(error, UnsuitableFileError):
-                reason = error.why
-            why = f"it cannot be read: {reason}"
-            if isinstance(error, _LASTING):
-                raise self._unusable(why) from None
-            raise CustodyError(
-                f"the signing key {self.name!r} cannot be used now: {why}; this signature was not made",
-                retryable=True,
-                code="signing-failed",
-            ) from None
-        try:
-            return load_private_key(pem, self._password)
-        except PemKeyError as error:
-            raise self._unusable(str(error)) from None
+            return load_private_key(_wrap(self._load()), as_secret(self._password))
+        except (OSError, PemKeyError) as exception:
+            failure = exception
+        if isinstance(failure, PemKeyError):
+            raise self._unusable(str(failure))
+        # The caller's function may have raised it. Then its text may hold a secret, and its number may not be the
+        # system's.
+        is_system = type(failure).__module__ == "builtins" and failure.errno in tuple(errno.errorcode)
+        reason = os.strerror(failure.errno or 0) if is_system else type(failure).__name__
+        if isinstance(failure, UnsuitableFileError):
+            reason = failure.why
+        why = f"it cannot be read: {reason}"
+        if isinstance(failure, _LASTING):
+            raise self._unusable(why)
+        raise CustodyError(
+            f"the signing key {self.name!r} cannot be used now: {why}; this signature was not made",
+            retryable=True,
+            code="signing-failed",
+        )
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
         return CustodyConfigurationError(
@@ -157,6 +167,12 @@ class PemSigner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+
+def _wrap(pem: str | bytes | SecretStr) -> Secret[str | bytes] | SecretStr:
+    from pydantic import Secret, SecretStr
+
+    return pem if isinstance(pem, SecretStr) else Secret(pem)
 
 
 def raw_signature(der: bytes) -> bytes:

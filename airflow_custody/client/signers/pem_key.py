@@ -6,10 +6,13 @@ This module imports ``cryptography``, so the signer imports it only when the key
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from pydantic import Secret, SecretStr
 
 from airflow_custody.client.text import pem_text, sanitize
 
@@ -22,21 +25,22 @@ class PemKeyError(ValueError):
     """
 
 
-def load_private_key(pem: str | bytes, password: str | None) -> EllipticCurvePrivateKey:
+def load_private_key(pem: Secret[str | bytes] | SecretStr, password: SecretStr) -> EllipticCurvePrivateKey:
     """
     Return a private key on P-256.
 
     :param pem: the key in PEM.
-    :param password: the password that the key is encrypted with; None or empty: the key is not encrypted.
+    :param password: the password that the key is encrypted with; empty: the key is not encrypted.
     :raises PemKeyError: if the text is not a private key on P-256.
     """
-    try:
-        key = load_pem_private_key(pem_text(pem).encode(), password.encode() if password else None)
-    except (TypeError, ValueError, UnsupportedAlgorithm):
-        # Do not chain the exception, because it may quote the key.
-        raise PemKeyError(
-            "it is not a private key in PEM of a known type, or its password is wrong or missing"
-        ) from None
+    key: object = None
+    # Do not chain the exception, because it may quote the key.
+    with suppress(TypeError, ValueError, UnsupportedAlgorithm):
+        key = load_pem_private_key(
+            pem_text(pem.get_secret_value()).encode(), password.get_secret_value().encode() or None
+        )
+    if key is None:
+        raise PemKeyError("it is not a private key in PEM of a known type, or its password is wrong or missing")
     if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
         raise PemKeyError(other_curve(key))
     return key

@@ -7,15 +7,16 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import sanitize, without_line_end
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from pydantic import SecretStr
 
     from airflow_custody.client.signers.hsm import TokenSession
 
@@ -50,7 +51,7 @@ class Pkcs11Key:
     module: str
     token: str
     key: str
-    pin: str = field(repr=False)
+    pin: SecretStr
 
 
 class Pkcs11Signer:
@@ -68,12 +69,14 @@ class Pkcs11Signer:
     the HSM or the token is unavailable, Airflow's retries apply.
 
     :param module: the path of the HSM's PKCS#11 library on the worker.
-    :param token: the label of the token.
-    :param key: the label of the key pair.
-    :param pin: returns the token's user PIN; called when the key is needed, and its result is not kept.
+    :param token: the label of the token. White space around it is removed.
+    :param key: the label of the key pair. White space around it is removed.
+    :param pin: returns the token's user PIN; called when the key is needed, and its result is not kept. Line breaks at
+        the PIN's end are removed.
     """
 
-    def __init__(self, *, module: str, token: str, key: str, pin: Callable[[], str]) -> None:
+    def __init__(self, *, module: str, token: str, key: str, pin: Callable[[], str | SecretStr]) -> None:
+        token, key = token.strip(), key.strip()
         self._key = (module, token, key)
         self._pin = pin
         self.name = f"pkcs11:token={sanitize(token, 64)};object={sanitize(key, 64)}"
@@ -120,7 +123,11 @@ class Pkcs11Signer:
             return token.sign(self._private_key(token), hashlib.sha256(message).digest())
 
     def _where(self) -> Pkcs11Key:
-        return Pkcs11Key(*self._key, self._pin())
+        from pydantic import SecretStr
+
+        pin = self._pin()
+        pin = pin if isinstance(pin, SecretStr) else SecretStr(pin if isinstance(pin, str) else "")
+        return Pkcs11Key(*self._key, SecretStr(without_line_end(pin.get_secret_value())))
 
     def _private_key(self, token: TokenSession) -> Any:
         key = self._only(token.private_keys())
@@ -149,17 +156,17 @@ class Pkcs11Signer:
         try:
             from airflow_custody.client.signers.hsm import PKCS11Error, TokenSession, initialised
         except ImportError:
-            why = "it needs: pip install 'airflow-provider-custody[pkcs11]'"
+            why = "it needs: pip install python-pkcs11"
             raise self._unusable(why, "package-missing") from None
         where = self._where()
-        if not isinstance(where.pin, str) or not where.pin:
+        if not where.pin:
             raise self._unusable("the PIN is missing")
         failure, is_loaded = None, False
         with _locks.setdefault(os.getpid(), threading.Lock()):
             try:
                 library = initialised(where.module)
                 is_loaded = True
-                with library.get_token(token_label=where.token).open(user_pin=where.pin) as session:
+                with library.get_token(token_label=where.token).open(user_pin=where.pin.get_secret_value()) as session:
                     yield TokenSession(session, where.key)
             except PKCS11Error as exception:
                 failure = exception

@@ -7,7 +7,6 @@ This module does not use the network.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -15,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.files import read_file
+from airflow_custody.client.json_text import read_json
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.wire import TypedDict, each_once
+from airflow_custody.client.wire import TypedDict
 
 #: Maximum size in bytes of a file with evidence. A request that is signed in a batch of a hundred takes 9 KB for each
 #: signature, so that 24,000 requests with one signature fit in, or 13,000 with two.
@@ -149,8 +149,8 @@ def _decode(data: bytes, name: str) -> EvidenceFile:
     if len(data) > MAX_EVIDENCE_BYTES:
         raise evidence_error(name, f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB")
     try:
-        said = json.loads(data.decode(), object_pairs_hook=each_once)
-    except (ValueError, RecursionError) as error:
+        said = read_json(data, MAX_EVIDENCE_BYTES, unique_keys=True)
+    except ValueError as error:
         raise evidence_error(name, f"is not JSON with unique keys: {sanitize(error, 160)}") from None
     try:
         return EvidenceFile.model_validate(said.get("evidence") if isinstance(said, dict) else None)

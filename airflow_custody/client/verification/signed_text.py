@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import Required
 
+from airflow_custody.client.json_text import check_structure
 from airflow_custody.client.text import escape, sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.wire import TypedDict
@@ -224,6 +225,7 @@ def _hash(text: str) -> str:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
+        check_structure(text, MAX_PAYLOAD_BYTES)
         parsed = _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise RefusalError("is not JSON") from None

@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, NoReturn
 
+from airflow_custody.client.json_text import check_structure
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
@@ -249,9 +250,9 @@ def read_payload(text: str | None) -> Any:
     """
     Return the payload of a call as plain JSON data.
 
-    Text that is JSON is parsed. It stays text if it is very long or deep, or if JSON readers could read it differently:
-    a key is repeated; a number is not finite, has more than 64 bits or would change; a string holds a null character or
-    half a surrogate pair.
+    Text that is JSON is parsed. It stays text if it is very long or deep or has very many values, or if JSON readers
+    could read it differently: a key is repeated; a number is not finite, has more than 64 bits or would change; a
+    string holds a null character or half a surrogate pair.
 
     :param text: the text of the payload; None: there is none.
     :return: the data, or the text; None: there is none.
@@ -296,6 +297,7 @@ def _parse(text: str, decoder: json.JSONDecoder) -> Any:
     """
     if len(text) > MAX_PARSED_LENGTH:
         raise ValueError("too long")
+    check_structure(text, MAX_PARSED_LENGTH)
     parsed = decoder.decode(text)
     _require_storable(parsed)
     return parsed

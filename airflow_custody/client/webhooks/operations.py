@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import UUID
 
+from pydantic import SecretStr
+
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.health.operations import HealthOperations
@@ -15,6 +17,7 @@ from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.limits import MAX_PAGE_SIZE
+from airflow_custody.client.secrets import as_secret
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
 from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor, NewCalls, read_new_calls
 from airflow_custody.client.webhooks.models import (
@@ -157,7 +160,7 @@ class WebhookOperations(ServiceOperations):
         webhook_type: str,
         url: str,
         *,
-        secret: str | None = None,
+        secret: str | SecretStr | None = None,
         before_send: Callable[[], None] | None = None,
     ) -> tuple[str, str]:
         """
@@ -174,19 +177,20 @@ class WebhookOperations(ServiceOperations):
         :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
-        if secret is not None and not 0 < len(secret) <= MAX_SECRET_LENGTH:
-            raise CREATE_WEBHOOK.refused(f"the secret must have 1 to {MAX_SECRET_LENGTH} characters")
-        body = {"type": webhook_type, "url": url, **({} if secret is None else {"secret": secret})}
+        body: dict[str, Any] = {"type": webhook_type, "url": url}
         if secret is not None:
+            secret = body["secret"] = as_secret(secret)
+            if not 0 < len(secret) <= MAX_SECRET_LENGTH:
+                raise CREATE_WEBHOOK.refused(f"the secret must have 1 to {MAX_SECRET_LENGTH} characters")
             # Hide the secret, because a later response may echo it.
             self._transport.auth.hide(secret)
         reply = self._transport.call(CREATE_WEBHOOK, WireCreatedWebhook, body=body, before_send=before_send)
         webhook_id = (reply.body.get("webhook") or {}).get("id", "")
-        secret = reply.body.get("secret") or secret
+        secret = as_secret(reply.body.get("secret") or secret or "")
         if not is_uuid(webhook_id) or not secret:
             raise reply.unexpected("it lacks 'webhook.id' or 'secret'")
         self._transport.auth.hide(secret)
-        return webhook_id, secret
+        return webhook_id, secret.get_secret_value()
 
     def list_webhooks(self, *, webhook_type: str | None = None, url: str | None = None) -> Iterator[WireWebhook]:
         """
