@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote
@@ -118,32 +118,78 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
     return list(reversed(events[-limit:]))
 
 
-def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[str]) -> Any:
-    """
-    Return the last event of an inlet that a task emitted.
+def task_source(ti: Any) -> str:
+    """Return a task's name as the source of events, ``<dag_id>/<task_id>``, from an instance of the task."""
+    return f"{ti.dag_id}/{ti.task_id}"
 
-    Only an event whose ``extra`` has the given keys counts. Events that were emitted by hand or by a watcher are
-    ignored.
+
+def source_of(event: Any) -> str:
+    """
+    Return the task that emitted an event, as ``<dag_id>/<task_id>``; empty if no task did.
+
+    Airflow itself records the source of each event. Everything in ``extra`` is written by whoever emits the event.
+    """
+    return f"{event.source_dag_id}/{event.source_task_id}" if event.source_task_id else ""
+
+
+def sources_of(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[str]) -> set[str]:
+    """Return the tasks that emitted the last 500 events of an inlet whose ``extra`` has the given keys."""
+    return set(_last_by_source(latest_events(inlet_events, asset, _EVENTS[-1]), keys))
+
+
+def _last_by_source(events: Iterable[Any], keys: Collection[str]) -> dict[str, Any]:
+    """
+    Return each task's last event whose ``extra`` has the given keys.
+
+    :param events: the events, the newest first.
+    :param keys: the keys.
+    """
+    found: dict[str, Any] = {}
+    for event in events:
+        source = source_of(event)
+        if source and isinstance(event.extra, Mapping) and event.extra.keys() >= set(keys):
+            found.setdefault(source, event)
+    return found
+
+
+def last_event(
+    inlet_events: Mapping[Any, Any],
+    asset: Asset,
+    keys: Collection[str],
+    source: str,
+    continue_from: str | None = None,
+) -> Any:
+    """
+    Return the last event of an inlet that a certain task emitted.
+
+    Only an event whose ``extra`` has the given keys counts. All other events are ignored, whatever they claim.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
     :param keys: the keys that the event's ``extra`` must have.
+    :param source: the task that emitted the event, as ``<dag_id>/<task_id>``.
+    :param continue_from: the task whose last event is returned if ``source`` has none among the last 500 events, as
+        ``<dag_id>/<task_id>``. Default None: no other task.
     :return: the event; None if there is none.
     :raises CustodyConfigurationError: if none of the last 500 events is such an event, and there may be older events.
     """
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
-        for event in events:
-            has_keys = isinstance(event.extra, Mapping) and event.extra.keys() >= set(keys)
-            if has_keys and event.source_task_id:
-                return event
+        found = _last_by_source(events, keys)
+        if source in found:
+            return found[source]
         if len(events) < limit:
-            return None
+            break
+    if continue_from in found:
+        return found[continue_from]
+    if len(events) < limit:
+        return None
     raise CustodyConfigurationError(
-        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} stores a task's position, so the place to "
-        "continue is unknown; nothing is sent",
+        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} stores a position of the task {source}, so "
+        "the place to continue is unknown; nothing is sent",
         setting="asset",
-        advice="The asset has events from another source. Give this task its own asset.",
+        advice="The asset has events from other sources. Give this task its own asset. If the task was renamed, name "
+        "the old task in continue_from.",
         code="parameter-wrong",
     )
 
@@ -163,19 +209,32 @@ class UnhandledEvents:
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset with the events to handle.
-    :param handled: the task's own asset. If it has no event yet, all events of ``asset`` are returned.
+    :param handled: the task's own asset. Only events that this task emitted count. If there are none yet, all events of
+        ``asset`` are returned.
+    :param ti: ``ti`` of the task's context. It names this task.
+    :param continue_from: the task whose record counts if this task has none yet, such as this task under its old name,
+        as ``<dag_id>/<task_id>``. Default None: no other task.
     :param portion: number of events to fetch at once. Default 100.
     :raises CustodyConfigurationError: if the position is not among the last 500 events of ``handled``.
     """
 
-    def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
+    def __init__(
+        self,
+        inlet_events: Mapping[Any, Any],
+        asset: Asset,
+        handled: Asset,
+        *,
+        ti: Any,
+        continue_from: str | None = None,
+        portion: int = 100,
+    ) -> None:
         self._inlet_events = inlet_events
         self._asset = asset
         self._portion = portion
         self._until: datetime | None = None
         # Times of the last handled events, by id.
         self._recent: dict[int, datetime] = {}
-        last = last_event(inlet_events, handled, ("until", "recent"))
+        last = last_event(inlet_events, handled, ("until", "recent"), task_source(ti), continue_from)
         if last is not None:
             self._until = parse_timestamp(str(last.extra["until"]))
         if last is not None and self._until is not None:

@@ -66,9 +66,9 @@ with DAG(
 ) as dag:
 
     @task(inlets=[webhook_calls, handled], outlets=[handled])
-    def find_reasons(inlet_events=None, outlet_events=None) -> list[str]:
+    def find_reasons(ti=None, inlet_events=None, outlet_events=None) -> list[str]:
         """Return the reasons to plan again in the new calls."""
-        events = UnhandledEvents(inlet_events, webhook_calls, handled)
+        events = UnhandledEvents(inlet_events, webhook_calls, handled, ti=ti)
         before, reasons = events.place, []
         with CustodyHook("custody_default") as hook:
             for event in events:

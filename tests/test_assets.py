@@ -10,6 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import Asset
 from hypothesis import given
 from hypothesis import strategies as st
+from support.airflow.airflow_runs import FakeTaskInstance
 from support.airflow.webhook_reads import TYPE, Reader, new_asset, write_calls
 
 from airflow_custody.assets import UnhandledEvents, calls_of
@@ -61,10 +62,13 @@ class Inlets(dict[Asset, list[Any]]):
         events = sorted(self.get(asset, []), key=lambda each: each.timestamp)
         return Accessor(events, self.fetched) if self._with_accessor else events
 
-    def add(self, asset: Asset, seconds: float, extra: Any = None, task_id: str | None = "task") -> None:
+    def add(
+        self, asset: Asset, seconds: float, extra: Any = None, task_id: str | None = "task", dag_id: str = "dag"
+    ) -> None:
         number = sum(map(len, self.values()))
         at = _FIRST + timedelta(seconds=seconds)
-        event = SimpleNamespace(id=number, extra=extra or {}, timestamp=at, source_task_id=task_id)
+        source = {"source_dag_id": task_id and dag_id, "source_task_id": task_id}
+        event = SimpleNamespace(id=number, extra=extra or {}, timestamp=at, **source)
         self.setdefault(asset, []).append(event)
 
 
@@ -82,7 +86,7 @@ def test_each_event_is_handled_once_whatever_its_time_is(
         for seconds in times:
             # Those of a run may come up to a minute after later ones.
             inlets.add(asset, number * 30 + seconds / 2)
-        events = UnhandledEvents(inlets, asset, handled, portion=portion)
+        events = UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance(), portion=portion)
         new = list(events)
         assert new == sorted(new, key=lambda each: each.timestamp)
         seen += [each.id for each in new]
@@ -96,13 +100,13 @@ def test_many_events_are_fetched_in_portions() -> None:
     asset, handled, inlets = new_asset(), new_asset(), Inlets(with_accessor=True)
     for number in range(1000):
         inlets.add(asset, 100 * number)
-    events = UnhandledEvents(inlets, asset, handled)
+    events = UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance())
     assert len(list(events)) == 1000
     assert max(inlets.fetched) == 100
     assert len(events.place["recent"]) == 1
     inlets.add(handled, 0, events.place)
     inlets.fetched.clear()
-    assert list(UnhandledEvents(inlets, asset, handled)) == []
+    assert list(UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance())) == []
     assert sum(inlets.fetched) == 2
 
 
@@ -112,12 +116,30 @@ def test_events_that_somebody_else_emits_are_not_taken_for_the_place(with_access
     inlets.add(asset, 1)
     inlets.add(handled, 1, {"until": _FIRST.isoformat(), "recent": "odd"})
     inlets.add(handled, 2, {"from_rest_api": True}, None)
-    inlets.add(handled, 3, {"until": "9999-01-01T00:00:00+00:00", "recent": []}, None)
-    assert len(list(UnhandledEvents(inlets, asset, handled))) == 1
+    far = {"until": "9999-01-01T00:00:00+00:00", "recent": []}
+    inlets.add(handled, 3, far, None)
+    inlets.add(handled, 4, far, "task", "stranger")
+    inlets.add(handled, 5, far, "stranger")
+    assert len(list(UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance()))) == 1
     for number in range(500):
         inlets.add(handled, 9 + number, None, None)
     with pytest.raises(CustodyConfigurationError, match="Give this task its own asset"):
-        UnhandledEvents(inlets, asset, handled)
+        UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance())
+
+
+def test_a_renamed_task_continues_where_its_old_name_ended_only_if_told_to() -> None:
+    asset, handled, inlets = new_asset(), new_asset(), Inlets(with_accessor=True)
+    inlets.add(asset, 1)
+    old = UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance())
+    assert len(list(old)) == 1
+    inlets.add(handled, 2, old.place)
+    renamed: Any = SimpleNamespace(dag_id="dag", task_id="renamed")
+    assert len(list(UnhandledEvents(inlets, asset, handled, ti=renamed))) == 1
+    assert list(UnhandledEvents(inlets, asset, handled, ti=renamed, continue_from="dag/task")) == []
+    # Its own record counts more than that of the old name.
+    inlets.add(handled, 3, {"until": _FIRST.isoformat(), "recent": []}, "renamed")
+    inlets.add(handled, 4, old.place)
+    assert len(list(UnhandledEvents(inlets, asset, handled, ti=renamed, continue_from="dag/task"))) == 1
 
 
 @pytest.mark.usefixtures("connection")

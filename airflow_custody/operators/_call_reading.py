@@ -6,19 +6,19 @@ The operator imports this module only when the task runs, so that parsing a DAG 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
-from airflow_custody.assets import last_event
-from airflow_custody.client.arguments import check_names, check_text, describe
+from airflow_custody.assets import last_event, source_of, sources_of, task_source
+from airflow_custody.client.arguments import check_text, describe
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
-from airflow_custody.client.text import as_list, ascii_lower, count, is_uuid, lines, sanitize
-from airflow_custody.client.webhooks.call_events import CallFilter, to_event
-from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor, NewCalls
+from airflow_custody.client.text import count, name_some, sanitize
+from airflow_custody.client.webhooks.call_events import FILTERS, CallFilter, to_event
+from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.client.webhooks.models import WireWebhook, cooling_until, has_status
 from airflow_custody.metrics import calls_read
 
@@ -27,246 +27,34 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
+    from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-# Without a state store, only an event holds the cursor. After this time, emit a new event, before Airflow's clean-up
-# deletes the old event, or the service no longer lists the newest call that the old cursor knows.
+#: The keys of an event that has a task's position.
+_POSITION = ("cursor", "filters")
+#: Only an event holds the position. After this time, emit a new one, before Airflow's clean-up deletes the last, or the
+#: service no longer lists the newest call that it knows.
 _MAX_EVENT_AGE = timedelta(days=1)
+#: After this number of calls that the filters leave out, emit an event, so that no run reads them again.
+_MAX_REPEATED = 1000
+#: The beginning of a key in the asset's state store (Airflow 3.3): the task named after it has emitted an event. This
+#: is no position: any task of the asset can write it, so it may only stop a task.
+_HAS_POSITION = "custody_read_webhook_calls:"
 #: Maximum number of webhooks in the log that are disabled or cooling down.
 _MAX_REPORTED = 20
 
 
-@dataclass(frozen=True)
-class CallReading:
+def read_calls(task: CustodyReadWebhookCallsOperator, context: Context, hook: CustodyHook) -> dict[str, Any]:
     """
-    One run of ``CustodyReadWebhookCallsOperator``, with the operator's parameters.
+    Read the calls, emit the event, and return the operator's result.
 
-    :param custody_conn_id: id of the Airflow connection.
-    :param asset: the asset whose events hold the calls.
-    :param start: where the first run starts.
-    :param filters: the values of the filters, as given, by name; None: no filter.
-    :param with_payload: whether the event holds the calls' payloads.
-    :param max_calls: maximum number of calls.
-    :param on_gap: behaviour if calls may be lost.
-    :param log: the task's log.
-    """
-
-    custody_conn_id: str
-    asset: Asset
-    start: object
-    filters: Mapping[str, Any]
-    with_payload: bool
-    max_calls: int
-    on_gap: object
-    log: Any
-
-    def run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        """Read the calls, emit the event, and return the operator's result."""
-        start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
-        filters = self._check_filters()
-        _refuse_mapped_task(context)
-        place = _CallPlace(context, self.asset, filters, self.log)
-        client = hook.get_conn()
-        new = client.read_webhook_calls(place.cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
-        gap = "; ".join(filter(None, [place.gap, new.gap]))
-        if gap and on_gap == "fail":
-            raise _calls_missing(gap)
-        # Read the webhooks after the calls, because a webhook always exists before its first call.
-        webhooks = self._list_webhooks(client, required="webhook_types" in filters)
-        selected = CallFilter(**filters).select(new.calls, _types_by_id(webhooks))
-        is_first = place.cursor is None and start == "now"
-        has_news = bool(selected or gap or is_first)
-        if not has_news and not place.needs_event_after(new):
-            raise AirflowSkipException("No new webhook calls.")
-        # Store the cursor from before these calls; the event has the cursor after them. If the event can no longer be
-        # found, its calls are read again, so no call is lost.
-        first_cursor = new.cursor if is_first else BEGINNING
-        place.keep(place.cursor or first_cursor)
-        data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
-        context["outlet_events"][self.asset].extra = place.event_extra(data, new.cursor)
-        calls_read(self.custody_conn_id, len(selected))
-        self._log_reading(len(selected), gap, has_more=new.more, is_first=is_first)
-        self._report(webhooks)
-        return {"count": len(selected)}
-
-    def _log_reading(self, number: int, gap: str, *, has_more: bool, is_first: bool) -> None:
-        """Log what was read."""
-        if gap:
-            self.log.warning("Webhook calls may be lost: %s.", gap)
-        self.log.info("%s.", count(number, "new webhook call") if number else "No new webhook calls")
-        if has_more:
-            self.log.info("There are more calls. The next run reads them.")
-        if is_first:
-            self.log.info("Reading starts now. Earlier calls are not read.")
-
-    def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook]:
-        """
-        Return the webhooks.
-
-        If they cannot be listed and are not required, return an empty list.
-        """
-        try:
-            return list(client.list_webhooks())
-        except CustodyError as error:
-            if required:
-                raise
-            if not error.not_offered:
-                self.log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
-            return []
-
-    def _report(self, webhooks: Sequence[WireWebhook]) -> None:
-        """Log webhooks that may receive nothing, and filter values without a webhook."""
-        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
-        for each in found[:_MAX_REPORTED]:
-            self._report_disabled(each)
-        for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):
-            known = {ascii_lower(str(each.get(key))) for each in webhooks}
-            for value in as_list(self.filters[name] or ()):
-                if ascii_lower(str(value)) not in known:
-                    self.log.warning("%s: no webhook has the %s %s.", name, key, sanitize(value, 60))
-
-    def _report_disabled(self, webhook: WireWebhook) -> None:
-        """Log a webhook that is not enabled, or is cooling down."""
-        until = cooling_until(webhook)
-        self.log.warning(
-            "Webhook %s (%s) is %s%s: the service may no longer record its calls.",
-            sanitize(webhook["id"], 60),
-            sanitize(webhook.get("type") or "no type", 60),
-            sanitize(webhook.get("status") or "without a status", 60),
-            f", cooling down until {until}" if until else "",
-        )
-
-    def _check_filters(self) -> dict[str, list[str]]:
-        """Return the filters as plain JSON; equal filters give equal JSON."""
-        given = {name: check_names(name, value) for name, value in self.filters.items()}
-        for each in given["webhook_ids"] or ():
-            if not is_uuid(each):
-                raise CustodyRequestError(
-                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing is sent",
-                    setting="webhook_ids",
-                    code="parameter-wrong",
-                )
-        return {name: sorted(set(values)) for name, values in given.items() if values is not None}
-
-
-class _CallPlace:
-    """
-    The position in the journal at which the task continues.
-
+    :param task: the task, with rendered fields.
     :param context: the task's context.
-    :param asset: the asset, an inlet and outlet of the task.
-    :param filters: the task's filters, as plain JSON.
-    :param log: the task's log.
-    :ivar cursor: the cursor; None: this is the first run.
-    :ivar gap: why calls may be lost if reading continues at the cursor; empty: no calls are lost.
-    :raises CustodyError: if the cursor cannot be read, because calls would be lost without it.
+    :param hook: the hook.
     """
-
-    def __init__(self, context: Context, asset: Asset, filters: Mapping[str, list[str]], log: Any) -> None:
-        stores = context.get("asset_state_store")
-        self._store: Any = None if stores is None else stores[asset]
-        self._log = log
-        event, buried = None, None
-        try:
-            event = last_event(context["inlet_events"], asset, ("cursor", "filters"))
-        except CustodyConfigurationError as error:
-            # Raise this error later, and only if the state store has no cursor.
-            buried = error
-        cursor, stored_with = self._load(has_event=event is not None)
-        if cursor is None and buried is not None:
-            raise buried
-        # Use the stored cursor only if it was stored after the last event, with the same filters. It then names the
-        # event. Otherwise, use the event's cursor.
-        if event is not None and (stored_with.get("event"), stored_with.get("filters")) != (event.id, filters):
-            cursor, stored_with = CallCursor.from_stored(event.extra)
-        self._facts: dict[str, Any] = {
-            "filters": filters,
-            "task": [context["ti"].dag_id, context["ti"].task_id],
-            "event": None if event is None else event.id,
-        }
-        self.cursor: CallCursor | None = cursor
-        self._is_old = event is not None and datetime.now(timezone.utc) - event.timestamp >= _MAX_EVENT_AGE
-        self.gap = "" if cursor is None else self._compare_reader(stored_with, asset)
-
-    def _load(self, *, has_event: bool) -> tuple[CallCursor | None, Mapping[str, Any]]:
-        """Return the stored cursor, and the facts stored with it."""
-        if self._store is None:
-            return None, {}
-        try:
-            return CallCursor.from_stored(self._store.get(OPERATOR_CURSOR_KEY))
-        except Exception as error:
-            if not has_event:
-                raise CustodyError(
-                    f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so the place to "
-                    "continue is unknown; nothing is sent",
-                    code="record-unreadable",
-                    retryable=not isinstance(error, CustodyError),
-                ) from error
-            self._log.warning("The asset's state store cannot be read (%r). Continuing from the last event.", error)
-        return None, {}
-
-    def _compare_reader(self, stored_with: Mapping[str, Any], asset: Asset) -> str:
-        """
-        Log the differences between this task and the task that stored the cursor.
-
-        :return: why calls may be lost; empty: no calls are lost.
-        """
-        task, has_same_filters = stored_with.get("task"), stored_with.get("filters") == self._facts["filters"]
-        if task == self._facts["task"]:
-            if not has_same_filters:
-                self._log.warning("The filters have changed. Calls that the old filters left out are not read again.")
-            return ""
-        self._log.warning(
-            "%s",
-            lines(
-                f"The last event of the asset {asset.uri!r} was emitted by task {task}, and this task continues "
-                "from there.",
-                "If both tasks run, each reads only the calls that the other has not read. Give one of them its own "
-                "asset (asset=...).",
-            ),
-        )
-        if has_same_filters:
-            return ""
-        return (
-            f"task {task} reads calls for the same asset with other filters, and the calls that it left out are not "
-            "read again"
-        )
-
-    def needs_event_after(self, new: NewCalls) -> bool:
-        """
-        Tell whether an event without calls is needed to keep the cursor.
-
-        If there is a state store, this stores the cursor there, and no event is needed.
-        """
-        if new.cursor == self.cursor:
-            return False
-        return not self.keep(new.cursor) and (new.more or self._is_old)
-
-    def keep(self, cursor: CallCursor) -> bool:
-        """
-        Keep a cursor in the asset's state store (Airflow 3.3).
-
-        Pass only a cursor whose known calls are all in stored events. Calls between these events and a later cursor
-        would be lost.
-
-        :return: whether the cursor was kept; if not, the next run begins at the last event's cursor.
-        """
-        if self._store is None:
-            return False
-        try:
-            self._store.set(OPERATOR_CURSOR_KEY, cursor.to_stored(**self._facts))
-        except Exception as error:
-            self._log.warning("The cursor cannot be kept in the asset's state store (%s).", type(error).__name__)
-            return False
-        return True
-
-    def event_extra(self, data: Mapping[str, Any], cursor: CallCursor) -> dict[str, Any]:
-        """Return an event's extra: its data and the next run's cursor."""
-        return cursor.to_stored(**data, filters=self._facts["filters"], task=self._facts["task"])
-
-
-def _refuse_mapped_task(context: Context) -> None:
+    start, on_gap = _choice("start", task.start, _STARTS), _choice("on_gap", task.on_gap, _ON_GAP)
+    call_filter = CallFilter.of({name: getattr(task, name) for name in FILTERS})
     if context["ti"].map_index not in (None, -1):
         raise CustodyConfigurationError(
             "the task is mapped, and all its instances would share one cursor; nothing is sent",
@@ -274,19 +62,139 @@ def _refuse_mapped_task(context: Context) -> None:
             advice="Instead, create the tasks in a loop in the DAG file, each with its own asset.",
             code="parameter-wrong",
         )
+    position = _find_position(context, task.asset, task.continue_from, task.log)
+    client = hook.get_conn()
+    new = client.read_webhook_calls(position.cursor, start=start, limit=task.max_calls)  # type: ignore[arg-type]
+    gap = "; ".join(filter(None, [position.gap, new.gap]))
+    if gap and on_gap == "fail":
+        raise CustodyError(
+            f"webhook calls may be lost: {gap}",
+            operation="read webhook calls",
+            code="calls-missing",
+            advice="Find out which calls are missing. Then run the task once with on_gap='continue'."
+            + (" If the task was renamed, name the old task in continue_from instead." if position.gap else ""),
+        )
+    # Read the webhooks after the calls, because a webhook always exists before its first call.
+    webhooks = _list_webhooks(client, required=bool(call_filter.webhook_types), log=task.log)
+    selected = call_filter.select(new.calls, webhooks or ())
+    is_due = position.is_old or new.more or len(new.calls) >= _MAX_REPEATED
+    if not (selected or gap or is_due):
+        raise AirflowSkipException("No new webhook calls.")
+    data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=task.with_payload)
+    extra = {**data, "filters": call_filter.to_json(), **new.cursor.to_stored()}
+    context["outlet_events"][task.asset].extra = extra
+    calls_read(task.custody_conn_id, len(selected))
+    if gap:
+        task.log.warning("Webhook calls may be lost: %s.", gap)
+    if position.filters not in (None, extra["filters"]):
+        task.log.warning("The filters have changed. Calls that the old filters left out are not read again.")
+    task.log.info("%s.", count(len(selected), "new webhook call") if selected else "No new webhook calls")
+    if new.more:
+        task.log.info("There are more calls. The next run reads them.")
+    if position.cursor is None and start == "now":
+        task.log.info("Reading starts now. Earlier calls are not read.")
+    if webhooks is not None:
+        _report(webhooks, call_filter, task.log)
+    return {"count": len(selected)}
 
 
-def _calls_missing(gap: str) -> CustodyError:
-    return CustodyError(
-        f"webhook calls may be lost: {gap}",
-        operation="read webhook calls",
-        code="calls-missing",
-        advice="Find out which calls are missing. Then run the task once with on_gap='continue'.",
-    )
+@dataclass(frozen=True)
+class _Position:
+    """
+    The place in the journal at which a task continues.
+
+    :param cursor: the cursor; None: the task has none.
+    :param gap: why calls may be lost if reading continues there; empty: no calls are lost.
+    :param filters: the filters of the task when it stored the cursor; None: it stored none.
+    :param is_old: whether the task should store its position again, even if there is nothing new.
+    """
+
+    cursor: CallCursor | None = None
+    gap: str = ""
+    filters: Any = None
+    is_old: bool = True
 
 
-def _types_by_id(webhooks: Iterable[WireWebhook]) -> dict[str, str]:
-    return {each["id"]: each.get("type") or "" for each in webhooks}
+def _find_position(context: Context, asset: Asset, continue_from: object, log: Any) -> _Position:
+    """
+    Return the position in the last event of this task, or else of the task from which it continues.
+
+    Anyone who writes a DAG can emit an event with any cursor, so an event counts only if Airflow has recorded that this
+    task emitted it.
+
+    :param context: the task's context.
+    :param asset: the asset, an inlet and outlet of the task.
+    :param continue_from: the task from which this task continues if it has no position yet, as
+        ``<dag_id>/<task_id>``; None: it continues from no other task.
+    :param log: the task's log.
+    :raises CustodyError: if it cannot be known whether the task has a position.
+    """
+    own, events = task_source(context["ti"]), context["inlet_events"]
+    former = None if continue_from is None else check_text("continue_from", continue_from)
+    event = last_event(events, asset, _POSITION, own, former)
+    stores: Any = context.get("asset_state_store")
+    store = None if stores is None else stores[asset]
+    if event is not None:
+        is_own = source_of(event) == own
+        if is_own and store is not None:
+            try:
+                store.set(f"{_HAS_POSITION}{own}", True)
+            except Exception as error:
+                log.warning("The asset's state store cannot be written (%s).", type(error).__name__)
+        is_old = not is_own or datetime.now(timezone.utc) - event.timestamp >= _MAX_EVENT_AGE
+        return _Position(CallCursor.from_stored(event.extra), filters=event.extra["filters"], is_old=is_old)
+    try:
+        has_position = store is not None and store.get(f"{_HAS_POSITION}{own}")
+    except Exception as error:
+        raise CustodyError(
+            f"the asset's state store cannot be read ({error!r}), and no event has a cursor, so the place to continue "
+            "is unknown; nothing is sent",
+            code="record-unreadable",
+            retryable=True,
+        ) from error
+    others = name_some(sorted(sources_of(events, asset, _POSITION)))
+    if has_position:
+        gap = f"the last event of this task, {own}, is no longer in Airflow's database"
+    elif former:
+        gap = f"continue_from names the task {sanitize(former, 200)}, but the asset has no event with its position"
+        gap += f", only from {others}" if others else ""
+    elif others:
+        gap = f"this task, {own}, has no position, but the asset has events with the positions of {others}"
+    else:
+        gap = ""
+    return _Position(gap=gap)
+
+
+def _list_webhooks(client: CustodyClient, *, required: bool, log: Any) -> list[WireWebhook] | None:
+    """
+    Return the webhooks.
+
+    :return: the webhooks; None if they cannot be listed and are not required.
+    """
+    try:
+        return list(client.list_webhooks())
+    except CustodyError as error:
+        if required:
+            raise
+        if not error.not_offered:
+            log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
+        return None
+
+
+def _report(webhooks: Sequence[WireWebhook], call_filter: CallFilter, log: Any) -> None:
+    """Log webhooks that may receive nothing, and filter values without a webhook."""
+    found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
+    for webhook in found[:_MAX_REPORTED]:
+        until = cooling_until(webhook)
+        log.warning(
+            "Webhook %s (%s) is %s%s: the service may no longer record its calls.",
+            sanitize(webhook["id"], 60),
+            sanitize(webhook.get("type") or "no type", 60),
+            sanitize(webhook.get("status") or "without a status", 60),
+            f", cooling down until {until}" if until else "",
+        )
+    for each in call_filter.unknown(webhooks):
+        log.warning("%s", each)
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> str:

@@ -24,33 +24,34 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     neither an open port nor a webhook receiver, and it also finds calls from while Airflow was down. Needs the role
     ``Admin`` or ``AdminReadOnly``. The operation is undocumented.
 
-    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``. Each call
-    has the ``type``, ``event_at`` and ``data`` of its event, with ids as text (see :class:`WebhookCall`). Above 64 KiB,
-    the extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was
-    created. :func:`airflow_custody.assets.calls_of` returns the calls in both cases.
+    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "cursor"}``. Each call has the
+    ``type``, ``event_at`` and ``data`` of its event, with ids as text (see :class:`WebhookCall`). Above 64 KiB, the
+    extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was created.
+    :func:`airflow_custody.assets.calls_of` returns the calls in both cases.
 
     Each call is emitted at least once: recognize repeated calls by their ids. Airflow stores the event together with
-    the task's success. A task that is killed earlier emits nothing, and its next try reads the same calls. The next run
-    continues at the ``cursor`` of the asset's last event from a task; events from other sources are ignored. A call is
+    the task's success. A task that is killed earlier emits nothing, and its next try reads the same calls. A call is
     missed only if the service begins to list it after this task has read a call that was created more than five minutes
     later. ``late_ids`` names the calls that were listed late, but were not missed.
 
     If there are no new calls, the task is skipped, and so are its downstream tasks; no event is emitted. An event
-    without calls (``count`` 0) is emitted in three cases: by the first run with ``start="now"``, to store the cursor;
-    after a gap; and, without an asset state store (Airflow before 3.3), if the filters leave out all new calls, and
-    there are more than ``max_calls`` new calls or the last event is a day old.
+    without calls (``count`` 0) stores the cursor in these cases: in the task's first run; after a gap; if the task's
+    last event is a day old; and if the filters leave out all new calls, and there are at least 1000 of them or more
+    than ``max_calls``.
 
-    **One asset has one cursor.** Two tasks with the same asset share the cursor, even in two DAGs: each reads only the
-    calls that the other has not read, and the log warns about it. If their filters differ, this counts as a gap, as
-    described at ``on_gap``. Give each task its own asset, and use a new asset to start over. Only one instance of the
-    task runs at a time, and the task cannot be mapped. While the DAG is paused for a long time, Airflow's clean-up
-    (``airflow db clean``) may delete the last event. Then the task continues from the asset's state store, and emits
-    the calls of the last event again. Airflow before 3.3 has no such store: the task starts as in its first run.
+    **The next run continues at the cursor in this task's last event.** Anyone who writes a DAG can emit an event with
+    any cursor. Therefore, an event counts only if Airflow has recorded that this task emitted it. It is a gap (see
+    ``on_gap``) if only other tasks have events with a cursor: a renamed task continues with ``continue_from``. It is
+    also a gap if the task's last event was deleted by Airflow's clean-up (``airflow db clean``), as may happen while
+    the DAG is paused for a long time. Airflow before 3.3 does not notice this: the task starts as in its first run.
+
+    Give each task its own asset, because a task whose event is not among the asset's last 500 events fails. Use a new
+    asset to start over. Only one instance of the task runs at a time, and the task cannot be mapped.
 
     :param asset: the asset whose events hold the calls: an inlet and outlet of the task. None (default):
         ``webhook_calls_asset(custody_conn_id)``. Required if ``custody_conn_id`` is a template.
     :param start: where the first run starts: ``now`` (default), or ``beginning``: at the oldest call that the service
-        still lists. Ignored if the asset already has a cursor, even another task's. (templated)
+        still lists. Ignored if the task already has a cursor. (templated)
     :param webhook_ids: ids of the webhooks whose calls are read. Default: all webhooks. (templated)
     :param webhook_types: types of the webhooks whose calls are read, such as ``currencyStatus.updated``. The types come
         from the listing of webhooks; for a webhook that was deleted, the type in the call's payload counts. Default:
@@ -63,9 +64,11 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param with_payload: whether the event includes the calls' payloads, and the ``data`` from them. Default True.
     :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
     :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
-        clock was set back by more than five minutes and has not caught up, or the asset's cursor comes from another
-        task with other filters. ``fail`` (default): the task fails. ``continue``: it logs a warning, and the event
-        describes the gap. (templated)
+        clock was set back by more than five minutes and has not caught up, or the task's cursor is missing, although
+        this or another task has emitted one. ``fail`` (default): the task fails. ``continue``: it logs a warning, and
+        the event describes the gap; without a cursor, the task starts as set in ``start``. (templated)
+    :param continue_from: the task from whose cursor this task continues while it has none, such as this task under its
+        old name, as ``<dag_id>/<task_id>``. Default: no other task. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ...}``: the number of calls in the event.
     :raises AirflowSkipException: if there are no new calls.
@@ -80,6 +83,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         "statuses",
         "data_statuses",
         "on_gap",
+        "continue_from",
         "custody_conn_id",
     )
     ui_color = "#f5ecd7"
@@ -97,6 +101,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         with_payload: bool = True,
         max_calls: int = 10_000,
         on_gap: str = "fail",
+        continue_from: str = NOT_GIVEN,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -121,22 +126,12 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.with_payload = with_payload
         self.max_calls = max_calls
         self.on_gap = on_gap
+        self.continue_from = continue_from
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.operators._call_reading import CallReading
+        from airflow_custody.operators._call_reading import read_calls
 
-        filters = ("webhook_ids", "webhook_types", "event_ids", "statuses", "data_statuses")
-        reading = CallReading(
-            self.custody_conn_id,
-            self.asset,
-            self.start,
-            {name: getattr(self, name) for name in filters},
-            self.with_payload,
-            self.max_calls,
-            self.on_gap,
-            self.log,
-        )
-        return reading.run(context, hook)
+        return read_calls(self, context, hook)
 
 
 def _with(asset: Asset, given: Any) -> list[Any]:

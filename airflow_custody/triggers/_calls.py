@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import ascii_lower, lines, name_some, sanitize
+from airflow_custody.client.text import lines, sanitize
 from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, CallFilter, to_event
 from airflow_custody.client.webhooks.calls import CallCursor, NewCalls
 from airflow_custody.metrics import calls_read
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.models import WebhookCall
+    from airflow_custody.client.webhooks.models import WebhookCall, WireWebhook
 
 MAX_CALLS_PER_EVENT = 100
 #: Maximum number of events that a watcher fires per poll. Airflow stores events one by one, and must store all of them
@@ -71,7 +71,7 @@ class CursorStore:
         """Return the cursor, in a triggerer."""
         self._value = await self._ask("get")
         try:
-            return CallCursor.from_stored(self._value)[0]
+            return None if self._value is None else CallCursor.from_stored(self._value)
         except CustodyError as error:
             raise CustodyError(
                 error.text,
@@ -106,13 +106,14 @@ class PollResult(NamedTuple):
     :param gap: description of the calls that may be lost; empty: no calls are lost.
     :param portions: the payloads of the events to fire, in portions, and the cursor after each portion. The watcher
         fires one portion per poll.
-    :param unknown_types: the types in the watcher's filter that no webhook has, if the webhooks were read.
+    :param unknown: descriptions of the ids and types in the watcher's filter that no webhook has, if the webhooks were
+        read.
     """
 
     cursor: CallCursor | None
     gap: str
     portions: list[tuple[list[dict[str, Any]], CallCursor]]
-    unknown_types: frozenset[str]
+    unknown: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -235,22 +236,22 @@ def _read_all(
     """
     client = connection.client()
     new_calls, errors = _read_calls(client, wanted)
-    types: dict[str, str] = {}
-    filtering = [each for each, new in new_calls.items() if new.calls and each.call_filter.webhook_types]
-    if filtering:
+    webhooks: list[WireWebhook] | None = None
+    needing = [each for each, new in new_calls.items() if new.calls and each.call_filter.webhook_types]
+    if needing or any(new.calls and each.call_filter.webhook_ids for each, new in new_calls.items()):
         try:
             # Read the webhooks after the calls, because a webhook always exists before its first call.
-            types = {each["id"]: each.get("type") or "" for each in client.list_webhooks()}
+            webhooks = list(client.list_webhooks())
         except CustodyError as error:
-            errors.append(error)
-            for watcher in filtering:
+            # Without types, the webhooks would only have shown whether the ids in the filters exist.
+            errors += [error] if needing else []
+            for watcher in needing:
                 del new_calls[watcher]
-    known = set(map(ascii_lower, types.values()))
     found: dict[CallWatcher, PollResult] = {}
     for watcher, new in new_calls.items():
-        filtered = watcher.call_filter.webhook_types if watcher in filtering else ()
-        unknown = frozenset(each for each in filtered if ascii_lower(each) not in known)
-        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, types), unknown)
+        unknown = () if webhooks is None else watcher.call_filter.unknown(webhooks)
+        selected = watcher.call_filter.select(new.calls, webhooks or ())
+        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, selected), frozenset(unknown))
     return found, errors
 
 
@@ -306,8 +307,8 @@ class CallWatcher:
     _next: CallCursor | None = None
     _saved: CallCursor | None = None
     _complaint: str = ""
-    # The types in the filter that no webhook has, and that were reported.
-    _unknown_types: frozenset[str] = frozenset()
+    # What was reported about values of the filter that no webhook has.
+    _reported: frozenset[str] = frozenset()
 
     async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
         """Return the payloads of the events to fire for a reading."""
@@ -335,9 +336,9 @@ class CallWatcher:
         calls_read(self.custody_conn_id, number)
         if found.gap:
             self.log.warning("Webhook calls may be lost: %s", found.gap)
-        if unknown := found.unknown_types - self._unknown_types:
-            self._unknown_types |= unknown
-            self.log.warning("webhook_types: no webhook has the type %s.", name_some(sorted(unknown), 60))
+        for each in sorted(found.unknown - self._reported):
+            self.log.warning("%s", each)
+        self._reported |= found.unknown
         if self._cursor is None and self.start == "now":
             # Save the cursor at once, because there is no event to wait for. A restart then continues from this cursor.
             self.log.info("Watching webhook calls from now on.")
@@ -373,9 +374,11 @@ class CallWatcher:
         if self._running.get(repr(self.store)) is self:
             del self._running[repr(self.store)]
 
-    def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
-        """Return the events to fire, in portions, each with the cursor after it."""
-        parts = self._split(self.call_filter.select(new.calls, types))
+    def portions_of(
+        self, new: NewCalls, selected: Sequence[WebhookCall]
+    ) -> list[tuple[list[dict[str, Any]], CallCursor]]:
+        """Return the events to fire for the selected calls, in portions, each with the cursor after it."""
+        parts = self._split(selected)
         if new.gap and not parts:
             # Fire an event for a gap even without calls.
             parts = [[]]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.triggers.base import TriggerEvent
 
-from airflow_custody.client.arguments import check_names, check_seconds, check_text, describe, plain_names
+from airflow_custody.client.arguments import check_seconds, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.webhooks.call_events import CallFilter
+from airflow_custody.client.webhooks.call_events import FILTERS, CallFilter
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import error_event, serialized
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_custody.triggers._calls import CallWatcher
 
 _HAS_SHARED_STREAMS = find_spec("airflow.triggers.shared_stream") is not None
-_FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses", "data_statuses")
 
 
 class CustodyWebhookCallTrigger(BaseEventTrigger):
@@ -161,17 +160,19 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
         return CallWatcher(
             self.custody_conn_id,
-            CallFilter(**{name: tuple(getattr(self, name) or ()) for name in _FILTERS}),
+            self._call_filter(),
             CursorStore(getattr(self, "asset_state_store", None), f"{WATCHER_CURSOR_KEY}:{self.cursor_name}"),
             start=self.start,
             with_payload=self.with_payload,
             log=self.log,
         )
 
+    def _call_filter(self) -> CallFilter:
+        return CallFilter.of({name: getattr(self, name) for name in FILTERS})
+
     def _check_arguments(self) -> None:
         try:
-            for name in _FILTERS:
-                check_names(name, getattr(self, name))
+            self._call_filter()
             check_text("custody_conn_id", self.custody_conn_id)
             check_text("cursor_name", self.cursor_name)
             seconds = check_seconds("poke_interval", self.poke_interval)

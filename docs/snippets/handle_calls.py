@@ -13,8 +13,8 @@ handled = Asset(uri="custody://custody_default/webhook-calls/handled")
 with DAG(dag_id="custody_handle_calls", schedule=[webhook_calls], max_active_runs=1) as dag:
 
     @task(inlets=[webhook_calls, handled], outlets=[handled])
-    def handle(inlet_events=None, outlet_events=None):
-        events = UnhandledEvents(inlet_events, webhook_calls, handled)
+    def handle(ti=None, inlet_events=None, outlet_events=None):
+        events = UnhandledEvents(inlet_events, webhook_calls, handled, ti=ti)
         with CustodyHook("custody_default") as hook:
             for event in events:
                 if gap := (event.extra or {}).get("gap"):

@@ -180,9 +180,9 @@ received = Asset(
 # --- assets
 
 
-def count_calls(inlet_events, handled):
+def count_calls(ti, inlet_events, handled):
     """Count calls. The task's inlets are both assets, its outlet is ``handled``."""
-    events = UnhandledEvents(inlet_events, webhook_calls_asset("custody_default"), handled)
+    events = UnhandledEvents(inlet_events, webhook_calls_asset("custody_default"), handled, ti=ti)
     with CustodyHook("custody_default") as hook:
         return sum(len(calls_of(event, hook.get_conn())) for event in events)
 
@@ -195,11 +195,11 @@ def print_changes(inlet_events):
 
 def find_gap(inlet_events):
     """
-    Return the last event with a gap.
+    Return the last event with a gap from the task ``read`` of the DAG ``custody_read_webhook_calls``.
 
     The asset is the task's inlet.
     """
-    return last_event(inlet_events, webhook_calls_asset("custody_default"), ["gap"])
+    return last_event(inlet_events, webhook_calls_asset("custody_default"), ["gap"], "custody_read_webhook_calls/read")
 
 
 calls_asset = webhook_calls_asset("custody_default")

@@ -13,7 +13,8 @@ from support.airflow.webhook_reads import TYPE, Reader, StateStore, new_asset, w
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.webhooks.calls import BEGINNING, OPERATOR_CURSOR_KEY, CallCursor
+from airflow_custody.client.webhooks.calls import CallCursor
+from airflow_custody.operators import _call_reading
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -196,39 +197,78 @@ def test_the_asset_is_inlet_and_outlet_once() -> None:
     assert default.max_active_tis_per_dag == 1
 
 
-# --- the state store ----------------------------------------------------------------------------------------------
+# --- the position -------------------------------------------------------------------------------------------------
 
 
-def test_a_reading_without_calls_is_kept_in_the_store(sandbox: Sandbox, webhook: str) -> None:
-    store = StateStore()
-    reader = Reader(store, start="beginning", event_ids=["event-1", "event-4"])
+def test_what_the_filters_leave_out_makes_no_event_unless_the_last_one_is_old_or_the_rest_is_long(
+    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(start="beginning", event_ids=["event-1"], max_calls=3)
     write_calls(sandbox, webhook, 1)
     assert reader.ids() == ["1"]
-    # Not beyond what is emitted for certain.
-    assert CallCursor.from_json(store.get(OPERATOR_CURSOR_KEY)["cursor"]) == BEGINNING
-    write_calls(sandbox, webhook, 2, 3)
+    for number in (2, 3):
+        write_calls(sandbox, webhook, number)
+        assert reader.ids() is None
+    # Airflow's clean-up must never find only an old event, even if the journal is quiet.
+    for _ in range(2):
+        reader.events[-1].timestamp -= timedelta(days=1)
+        assert reader.ids() == []
+        assert reader.ids() is None
+    write_calls(sandbox, webhook, 4, 5, 6, 7)
+    assert reader.ids() == []
+    monkeypatch.setattr(_call_reading, "_MAX_REPEATED", 2)
     assert reader.ids() is None
-    kept = store.get(OPERATOR_CURSOR_KEY)["cursor"]
-    assert "3" in str(kept)
-    # What was deleted by Airflow's clean-up does no harm.
+    write_calls(sandbox, webhook, 8)
+    assert reader.ids() == []
+    assert reader.ids() is None
+
+
+def test_a_place_that_is_buried_under_other_events_is_not_guessed(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader(StateStore())
+    reader.run()
+    sent = len(sandbox.control.request_log())
+    for _ in range(500):
+        reader.add_event({}, task_id=None)
+    with failing_at_once("none of the last 500 events of the asset .* stores a position of the task dag/task"):
+        reader.run()
+    assert len(sandbox.control.request_log()) == sent
+
+
+def test_a_position_that_was_deleted_is_a_gap(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader(StateStore())
+    for _ in range(2):
+        reader.run()
     reader.events.clear()
-    write_calls(sandbox, webhook, 4)
-    assert reader.ids(start="now") == ["4"]
+    write_calls(sandbox, webhook, 1)
+    with failing_at_once("the last event of this task, dag/task, is no longer in Airflow's database"):
+        reader.run()
+    extra = reader.run(on_gap="continue", start="beginning")
+    assert [each["id"] for each in extra["calls"]] == ["1"]
+    assert "is no longer in" in extra["gap"]
+    assert reader.ids() is None
 
 
-def test_what_other_filters_have_left_in_the_store_is_not_used(sandbox: Sandbox, webhook: str) -> None:
+def test_a_first_run_that_was_killed_is_no_gap(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader(StateStore(), start="beginning")
+    write_calls(sandbox, webhook, 1)
+    for emit in (False, True):
+        extra = reader.run(emit=emit)
+        assert [each["id"] for each in extra["calls"]] == ["1"]
+        assert extra["gap"] == ""
+
+
+def test_what_anybody_writes_into_the_state_store_moves_no_position(sandbox: Sandbox, webhook: str) -> None:
     store = StateStore()
     reader = Reader(store, start="beginning")
     write_calls(sandbox, webhook, 1)
-    reader.run()
+    assert reader.ids() == ["1"]
     write_calls(sandbox, webhook, 2)
-    # Another task of the same asset, to which nothing is new.
-    assert reader.ids(event_ids=["event-9"]) is None
-    assert "event-9" in store.values[OPERATOR_CURSOR_KEY]
+    for key in ("custody_read_webhook_calls", "custody_read_webhook_calls:dag/task"):
+        store.set(key, {**reader.events[-1].extra, "cursor": KNOWS_ALL, "event": reader.events[-1].id})
     assert reader.ids() == ["2"]
 
 
-def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
+def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_position(
     sandbox: Sandbox, webhook: str, task_log: TaskLog
 ) -> None:
     store = StateStore()
@@ -236,76 +276,18 @@ def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
     write_calls(sandbox, webhook, 1)
     assert reader.ids() == ["1"]
     store.failure = BrokenPipeError("away")
-    assert reader.ids() is None
     write_calls(sandbox, webhook, 2)
     assert reader.ids() == ["2"]
-    assert "cannot be read (BrokenPipeError('away')). Continuing from the last event." in task_log.text
-    store.failure = None
-    store.set(OPERATOR_CURSOR_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
-    assert reader.ids() is None
+    assert "The asset's state store cannot be written (BrokenPipeError)." in task_log.text
 
 
-def test_where_nothing_else_has_the_place_a_broken_store_is_retried(sandbox: Sandbox, webhook: str) -> None:
+def test_where_nothing_has_the_position_a_broken_store_is_retried(sandbox: Sandbox, webhook: str) -> None:
     store = StateStore()
     store.failure = RuntimeError("away")
     with pytest.raises(CustodyError, match="the place to continue is unknown") as caught:
         Reader(store).run()
     assert caught.value.retryable
     assert sandbox.control.request_log() == []
-
-
-@pytest.mark.parametrize("has_store", [True, False])
-def test_what_the_filters_leave_out_makes_no_event_unless_only_that_can_keep_the_place(
-    sandbox: Sandbox, webhook: str, has_store: bool
-) -> None:
-    reader = Reader(StateStore() if has_store else None, start="beginning", event_ids=["event-1"], max_calls=3)
-    write_calls(sandbox, webhook, 1)
-    assert reader.ids() == ["1"]
-    for number in (2, 3):
-        write_calls(sandbox, webhook, number)
-        assert reader.ids() is None
-    reader.events[-1].timestamp -= timedelta(days=1)
-    assert reader.ids() == (None if has_store else [])
-    assert reader.ids() is None
-    write_calls(sandbox, webhook, 4, 5, 6, 7)
-    assert reader.ids() == (None if has_store else [])
-    assert reader.ids() is None
-    # A quiet journal needs no event, however old the last one is.
-    reader.events[-1].timestamp -= timedelta(days=1)
-    reader.run()
-    assert reader.ids() is None
-
-
-# --- events of others -----------------------------------------------------------------------------------------------
-
-
-def test_a_place_that_is_buried_under_other_events_is_not_guessed(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader()
-    reader.run()
-    sent = len(sandbox.control.request_log())
-    for _ in range(500):
-        reader.add_event({}, task_id=None)
-    with failing_at_once("none of the last 500 events of the asset .* stores a task's position"):
-        reader.run()
-    assert len(sandbox.control.request_log()) == sent
-
-
-@pytest.mark.parametrize("start", ["now", "beginning"])
-@pytest.mark.parametrize("trouble", ["buried", "deleted"])
-def test_where_the_last_event_is_gone_its_calls_come_again(
-    sandbox: Sandbox, webhook: str, start: str, trouble: str
-) -> None:
-    first = ["1"] if start == "beginning" else []
-    reader = Reader(StateStore(), start=start)
-    write_calls(sandbox, webhook, 1)
-    assert reader.ids() == first
-    write_calls(sandbox, webhook, 2)
-    if trouble == "deleted":
-        reader.events.clear()
-    for _ in range(500 if trouble == "buried" else 0):
-        reader.add_event({}, task_id=None)
-    assert reader.ids() == [*first, "2"]
-    assert reader.ids() is None
 
 
 def test_a_cursor_of_another_version_is_refused(sandbox: Sandbox, webhook: str) -> None:
@@ -316,25 +298,71 @@ def test_a_cursor_of_another_version_is_refused(sandbox: Sandbox, webhook: str) 
         reader.run()
 
 
-def test_another_task_with_other_filters_is_a_gap_and_changed_filters_are_not(
-    sandbox: Sandbox, webhook: str, task_log: TaskLog
-) -> None:
+def test_changed_filters_are_no_gap(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
     reader = Reader(start="beginning")
     write_calls(sandbox, webhook, 1, 2)
     assert reader.ids(event_ids=["event-2"]) == ["2"]
-    assert reader.ids() is None
-    assert "The filters have changed." in task_log.text
-    assert "was emitted by" not in task_log.text
-    reader.events[-1].extra["task"] = ["dag", "another"]
-    with failing_at_once("reads calls for the same asset with other filters"):
-        reader.run()
-    assert f"The last event of the asset {reader.asset.uri!r} was emitted by task ['dag', 'another']" in task_log.text
-    assert "its own asset (asset=...)" in task_log.text
     write_calls(sandbox, webhook, 3)
+    assert reader.ids() == ["3"]
+    assert task_log.text.count("The filters have changed.") == 1
+
+
+# --- events of others -----------------------------------------------------------------------------------------------
+
+#: A cursor that makes a reader skip all that has happened.
+KNOWS_ALL = CallCursor(datetime.now(timezone.utc)).to_json()
+OTHERS = {
+    "another task": {"task_id": "other"},
+    "another DAG": {"dag_id": "other"},
+    "another DAG's name in a task's id": {"task_id": "b.task", "dag_id": "a"},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("has_store", [True, False])
+def test_a_position_of_another_task_is_not_believed(
+    sandbox: Sandbox, webhook: str, other: dict[str, str], has_store: bool
+) -> None:
+    reader = Reader(StateStore() if has_store else None, start="beginning")
+    write_calls(sandbox, webhook, 1)
+    made_up = {**reader.run(), "task": ["dag", "task"], "cursor": KNOWS_ALL}
+    reader.add_event(made_up, **other)
+    write_calls(sandbox, webhook, 2)
+    assert reader.ids() == ["2"]
+    reader.add_event(made_up, **other)
+    assert reader.ids() is None
+
+
+def test_a_first_run_among_positions_of_others_is_a_gap_that_names_them(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader(start="beginning")
+    write_calls(sandbox, webhook, 1)
+    # Events without a position, and events of no task, are no sign that this task has a new name.
+    reader.add_event({"odd": 1}, task_id="other")
+    reader.add_event({"cursor": KNOWS_ALL, "filters": {}}, task_id=None)
+    assert reader.ids(emit=False) == ["1"]
+    reader.add_event({"cursor": KNOWS_ALL, "filters": {}}, task_id="other")
+    with failing_at_once("this task, dag/task, has no position, but .* positions of dag/other") as caught:
+        reader.run()
+    assert "name the old task in continue_from" in str(caught.value)
     extra = reader.run(on_gap="continue")
-    assert extra["count"] == 1
-    assert "'another'" in extra["gap"]
-    # With the same filters, nothing is lost.
-    reader.events[-1].extra["task"] = ["dag", "another"]
-    write_calls(sandbox, webhook, 4)
-    assert reader.ids() == ["4"]
+    assert [each["id"] for each in extra["calls"]] == ["1"]
+    assert "dag/other" in extra["gap"]
+    assert reader.ids() is None
+
+
+def test_a_renamed_task_continues_where_its_old_name_ended(sandbox: Sandbox, webhook: str) -> None:
+    old = Reader(start="beginning")
+    write_calls(sandbox, webhook, 1)
+    last = old.run()
+    reader = Reader(start="beginning")
+    with failing_at_once("the asset has no event with its position"):
+        reader.run(continue_from="dag/old")
+    reader.add_event(last, task_id="old")
+    for _ in range(500):
+        reader.add_event({"odd": 1}, task_id="other")
+    reader.add_event(last, task_id="old")
+    # It has its own position from now on, even if there is nothing new.
+    assert reader.ids(continue_from="dag/old") == []
+    reader.add_event({**last, "cursor": KNOWS_ALL}, task_id="old")
+    write_calls(sandbox, webhook, 2)
+    assert reader.ids(continue_from="dag/old") == ["2"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
 from support.airflow.airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from support.airflow.task_log import TaskLog
-from support.airflow.webhook_reads import new_asset, register_assets, stored_events, write_calls
+from support.airflow.webhook_reads import forget_reads, new_asset, register_assets, stored_events, write_calls
 
+from airflow_custody.assets import UnhandledEvents
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox
@@ -29,40 +31,97 @@ def ids_of(extra: Any) -> list[str]:
     return [each["id"] for each in extra["calls"]]
 
 
-def reading(asset: Asset, **arguments: Any) -> DAG:
-    with new_dag() as dag:
+def reading(asset: Asset, dag_id: str = "", **arguments: Any) -> DAG:
+    with DAG(dag_id, schedule=None) if dag_id else new_dag() as dag:
         CustodyReadWebhookCallsOperator(task_id="read", asset=asset, **arguments)
     register_assets(dag)
     return dag
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
-def test_a_quiet_reading_is_kept_in_the_real_store(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
-    asset = new_asset()
-    dag = reading(asset, start="beginning", event_ids=["event-1", "event-3"])
+def stranger(asset: Asset, extra: dict[str, Any]) -> DAG:
+    """Return a DAG of another team, whose task emits an event of the asset."""
+    with new_dag() as dag:
+
+        @task(task_id="read", outlets=[asset])
+        def emit(outlet_events: Any = None) -> None:
+            outlet_events[asset].extra = extra
+
+        emit()
+    register_assets(dag)
+    return dag
+
+
+def test_a_position_that_another_dag_wrote_skips_no_call(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
+    asset, now = new_asset(), datetime.now(timezone.utc)
+    dag = reading(asset, start="beginning")
     write_calls(sandbox, webhook, 1)
-    run_dag(dag)
+    made_up = {"cursor": CallCursor(now).to_json(), "filters": {}, "task": [dag.dag_id, "read"]}
+    attack = stranger(asset, made_up)
+    # Before the first run, it is a gap.
+    assert run_dag(attack).state == "success"
+    assert run_dag(dag).state == "failed"
+    assert f"positions of {attack.dag_id}/read" in task_log.text
+    accepting = reading(asset, dag.dag_id, start="beginning", on_gap="continue")
+    assert run_dag(accepting).state == "success"
+    # Later, it is nothing.
+    for number in (2, 3):
+        assert run_dag(attack).state == "success"
+        write_calls(sandbox, webhook, number)
+        assert run_dag(dag).state_of("read") == "success"
+    read = [each for each in stored_events(asset) if "calls" in each]
+    assert [ids_of(each) for each in read] == [["1"], ["2"], ["3"]]
+    assert [bool(each["gap"]) for each in read] == [True, False, False]
+
+
+def test_a_record_that_another_dag_wrote_hides_no_event() -> None:
+    asset, handled = new_asset(), new_asset()
+    with new_dag() as dag:
+
+        @task(inlets=[asset, handled], outlets=[handled])
+        def handle(ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> int:
+            events = UnhandledEvents(inlet_events, asset, handled, ti=ti)
+            number = len(list(events))
+            outlet_events[handled].extra = events.place
+            return number
+
+        handle()
+    register_assets(dag)
+    attack = stranger(handled, {"until": "9999-01-01T00:00:00+00:00", "recent": []})
+    for _ in range(2):
+        assert run_dag(stranger(asset, {"news": True})).state == "success"
+        assert run_dag(attack).state == "success"
+        assert run_dag(dag).xcom("handle") == 1
+    assert run_dag(dag).xcom("handle") == 0
+
+
+def test_a_moved_task_continues_where_its_old_name_ended(sandbox: Sandbox, webhook: str) -> None:
+    asset = new_asset()
+    write_calls(sandbox, webhook, 1)
+    old = reading(asset, start="beginning")
+    assert run_dag(old).state == "success"
     write_calls(sandbox, webhook, 2)
-    assert run_dag(dag).state_of("read") == "skipped"
-    with new_dag() as looking:
+    moved = reading(asset, continue_from=f"{old.dag_id}/read")
+    assert run_dag(moved).state == "success"
+    assert run_dag(moved).state_of("read") == "skipped"
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
 
-        @task(inlets=[asset])
-        def look(asset_state_store: Any = None) -> Any:
-            return asset_state_store[asset].get("custody_read_webhook_calls")
 
-        look()
-    kept = run_dag(looking).xcom("look")
-    assert {each for each, _ in CallCursor.from_json(kept["cursor"]).seen} == {"1", "2"}
-    write_calls(sandbox, webhook, 3)
-    assert run_dag(dag).state_of("read") == "success"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["3"]]
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
+def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
+    dag = reading(new_asset(), start="beginning")
+    write_calls(sandbox, webhook, 1)
+    assert [run_dag(dag).state_of("read") for _ in range(2)] == ["success", "skipped"]
+    forget_reads(dag, with_state=False)
+    assert run_dag(dag).state_of("read") == "failed"
+    assert "is no longer in Airflow's database" in task_log.text
     assert "state store" not in task_log.text
 
 
 def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: str) -> None:
     asset = new_asset()
     write_calls(sandbox, webhook, 1)
-    assert run_dag(reading(asset, start="beginning")).state == "success"
+    # The DAG and the task have the names that they have in the program.
+    assert run_dag(reading(asset, "killed_read", start="beginning")).state == "success"
     write_calls(sandbox, webhook, 2, 3)
     before = len(sandbox.control.request_log(path="/webhooks/calls"))
     # It kills itself with SIGKILL when it has set the event.
@@ -77,7 +136,7 @@ def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: st
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert len(sandbox.control.request_log(path="/webhooks/calls")) > before
     assert [ids_of(each) for each in stored_events(asset)] == [["1"]]
-    assert run_dag(reading(asset)).state == "success"
+    assert run_dag(reading(asset, "killed_read")).state == "success"
     assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2", "3"]]
 
 

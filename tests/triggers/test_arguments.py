@@ -112,6 +112,7 @@ def test_a_template_that_the_triggerer_renders_to_none(sandbox: Sandbox, name: s
         *((name, value) for name in FILTERS for value in (5, [], [1])),
         *(("poke_interval", value) for value in (0, -1, "30", None, float("nan"), True, timedelta(0))),
         *((name, value) for name in ("custody_conn_id", "cursor_name") for value in (None, "", " ", 5, "{{ var.x }}")),
+        ("webhook_ids", ["no uuid"]),
         ("start", "yesterday"),
         ("with_payload", "yes"),
     ],

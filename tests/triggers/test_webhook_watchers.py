@@ -121,16 +121,30 @@ async def test_a_watcher_selects_by_the_status_in_the_data(sandbox: Sandbox) -> 
     assert call["data"] == {"currencyId": "4611686018427387905", "currency": "ETH", "status": "disabled"}
 
 
+@pytest.mark.parametrize(
+    ("filters", "report"),
+    [
+        (
+            {"webhook_types": ["RequestStatus.updated", "requestStatus.update"]},
+            "webhook_types: no webhook has the type requestStatus.update.",
+        ),
+        ({"webhook_ids": [HOOK.upper(), GONE]}, f"webhook_ids: no webhook has the id {GONE}."),
+    ],
+    ids=["type", "id"],
+)
 @in_triggerers
-async def test_a_type_that_no_webhook_has_is_reported_once(sandbox: Sandbox, task_log: TaskLog) -> None:
+async def test_a_filter_value_that_no_webhook_has_is_reported_once(
+    sandbox: Sandbox, task_log: TaskLog, filters: dict[str, Any], report: str
+) -> None:
     sandbox.control.add_webhook("requestStatus.updated", id=HOOK)
-    _, store = await Triggerer.watching(webhook_types=["RequestStatus.updated", "requestStatus.update"])
+    triggerer, store = await Triggerer.watching(**filters)
     add_call(sandbox, "a")
     await until(lambda: "a" in store.known)
     add_call(sandbox, "b")
     await until(lambda: "b" in store.known)
-    assert task_log.text.count("no webhook has the type ") == 1
-    assert "webhook_types: no webhook has the type requestStatus.update." in task_log.text
+    assert triggerer.ids(1) == ["a", "b"]
+    assert task_log.text.count("no webhook has the ") == 1
+    assert report in task_log.text
 
 
 @in_triggerers
@@ -146,12 +160,16 @@ async def test_types_that_cannot_be_read_skip_nothing(
     sandbox.control.add_webhook(id=HOOK)
     with monkeypatch.context() as patch:
         patch.setattr(CustodyClient, "list_webhooks", fails)
+        # A filter for ids needs no listing.
+        by_id = Store("by id")
+        triggerer.start(2, by_id, webhook_ids=[OTHER_HOOK], start="beginning")
         add_call(sandbox, "a")
         add_call(sandbox, "b", OTHER_HOOK)
-        await until(lambda: "The read is repeated" in task_log.text)
+        await until(lambda: "The read is repeated" in task_log.text and by_id.known == {"a", "b"})
         assert store.known == set()
     await until(lambda: store.known == {"a", "b"})
     assert triggerer.ids(1) == ["a"]
+    assert triggerer.ids(2) == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from airflow_custody.client.text import ascii_lower
-from airflow_custody.client.webhooks.models import WebhookCall
+from airflow_custody.client.arguments import check_names, describe
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import ascii_lower, is_uuid, name_some
+from airflow_custody.client.webhooks.models import WebhookCall, WireWebhook
 
 #: Maximum size of the calls in an event, in bytes of JSON. If the calls are larger, the event has only their ids.
 MAX_EVENT_BYTES = 65_536
@@ -32,16 +34,51 @@ class CallFilter:
     statuses: Collection[str] = ()
     data_statuses: Collection[str] = ()
 
-    def select(self, calls: Iterable[WebhookCall], webhook_types_by_id: Mapping[str, str]) -> list[WebhookCall]:
+    @classmethod
+    def of(cls, filters: Mapping[str, Any]) -> CallFilter:
+        """
+        Return the selection for values from a user, so that equal selections are equal.
+
+        :param filters: the values by the names of the fields; None: no filter.
+        :raises CustodyRequestError: if a value is not a list of names, or a webhook's id is not a UUID.
+        """
+        given = {name: check_names(name, value) or () for name, value in filters.items()}
+        for each in given["webhook_ids"]:
+            if not is_uuid(each):
+                raise CustodyRequestError(
+                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing is sent",
+                    setting="webhook_ids",
+                    code="parameter-wrong",
+                )
+        return cls(**{name: tuple(sorted(set(values))) for name, values in given.items()})
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return the filters that are set, as plain JSON data."""
+        return {name: list(values) for name, values in asdict(self).items() if values}
+
+    def unknown(self, webhooks: Iterable[WireWebhook]) -> list[str]:
+        """Describe the ids and types in the filters that none of these webhooks has."""
+        webhooks, found = list(webhooks), []
+        ids = {ascii_lower(each["id"]) for each in webhooks}
+        types = {ascii_lower(each.get("type") or "") for each in webhooks}
+        for name, key, values, known in (
+            ("webhook_ids", "id", self.webhook_ids, ids),
+            ("webhook_types", "type", self.webhook_types, types),
+        ):
+            if missing := [each for each in values if ascii_lower(each) not in known]:
+                found.append(f"{name}: no webhook has the {key} {name_some(missing, 60)}.")
+        return found
+
+    def select(self, calls: Iterable[WebhookCall], webhooks: Iterable[WireWebhook]) -> list[WebhookCall]:
         """
         Return the calls that are selected, in their order.
 
         :param calls: the calls.
-        :param webhook_types_by_id: the types of the webhooks. If a webhook's type is unknown, because it was deleted or
-            has none, the type in the call's payload counts. A call without a type, without a delivery status, or with
-            a payload of another form than the published one is selected: an extra call does less harm than a lost call.
+        :param webhooks: the webhooks, for their types. If a webhook's type is unknown, because it was deleted or has
+            none, the type in the call's payload counts. A call without a type, without a delivery status, or with a
+            payload of another form than the published one is selected: an extra call does less harm than a lost call.
         """
-        types = {ascii_lower(each): type_ for each, type_ in webhook_types_by_id.items()}
+        types = {ascii_lower(each["id"]): each.get("type") for each in webhooks}
         return [call for call in calls if self._selects(call, types.get(ascii_lower(call.webhook_id)))]
 
     def _selects(self, call: WebhookCall, webhook_type: str | None) -> bool:
@@ -61,6 +98,10 @@ class CallFilter:
             # An event without a status has none of these.
             return False
         return not isinstance(status, str) or _is_one_of(status, self.data_statuses)
+
+
+#: The names of the filters.
+FILTERS = tuple(each.name for each in fields(CallFilter))
 
 
 def to_event(

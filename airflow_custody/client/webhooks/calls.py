@@ -18,10 +18,7 @@ from airflow_custody.client.webhooks.models import WebhookCall
 
 #: An older call that appears in the journal after a newer call is found if it appears at most this much later.
 OVERLAP = timedelta(minutes=5)
-# An operator and watchers may read the calls of one asset. Each has its own cursor in the asset's state store.
-#: The key of the operator's cursor in an asset's state store.
-OPERATOR_CURSOR_KEY = "custody_read_webhook_calls"
-#: The beginning of the keys of watchers' cursors in the same store.
+#: The beginning of the keys of watchers' cursors in an asset's state store.
 WATCHER_CURSOR_KEY = "custody_webhook_calls"
 _VERSION = 2
 
@@ -64,22 +61,19 @@ class CallCursor:
         seen = {call_id: created.isoformat() for call_id, created in sorted(self.seen, key=lambda each: each[::-1])}
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}
 
-    def to_stored(self, **facts: Any) -> dict[str, Any]:
-        """Return the stored form of the cursor, with facts about its reader."""
-        return {**facts, "cursor": self.to_json()}
+    def to_stored(self) -> dict[str, Any]:
+        """Return the stored form of the cursor: one key of an event's ``extra``, or the value in a state store."""
+        return {"cursor": self.to_json()}
 
     @classmethod
-    def from_stored(cls, value: Any) -> tuple[CallCursor | None, Mapping[str, Any]]:
+    def from_stored(cls, value: Any) -> CallCursor:
         """
-        Return a stored cursor and its facts; None: nothing was stored.
+        Return a stored cursor.
 
-        :param value: the stored value, in the form that :meth:`to_stored` returns; None: nothing was stored.
+        :param value: a mapping with the form that :meth:`to_stored` returns; it may have other keys.
         :raises CustodyRequestError: if the value has no usable cursor.
         """
-        if value is None:
-            return None, {}
-        facts = value if isinstance(value, Mapping) else {"cursor": value}
-        return cls.from_json(facts.get("cursor")), facts
+        return cls.from_json(value.get("cursor") if isinstance(value, Mapping) else value)
 
     @classmethod
     def from_json(cls, data: Any) -> CallCursor:

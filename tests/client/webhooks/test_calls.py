@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client.webhooks import call_events
 from airflow_custody.client.webhooks.call_events import CallFilter, to_event
-from airflow_custody.client.webhooks.models import MAX_DEPTH, MAX_PARSED_LENGTH, WebhookCall, read_payload
+from airflow_custody.client.webhooks.models import MAX_DEPTH, MAX_PARSED_LENGTH, WebhookCall, WireWebhook, read_payload
 
 ROW = {
     "id": "7",
@@ -197,7 +197,10 @@ CALLS = (
     WebhookCall("2", "cd", "e2", "text", "failed", created_at=TIMES[1]),
     WebhookCall("3", "deleted", "e1", None, "Success", created_at=TIMES[2]),
 )
-TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
+WEBHOOKS: list[WireWebhook] = [
+    {"id": "ab", "type": "requestStatus.updated"},
+    {"id": "CD", "type": "currencyStatus.updated"},
+]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
     ids=str,
 )
 def test_selection(criteria: dict[str, Any], ids: str) -> None:
-    assert [each.id for each in CallFilter(**criteria).select(CALLS, TYPES)] == list(ids)
+    assert [each.id for each in CallFilter(**criteria).select(CALLS, WEBHOOKS)] == list(ids)
 
 
 @pytest.mark.parametrize(
@@ -237,17 +240,17 @@ def test_selection(criteria: dict[str, Any], ids: str) -> None:
 )
 def test_selection_by_the_status_in_the_data(data: str, is_selected: bool) -> None:
     call = WebhookCall("1", "ab", payload_text=f'{{"type": "currencyStatus.updated", "data": {data}}}')
-    assert bool(CallFilter(data_statuses=["disabled"]).select([call], {})) is is_selected
+    assert bool(CallFilter(data_statuses=["disabled"]).select([call], [])) is is_selected
 
 
 def test_the_type_of_a_payload_counts_where_that_of_the_webhook_is_not_known() -> None:
     calls = [
         WebhookCall(each, each, payload_text='{"type": "currencyStatus.updated"}') for each in ("gone", "none", "w")
     ]
-    types = {"w": "requestStatus.updated", "none": ""}
+    webhooks: list[WireWebhook] = [{"id": "w", "type": "requestStatus.updated"}, {"id": "none", "type": ""}]
 
     def select(kind: str) -> list[str]:
-        return [each.id for each in CallFilter(webhook_types=[kind]).select(calls, types)]
+        return [each.id for each in CallFilter(webhook_types=[kind]).select(calls, webhooks)]
 
     assert select("CurrencyStatus.updated") == ["gone", "none"]
     assert select("requestStatus.updated") == ["w"]

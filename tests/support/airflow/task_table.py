@@ -217,6 +217,7 @@ TABLE = [
             "event_ids": ["e"],
             "statuses": ["success"],
             "data_statuses": ["disabled"],
+            "continue_from": "dag/task",
         },
         others={"start": "now", "on_gap": "fail"},
         wrong=[{"asset": "custody"}, {"max_calls": 0}],

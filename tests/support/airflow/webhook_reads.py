@@ -55,15 +55,15 @@ def stored_events(asset: Asset) -> list[Any]:
         return [each.extra for each in _events(session, asset)]
 
 
-def forget_reads(dag: DAG) -> None:
-    """Delete the events and state that earlier tests left in Airflow's database."""
+def forget_reads(dag: DAG, *, with_state: bool = True) -> None:
+    """Delete the events, and by default all state, that earlier tests left in Airflow's database."""
     from airflow.utils.session import create_session
 
     with create_session() as session:
         for asset in (each for task in dag.tasks for each in task.outlets):
             for event in _events(session, asset):
                 session.delete(event)
-        if AIRFLOW >= (3, 3):
+        if with_state and AIRFLOW >= (3, 3):
             from airflow.models.asset_state_store import AssetStateStoreModel
 
             session.query(AssetStateStoreModel).delete()
@@ -122,10 +122,10 @@ class Reader:
         self.arguments = arguments
         self.now = datetime.now(timezone.utc) - timedelta(hours=1)
 
-    def add_event(self, extra: Any, task_id: str | None = "task") -> None:
+    def add_event(self, extra: Any, task_id: str | None = "task", dag_id: str = "dag") -> None:
         self.now += timedelta(seconds=1)
         extra = json.loads(json.dumps(extra, allow_nan=False))
-        source = {"source_dag_id": "dag", "source_task_id": task_id}
+        source = {"source_dag_id": task_id and dag_id, "source_task_id": task_id}
         self.events.append(SimpleNamespace(id=next(_numbers), extra=extra, timestamp=self.now, **source))
 
     def run(self, *, emit: bool = True, **changes: Any) -> Any:
