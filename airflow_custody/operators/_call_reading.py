@@ -55,6 +55,7 @@ def read_calls(task: CustodyReadWebhookCallsOperator, context: Context, hook: Cu
     """
     start, on_gap = _choice("start", task.start, _STARTS), _choice("on_gap", task.on_gap, _ON_GAP)
     call_filter = CallFilter.of({name: getattr(task, name) for name in FILTERS})
+    former = None if task.continue_from is None else check_text("continue_from", task.continue_from)
     if context["ti"].map_index not in (None, -1):
         raise CustodyConfigurationError(
             "the task is mapped, and all its instances would share one cursor; nothing is sent",
@@ -62,7 +63,7 @@ def read_calls(task: CustodyReadWebhookCallsOperator, context: Context, hook: Cu
             advice="Instead, create the tasks in a loop in the DAG file, each with its own asset.",
             code="parameter-wrong",
         )
-    position = _find_position(context, task.asset, task.continue_from, task.log)
+    position = _find_position(context, task.asset, former, task.log)
     client = hook.get_conn()
     new = client.read_webhook_calls(position.cursor, start=start, limit=task.max_calls)  # type: ignore[arg-type]
     gap = "; ".join(filter(None, [position.gap, new.gap]))
@@ -115,7 +116,7 @@ class _Position:
     is_old: bool = True
 
 
-def _find_position(context: Context, asset: Asset, continue_from: object, log: Any) -> _Position:
+def _find_position(context: Context, asset: Asset, former: str | None, log: Any) -> _Position:
     """
     Return the position in the last event of this task, or else of the task from which it continues.
 
@@ -124,13 +125,12 @@ def _find_position(context: Context, asset: Asset, continue_from: object, log: A
 
     :param context: the task's context.
     :param asset: the asset, an inlet and outlet of the task.
-    :param continue_from: the task from which this task continues if it has no position yet, as
+    :param former: the task from which this task continues if it has no position yet, as
         ``<dag_id>/<task_id>``; None: it continues from no other task.
     :param log: the task's log.
     :raises CustodyError: if it cannot be known whether the task has a position.
     """
     own, events = task_source(context["ti"]), context["inlet_events"]
-    former = None if continue_from is None else check_text("continue_from", continue_from)
     event = last_event(events, asset, _POSITION, own, former)
     stores: Any = context.get("asset_state_store")
     store = None if stores is None else stores[asset]
