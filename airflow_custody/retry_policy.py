@@ -54,7 +54,8 @@ class CustodyRetryPolicy(RetryPolicy):
     task's ``retries`` and ``retry_delay``. A task never has more tries than its ``retries`` allow.
 
     This is the default policy of all operators and sensors. ``retry_policy=None`` does not disable it, because Airflow
-    passes None to a mapped task without a policy. To replace it, set another policy.
+    passes None to a mapped task without a policy. To replace it, set another policy. Tasks then raise the original
+    :class:`CustodyError` instead of ``AirflowFailException``, unless the outcome of a request is unknown.
 
     :param min_delay: minimum time to the next try if the service requests a delay. Default 1 second.
     :param max_delay: maximum time to the next try if the service requests a delay. Default 1 hour.

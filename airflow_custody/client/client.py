@@ -48,8 +48,11 @@ class CustodyClient(
 
     Use it in a ``with`` block or call :meth:`close`. Making a client sends nothing. Several threads may share a client.
 
-    Reads, status changes and deletes are repeated on connection errors and on 429, 502, 503 and 504, with
-    back-off. ``Retry-After`` is respected, up to a minute. A create is repeated only if its body was not sent.
+    Reads (GET), status changes of webhooks (PATCH) and their deletion (DELETE) are repeated on connection errors and on
+    429, 502, 503 and 504, with back-off. ``Retry-After`` is respected, up to a minute. All other operations, also the
+    deletion of a whitelisting request, are POST requests, and are repeated only if their body was not sent. With
+    :class:`PasswordSignIn`, any call is also repeated once after a 401, with a new token; a create or a signature only
+    if the 401 is the service's own.
 
     Every method raises a :class:`CustodyError`, whose type identifies the failure: see
     :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations marked
@@ -69,7 +72,7 @@ class CustodyClient(
     :param proxy: URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the
         environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain
         HTTP, none.
-    :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
+    :param max_retries: maximum number of times that a call is repeated. Default: 3.
     :param max_response_bytes: maximum size of a response in bytes. A larger response is refused, and so is one with
         more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).
     :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.

@@ -112,7 +112,8 @@ class CustodyHook(BaseHook):
         """
         Test the connection with read-only authenticated calls.
 
-        They read the health listing and the user. With pinned keys, they also verify the service's current rules.
+        They read the health listing, the user, the tenant's configuration and the currencies. With pinned keys, they
+        also verify the service's current rules.
 
         Operations that the service does not offer are ignored, except for the listing.
 

@@ -72,7 +72,9 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ...}``: the number of calls in the event.
     :raises AirflowSkipException: if there are no new calls.
-    :raises AirflowFailException: if an argument is wrong, or calls may be lost and ``on_gap`` is ``fail``.
+    :raises AirflowFailException: if an argument is wrong, calls may be lost and ``on_gap`` is ``fail``, or the service
+        refuses the reading.
+    :raises CustodyError: if the service does not respond as it should; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (

@@ -44,8 +44,9 @@ class CustodyHealthCheckOperator(CustodyOperator):
     :return: a short verdict as plain JSON: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks), ``groups``
         (both numbers for each group), ``problems`` (the first 50, each with its reason and the fields of its entry),
         ``problems_not_named`` (the number of the others), ``oldest_result_age_seconds``, ``fetched_at``.
-    :raises CustodyUnhealthyError: if the service is not healthy.
-    :raises CustodyRequestError: if a name does not exist.
+    :raises CustodyUnhealthyError: if the service is not healthy; Airflow's retries apply.
+    :raises CustodyError: if the service does not respond as it should; Airflow's retries apply.
+    :raises AirflowFailException: if a name does not exist, a setting is wrong, or the service refuses the listing.
     """
 
     template_fields: Sequence[str] = (

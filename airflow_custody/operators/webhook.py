@@ -42,9 +42,10 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     :param status: ``enabled`` or ``disabled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"webhook_id": ..., "status": ...}``, with the new status.
-    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), the webhook does not exist, or
-        the change cannot be confirmed.
-    :raises CustodyResponseError: if the webhook still has its old status afterwards; Airflow's retries apply.
+    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), the webhook does not exist,
+        the service refuses the change, or it stays unknown whether the webhook has the status.
+    :raises CustodyError: if the webhook still has its old status after another response, or the service does not
+        respond as it should; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_id", "status", "custody_conn_id")
@@ -81,8 +82,10 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if the webhook did not exist.
-    :raises AirflowFailException: if the id is malformed (nothing is sent), or the deletion cannot be confirmed.
-    :raises CustodyResponseError: if the webhook still exists afterwards; Airflow's retries apply.
+    :raises AirflowFailException: if the id is malformed (nothing is sent), the service refuses the deletion, or it
+        stays unknown whether the webhook exists.
+    :raises CustodyError: if the webhook still exists after another response, or the service does not respond as it
+        should; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_id", "custody_conn_id")
@@ -116,6 +119,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     Exactly one of ``secret_conn_id`` and ``store_secret`` is required. The secret signs the deliveries, and is never
     written to XCom or the log. If the service generates the secret, it returns the secret only once. If the task dies
     before ``store_secret`` has stored the secret, the secret is lost, and the next try names the webhook to delete.
+    After a 429 of the service, which means that nothing was created, the webhook is sent again, up to 20 times.
 
     Needs the role ``Admin``. The operation is undocumented.
 
@@ -131,7 +135,9 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the webhook's id.
-    :raises AirflowFailException: if the webhook is refused, or the outcome is unknown.
+    :raises AirflowFailException: if the webhook is wrong or refused, or the outcome is unknown.
+    :raises CustodyError: if the service cannot be searched, the create certainly had no effect, or ``store_secret``
+        fails; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_type", "url", "secret_conn_id", "custody_conn_id")

@@ -53,7 +53,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     left no result, the operator searches the service for the request before it sends again. That lookup is
     undocumented. An empty result is accepted only if the service lists other requests of the same user. If the service
     does not offer the lookup, or the result is unclear, the task fails without retries, and the error describes how to
-    continue. Killing the task does not withdraw the request.
+    continue. After a 429 of the service, which means that nothing was created, the request is sent again, up to 20
+    times. Killing the task does not withdraw the request.
 
     :param label: label of the address. (templated)
     :param address: the destination address, which is sent unchanged. (templated)
@@ -84,8 +85,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first in both
         cases.
     :param look_before_create: whether to look up, before the first send, which requests for the same address exist.
-        This takes one more call. Without this lookup, a request that is found after a lost response is used only if its
-        date proves that it is new. False requires ``if_exists="create"``. Default True.
+        This takes one more call, or about five if there are any. Without this lookup, a request that is found after a
+        lost response is used only if its date proves that it is new. False requires ``if_exists="create"``. Default
+        True.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param check_address: whether to check the address against the rules of its chain, as far as they are known, before
         anything is sent. An address that is invalid for the chain fails the task; an address that cannot be checked
@@ -96,6 +98,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         address are spelled as in the existing request.
     :raises AirflowFailException: if the request is wrong or refused, if its outcome is unknown, or because of
         ``if_exists``.
+    :raises CustodyError: if the service cannot be searched, or the request certainly had no effect; Airflow's retries
+        apply.
     """
 
     template_fields: Sequence[str] = (
@@ -213,9 +217,10 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         only a request that the setup has created, not one that it has reused. Default True. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist, or ``only_if`` is False.
-    :raises AirflowFailException: if the id, the comment or ``only_if`` is missing or malformed (nothing is sent), or
-        the deletion cannot be confirmed.
-    :raises CustodyResponseError: if the request still exists afterwards; Airflow's retries apply.
+    :raises AirflowFailException: if the id, the comment or ``only_if`` is missing or malformed (nothing is sent), the
+        service refuses the deletion, or it stays unknown whether the request exists.
+    :raises CustodyError: if the request still exists after another response, or the service does not respond as it
+        should; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("request_id", "comment", "only_if", "custody_conn_id")
@@ -277,10 +282,9 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         as ``absent``; both also make the task fail. The XCom is pushed even if the task fails because a verification
         failed, and each of the four values also has its own key (``verify.output["path"]``).
     :raises AirflowFailException: if the verification of a request fails, no keys are pinned, the file exists already,
-        or the evidence could not be read from it.
+        or the service refuses the listing.
     :raises AirflowSkipException: if ``ids`` is an empty list, and ``skip_if_empty`` is True.
-    :raises CustodyError: if the service cannot be read, or the file cannot be written, and trying again may help;
-        Airflow's retries apply.
+    :raises CustodyError: if the service cannot be read, or the file cannot be written now; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("path", "ids", "custody_conn_id")

@@ -96,8 +96,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         for the approver, and contains every operation in full. The question asks for the approval; it is empty if the
         report cannot contain every operation. The XCom is pushed even if the task is skipped, or fails because of
         changes or a limit, and each of the four values also has its own key (``plan.output["report"]``).
-    :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
+    :raises AirflowFailException: if the file has faults, a limit is exceeded, ``fail_on_changes`` or
+        ``fail_on_pending`` finds a difference, a chain is not enabled, or the service refuses the listing.
     :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
+    :raises CustodyError: if the service cannot be read; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
@@ -250,9 +252,10 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     an earlier try has sent anything.
 
     Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the other rows; the
-    task fails at the end, with a table. After a lost response, the service is searched before the row is sent again. If
-    the outcome of a row stays unknown, the log explains how to decide. Nothing prevents two tasks from applying at the
-    same time, so use ``max_active_runs=1``, or a pool with one slot.
+    task fails at the end, with a table. After a lost response, the service is searched before the row is sent again.
+    After a 429, a row is sent again without that, up to 20 times. If the outcome of a row stays unknown, the log
+    explains how to decide. Nothing prevents two tasks from applying at the same time, so use ``max_active_runs=1``, or
+    a pool with one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not withdraw requests. Listing and deleting are undocumented.
@@ -273,12 +276,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of the created requests, and the input of
         :class:`CustodyCompleteWhitelistPlanOperator`. The XCom ``requests`` contains their contents, for the parameter
-        ``expected`` of the signing task. The XComs are pushed even if the task fails, unless the file or the
-        service cannot be read; each value also under its own key (``apply.output["request_ids"]``). If the plan has
-        changed, ``completion`` is missing.
-    :raises AirflowFailException: if the plan is not the approved one, a row was refused, or the outcome of a row is
-        unknown.
-    :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
+        ``expected`` of the signing task. Each value also has its own key (``apply.output["request_ids"]``). A task that
+        fails pushes the XComs too, in two cases: if it has executed the plan, but not every row; and, without
+        ``completion``, if the plan has changed. After any other failure, such as a file or a service that cannot be
+        read, there are none.
+    :raises AirflowFailException: if the plan is not the approved one, a row was refused, the outcome of a row is
+        unknown, or the service refuses the listing.
+    :raises CustodyError: if rows are left to be sent, or the service cannot be read; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "comment")

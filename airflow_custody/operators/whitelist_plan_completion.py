@@ -37,10 +37,10 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"deleted": ..., "refused": ..., "unknown": ..., "left": ...},
         "request_ids": [...]}``: the ids of the deleted requests.
-    :raises AirflowFailException: if this is not the approved plan, a created request does not match its row, or a
-        request has changed and was not deleted.
-    :raises CustodyError: if a created request is not in effect yet, or the service cannot be reached; Airflow's retries
-        apply.
+    :raises AirflowFailException: if this is not the approved plan, a created request was rejected or does not match its
+        row, a request has changed and was not deleted, or the service refuses a call.
+    :raises CustodyError: if a created request is not in effect yet, or the service does not respond as it should;
+        Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (

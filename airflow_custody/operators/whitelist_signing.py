@@ -71,9 +71,11 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         was created. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of requests, including those that needed no signature.
-    :raises AirflowFailException: if a request does not match or is not verified, or it is unknown whether a signature
-        was accepted; the error reports whether this try signed anything.
+    :raises AirflowFailException: if a request does not match or is not verified, the service rejects the signature, or
+        it is unknown whether a signature was accepted; the error reports whether this try signed anything.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
+    :raises CustodyError: if the service cannot be read, or the signature certainly had no effect; Airflow's retries
+        apply.
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "comment", "custody_conn_id")
@@ -143,9 +145,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.
-    :raises AirflowFailException: if an id or the comment is missing, or the service refuses and one of the requests is
-        not rejected.
+    :raises AirflowFailException: if an id or the comment is missing, the service refuses and one of the requests is not
+        rejected, or it stays unknown whether the requests are rejected.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
+    :raises CustodyError: if one of the requests is not rejected after another response, or the service does not respond
+        as it should; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("request_ids", "comment", "custody_conn_id")

@@ -64,6 +64,9 @@ class CustodyHealthSensor(CustodySensor):
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
     :return: the verdict as plain JSON, the same as the operator's.
     :raises AirflowSensorTimeout: if the service is not healthy in time.
+    :raises AirflowSkipException: if the service is not healthy in time, and ``soft_fail`` is True.
+    :raises AirflowFailException: if a name does not exist, a setting is wrong, or the service refuses the listing.
+    :raises CustodyError: if the host name does not exist at the first poll; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (

@@ -37,9 +37,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     would hide errors.
 
     One task can wait for a list of ids of any length. It succeeds when a single poll finds all of them in effect. Each
-    poll logs the number of requests in effect, and takes at most three calls per hundred requests. In the triggerer,
-    all sensors with the same connection and interval share one poll. The ids are stored with the trigger; if Airflow's
-    database is MySQL, they must fit into 64 KB, which is about 4,000 ids.
+    poll logs the number of requests in effect, and takes three calls per hundred requests; more only if a lookup fails,
+    a listing changes, or the rules in force are needed. In the triggerer, all sensors with the same connection and
+    interval share one poll. The ids are stored with the trigger; if Airflow's database is MySQL, they must fit into
+    64 KB, which is about 4,000 ids.
 
     If the connection pins super-administrators' keys, each request in effect is also verified: enough users must have
     signed it, under rules that the pinned keys have signed. If the signatures do not prove the request, it is looked up
@@ -72,8 +73,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         requests with each status) and ``verified`` (the number of verified requests).
     :raises AirflowSensorTimeout: if a request is not in effect in time.
     :raises AirflowFailException: if a request was rejected, is gone, cannot be verified, or does not match
-        ``expected``.
-    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True.
+        ``expected``; a setting is wrong; or the service refuses the lookup.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty`` is True; or a request is not in effect in
+        time, and ``soft_fail`` is True.
+    :raises CustodyError: if the host name does not exist at the first poll; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (

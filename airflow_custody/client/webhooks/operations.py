@@ -90,11 +90,12 @@ class WebhookOperations(ServiceOperations):
         """
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
-        A response that is empty, or has the webhook with this status, confirms the change. After any other response, or
-        a refusal, the listing is read, and must have the webhook with this status. Setting a status that the webhook
-        already has therefore succeeds; if the service refuses the change, a warning is logged. A webhook that is
-        cooling down after failed deliveries counts as enabled. If the service offers no listing, any JSON that does not
-        contradict the change confirms it, with a warning.
+        A response that is empty, or has the webhook with this status, confirms the change. After any other success, a
+        redirect or a refusal (4xx), the listing is read, and must have the webhook with this status. Only a refused
+        token and an error that a later call may overcome, such as a 429, are raised without that. Setting a status that
+        the webhook already has therefore succeeds; if the service refuses the change, a warning is logged. A webhook
+        that is cooling down after failed deliveries counts as enabled. If the service offers no listing, any JSON that
+        does not contradict the change confirms it, with a warning.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -128,9 +129,10 @@ class WebhookOperations(ServiceOperations):
         """
         Delete a webhook configuration: ``DELETE /webhooks/{uuid}``.
 
-        A response that is empty or names only this webhook confirms the deletion. After any other response, the listing
-        is read, and the webhook must be absent. If the service offers no listing, any JSON that does not name another
-        webhook confirms the deletion, with a warning.
+        A response that is empty or names only this webhook confirms the deletion. After any other success, a redirect,
+        a gateway's refusal (4xx), or the service's own 400, 404 or 409, the listing is read, and the webhook must be
+        absent. Other errors are raised without that. If the service offers no listing, any JSON that does not name
+        another webhook confirms the deletion, with a warning.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing is sent.
@@ -264,12 +266,14 @@ class WebhookOperations(ServiceOperations):
         :param limit: maximum number of calls to return; the oldest new calls come first. Each reading reads all new
             calls to find the oldest, so a higher limit needs fewer requests if there are many. Default 10,000.
         :return: the new calls, in the order of creation, and the cursor for the next reading.
-        :raises CustodyRequestError: if an argument is wrong; nothing is sent.
+        :raises CustodyRequestError: if ``start`` or ``limit`` is wrong; nothing is sent.
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or a
             time stamp is missing or unreadable; or (retryable) if the listing changes faster than it can be read.
         """
         if start not in ("now", "beginning"):
             raise LIST_WEBHOOK_CALLS.refused(f"start must be 'now' or 'beginning', not {describe(start)}")
+        if type(limit) is not int or limit < 1:
+            raise LIST_WEBHOOK_CALLS.refused(f"limit must be a whole number from 1, not {describe(limit)}")
         if cursor is None and start == "beginning":
             cursor = BEGINNING
         return read_new_calls(LIST_WEBHOOK_CALLS, self._call_pages("DESC"), cursor, limit)

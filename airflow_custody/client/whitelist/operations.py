@@ -257,10 +257,10 @@ class WhitelistOperations(ServiceOperations):
         :param comment: comment for the requests' history.
         :param before_send: same as for :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service reports as accepted.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
-            5xx.
-        :raises CustodyError: of another type if it was refused. If the error is ``from_service``, nothing was accepted.
-            A gateway may return an error although the service has accepted the signature.
+        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, interim
+            (1xx) or a 5xx.
+        :raises CustodyError: of another type if it was refused or redirected. If the error is ``from_service``, nothing
+            was accepted. A gateway may return an error although the service has accepted the signature.
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
@@ -273,13 +273,14 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        An empty response confirms the rejection. After any other response, or a refusal, each request is read by its
-        id, and its status must be one of the client's ``rejected_statuses``. Rejecting requests that are already
-        rejected therefore succeeds, with a warning in the log.
+        An empty response confirms the rejection. After any other success, a redirect or a refusal (4xx), each request
+        is read by its id, and its status must be one of the client's ``rejected_statuses``. Only a refused token and an
+        error that a later call may overcome, such as a 429, are raised without that. Rejecting requests that are
+        already rejected therefore succeeds, with a warning in the log.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
-        :raises CustodyResponseError: if it is unknown whether the requests are rejected.
+        :raises CustodyResponseError: if the rejection is not confirmed.
         :raises CustodyError: of another type, if the service refuses and at least one request is not rejected.
         """
         numbers = check_request_ids(ids)
@@ -302,15 +303,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
-        A response that is empty or names only this request confirms the deletion. After any other response, or a
-        refusal with 400 or 409, the service itself must confirm that the request does not exist: it returns 404 for the
-        request's id, does not list the request, and can still return a request that it lists. Deleting a request that
-        an earlier try has deleted therefore succeeds, with a warning in the log.
+        A response that is empty or names only this request confirms the deletion. After any other success, a redirect,
+        a gateway's refusal (4xx), or the service's own 400, 404 or 409, the service itself must confirm that the
+        request does not exist: it returns 404 for the request's id, does not list the request, and can still return a
+        request that it lists. Other errors are raised without that. If the request is found to be deleted already after
+        a 400 or 409, the deletion succeeds, with a warning in the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
         :raises CustodyNotFoundError: if the service itself reports that the request does not exist.
-        :raises CustodyResponseError: if it is unknown whether the request is deleted.
+        :raises CustodyResponseError: if the deletion is not confirmed.
         """
         number = check_request_id(request_id)
 

@@ -1,0 +1,777 @@
+"""The situations in which the docstrings of operators and sensors say that an error is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowSkipException
+from support.airflow.airflow_runs import AIRFLOW
+from support.airflow.apply_tries import ApplyTask, effective, plan
+from support.airflow.storages import Storage, attach
+from support.airflow.task_tries import RowsStore
+from support.airflow.webhook_reads import Reader, write_calls
+from support.raises.world import (
+    APPROVE,
+    DELETE,
+    FOR_APPROVAL,
+    NO_ID,
+    NO_UUID,
+    REJECT,
+    ROW,
+    ROWS,
+    TYPE,
+    URL,
+    Case,
+    Work,
+    World,
+    after,
+    cases,
+    failing,
+)
+
+from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.webhook import (
+    CustodyCreateWebhookOperator,
+    CustodyDeleteWebhookOperator,
+    CustodySetWebhookStatusOperator,
+)
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+    CustodyVerifyWhitelistOperator,
+)
+from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
+from airflow_custody.operators.whitelist_signing import (
+    CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
+)
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+CASES: list[Case] = []
+
+
+def given(work: Callable[..., Any], *faults: Work) -> Work:
+    """Return what makes an object, lets calls fail, and executes a task with the object."""
+    return partial(work, faults=faults)
+
+
+# --- health ------------------------------------------------------------------------------------------------
+
+
+def health(world: World, kind: type = CustodyHealthCheckOperator, **arguments: Any) -> Any:
+    return world.run(kind, **arguments)
+
+
+def unhealthy(world: World) -> None:
+    world.control.update_health(status="failure")
+
+
+for _kind in (CustodyHealthCheckOperator, CustodyHealthSensor):
+    CASES += cases(
+        _kind,
+        "AirflowFailException",
+        {
+            "a name does not exist": partial(health, kind=_kind, groups=["hms"]),
+            "a setting is wrong": partial(health, kind=_kind, custody_conn_id="none"),
+            "the service refuses the listing": after(failing("GET", "/health", 403), partial(health, kind=_kind)),
+        },
+    )
+CASES += cases(
+    CustodyHealthCheckOperator, "CustodyUnhealthyError", {"the service is not healthy": after(unhealthy, health)}
+)
+CASES += cases(
+    CustodyHealthCheckOperator,
+    "CustodyError",
+    {"the service does not respond as it should": after(failing("GET", "/health"), health)},
+)
+_waiting = partial(health, kind=CustodyHealthSensor)
+CASES += cases(
+    CustodyHealthSensor, "AirflowSensorTimeout", {"the service is not healthy in time": after(unhealthy, _waiting)}
+)
+CASES += cases(
+    CustodyHealthSensor,
+    "AirflowSkipException",
+    {
+        "the service is not healthy in time, and ``soft_fail`` is True": after(
+            unhealthy, partial(_waiting, soft_fail=True)
+        )
+    },
+)
+CASES += cases(
+    CustodyHealthSensor,
+    "CustodyError",
+    {"the host name does not exist at the first poll": partial(_waiting, custody_conn_id="unknown_host")},
+)
+
+
+# --- one request -------------------------------------------------------------------------------------------
+
+
+def create(world: World, **changes: Any) -> Any:
+    return world.run(CustodyCreateWhitelistRequestOperator, **{"lookup_wait": 0.1, **ROW, **changes})
+
+
+def delete(world: World, **changes: Any) -> Any:
+    given = {"request_id": NO_ID, "comment": "old", **changes}
+    return world.run(CustodyDeleteWhitelistRequestOperator, **given)
+
+
+def delete_one(world: World, faults: Sequence[Work] = ()) -> Any:
+    request_id = world.request()
+    for each in faults:
+        each(world)
+    return delete(world, request_id=request_id)
+
+
+def await_request(world: World, status: str = "APPROVED", **arguments: Any) -> Any:
+    request_id = world.request(status)
+    return world.run(CustodyWhitelistRequestSensor, **{"request_id": request_id, **arguments})
+
+
+CASES += cases(
+    CustodyCreateWhitelistRequestOperator,
+    "AirflowFailException",
+    {
+        "the request is wrong": partial(create, address="0x12"),
+        "refused": after(failing("POST", ROWS, 400), create),
+        "its outcome is unknown": after(failing("POST", ROWS), create),
+        "because of ``if_exists``": after(lambda w: w.request(), partial(create, if_exists="fail")),
+    },
+)
+CASES += cases(
+    CustodyCreateWhitelistRequestOperator,
+    "CustodyError",
+    {
+        "the service cannot be searched": after(failing("GET", ROWS), create),
+        "the request certainly had no effect": after(
+            # Another request of this user proves that a search finds this user's requests.
+            lambda w: w.request(address="0x" + "cd" * 20),
+            failing("POST", ROWS),
+            create,
+        ),
+    },
+)
+CASES += cases(
+    CustodyDeleteWhitelistRequestOperator,
+    "AirflowFailException",
+    {
+        "the id": partial(delete, request_id="37a"),
+        "the comment": partial(delete, comment=""),
+        "``only_if`` is missing or malformed (nothing is sent)": partial(delete, only_if="maybe"),
+        "the service refuses the deletion": given(delete_one, failing("POST", DELETE, 400)),
+        "it stays unknown whether the request exists": given(
+            delete_one, failing("POST", DELETE, 404, own=False), failing("GET", ROWS, 403)
+        ),
+    },
+)
+CASES += cases(
+    CustodyDeleteWhitelistRequestOperator,
+    "CustodyError",
+    {
+        "the request still exists after another response": given(delete_one, failing("POST", DELETE, 404, own=False)),
+        "the service does not respond as it should": given(delete_one, failing("POST", DELETE, 503)),
+    },
+)
+CASES += cases(
+    CustodyWhitelistRequestSensor,
+    "AirflowSensorTimeout",
+    {"a request is not in effect in time": partial(await_request, status="pending")},
+)
+CASES += cases(
+    CustodyWhitelistRequestSensor,
+    "AirflowFailException",
+    {
+        "a request was rejected": partial(await_request, status="rejected"),
+        "is gone": partial(await_request, request_id=NO_ID, timeout=600),
+        "cannot be verified": partial(await_request, custody_conn_id="pinned", timeout=600),
+        "does not match ``expected``": partial(await_request, expected={**ROW, "label": "Other"}),
+        "a setting is wrong": partial(await_request, custody_conn_id="none"),
+        "the service refuses the lookup": after(failing("GET", ROWS, 403), await_request),
+    },
+)
+CASES += cases(
+    CustodyWhitelistRequestSensor,
+    "AirflowSkipException",
+    {
+        "there are no ids, and ``skip_if_empty`` is True": partial(await_request, request_id=[], skip_if_empty=True),
+        "a request is not in effect in time, and ``soft_fail`` is True": partial(
+            await_request, status="pending", soft_fail=True
+        ),
+    },
+)
+CASES += cases(
+    CustodyWhitelistRequestSensor,
+    "CustodyError",
+    {"the host name does not exist at the first poll": partial(await_request, custody_conn_id="unknown_host")},
+)
+
+
+def verify(world: World, **arguments: Any) -> Any:
+    return world.run(CustodyVerifyWhitelistOperator, **{"custody_conn_id": "pinned", **arguments})
+
+
+def evidence(world: World, name: str = "evidence.json") -> str:
+    (world.folder / "evidence").mkdir(exist_ok=True)
+    return str(world.folder / "evidence" / name)
+
+
+class FullStorage(Storage):
+    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+        raise OSError("full")
+
+
+def existing_file(world: World) -> str:
+    Path(evidence(world)).write_text("{}")
+    return evidence(world)
+
+
+CASES += cases(
+    CustodyVerifyWhitelistOperator,
+    "AirflowFailException",
+    {
+        "the verification of a request fails": after(lambda w: w.request("APPROVED"), verify),
+        "no keys are pinned": partial(verify, custody_conn_id="custody_default"),
+        "the file exists already": lambda world: verify(world, path=existing_file(world)),
+        "the service refuses the listing": after(failing("GET", ROWS, 403), verify),
+    },
+)
+CASES += cases(
+    CustodyVerifyWhitelistOperator,
+    "AirflowSkipException",
+    {"``ids`` is an empty list, and ``skip_if_empty`` is True": partial(verify, ids=[], skip_if_empty=True)},
+)
+CASES += cases(
+    CustodyVerifyWhitelistOperator,
+    "CustodyError",
+    {
+        "the service cannot be read": after(failing("GET", ROWS), verify),
+        "the file cannot be written now": lambda world: verify(
+            world, path=f"{attach('full', FullStorage(skip_instance_cache=True))}/evidence.json"
+        ),
+    },
+)
+
+
+# --- webhooks ----------------------------------------------------------------------------------------------
+
+
+def set_status(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+    webhook_id = world.webhook()
+    for each in faults:
+        each(world)
+    return world.run(CustodySetWebhookStatusOperator, **{"webhook_id": webhook_id, "status": "disabled", **changes})
+
+
+def delete_webhook(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+    webhook_id = world.webhook()
+    for each in faults:
+        each(world)
+    return world.run(CustodyDeleteWebhookOperator, **{"webhook_id": webhook_id, **changes})
+
+
+def create_webhook(world: World, **changes: Any) -> Any:
+    given = {"webhook_type": TYPE, "url": URL, "store_secret": lambda webhook_id, secret: None, "lookup_wait": 0.1}
+    return world.run(CustodyCreateWebhookOperator, **{**given, **changes})
+
+
+def lose_secret(webhook_id: str, secret: str) -> None:
+    raise OSError
+
+
+def read_calls(world: World, reader: Reader | None = None, **arguments: Any) -> Any:
+    if (reader or Reader(start="beginning")).run(**{"retries": 2, **arguments}) is None:
+        raise AirflowSkipException
+    raise AssertionError("an event was emitted")
+
+
+def read_after(world: World, *numbers: int) -> Any:
+    """Read calls after a first reading, when the journal keeps only the newest call, with these numbers."""
+    webhook_id = world.webhook()
+    write_calls(world.sandbox, webhook_id, 1)
+    reader = Reader(start="beginning")
+    reader.run()
+    world.control.configure(calls={"max_number": 1})
+    write_calls(world.sandbox, webhook_id, *numbers)
+    return read_calls(world, reader)
+
+
+for _work, _method, _what in (
+    (set_status, "PATCH", "the service refuses the change"),
+    (delete_webhook, "DELETE", "the service refuses the deletion"),
+):
+    CASES += cases(
+        "CustodySetWebhookStatusOperator" if _work is set_status else "CustodyDeleteWebhookOperator",
+        "AirflowFailException",
+        {
+            _what: given(_work, failing(_method, "/webhooks", 403)),
+            "it stays unknown whether the webhook " + ("has the status" if _work is set_status else "exists"): given(
+                _work, failing(_method, "/webhooks", 404, own=False), failing("GET", "/webhooks", 403)
+            ),
+        },
+    )
+CASES += cases(
+    CustodySetWebhookStatusOperator,
+    "AirflowFailException",
+    {
+        "the id": partial(set_status, webhook_id="1"),
+        "the status is malformed (nothing is sent)": partial(set_status, status="paused"),
+        "the webhook does not exist": partial(set_status, webhook_id=NO_UUID),
+    },
+)
+CASES += cases(
+    CustodySetWebhookStatusOperator,
+    "CustodyError",
+    {
+        "the webhook still has its old status after another response": given(
+            set_status, failing("PATCH", "/webhooks", 404, own=False)
+        ),
+        "the service does not respond as it should": given(set_status, failing("PATCH", "/webhooks")),
+    },
+)
+CASES += cases(
+    CustodyDeleteWebhookOperator,
+    "AirflowFailException",
+    {"the id is malformed (nothing is sent)": partial(delete_webhook, webhook_id="1")},
+)
+CASES += cases(
+    CustodyDeleteWebhookOperator,
+    "CustodyError",
+    {
+        "the webhook still exists after another response": given(
+            delete_webhook, failing("DELETE", "/webhooks", 404, own=False)
+        ),
+        "the service does not respond as it should": given(delete_webhook, failing("DELETE", "/webhooks")),
+    },
+)
+CASES += cases(
+    CustodyCreateWebhookOperator,
+    "AirflowFailException",
+    {
+        "the webhook is wrong": partial(create_webhook, url="http://hooks.example.com"),
+        "refused": after(failing("POST", "/webhooks", 400), create_webhook),
+        "the outcome is unknown": after(failing("POST", "/webhooks"), create_webhook),
+    },
+)
+CASES += cases(
+    CustodyCreateWebhookOperator,
+    "CustodyError",
+    {
+        "the service cannot be searched": after(failing("GET", "/webhooks"), create_webhook),
+        "the create certainly had no effect": after(World.webhook, failing("POST", "/webhooks"), create_webhook),
+        "``store_secret`` fails": partial(create_webhook, store_secret=lose_secret),
+    },
+)
+_reading = "CustodyReadWebhookCallsOperator"
+CASES += cases(_reading, "AirflowSkipException", {"there are no new calls": read_after})
+CASES += cases(
+    _reading,
+    "AirflowFailException",
+    {
+        "an argument is wrong": partial(read_calls, webhook_ids=["1"]),
+        "calls may be lost and ``on_gap`` is ``fail``": lambda world: read_after(world, 1000, 2000),
+        "the service refuses the reading": after(failing("GET", "/webhooks/calls", 403), read_calls),
+    },
+)
+CASES += cases(
+    _reading,
+    "CustodyError",
+    {"the service does not respond as it should": after(failing("GET", "/webhooks/calls"), read_calls)},
+)
+
+
+# --- signing -----------------------------------------------------------------------------------------------
+
+
+def sign(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+    request_id = world.request()
+    for each in faults:
+        each(world)
+    given = {"request_ids": request_id, "expected": ROW, "signer": ConnectionSigner("key"), "custody_conn_id": "ann"}
+    return world.run(CustodySignWhitelistRequestsOperator, **{**given, "comment": "ok", "lookup_wait": 0.1, **changes})
+
+
+def reject(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+    request_id = world.request()
+    for each in faults:
+        each(world)
+    given = {"request_ids": request_id, "comment": "not ours", "custody_conn_id": "ann"}
+    return world.run(CustodyRejectWhitelistRequestsOperator, **{**given, **changes})
+
+
+def lists_nothing_for_approval(world: World) -> None:
+    """Let a request be absent from the listing after it was read twice."""
+    body = {"result": [], "totalItems": "0"}
+    world.control.add_fault("status", method="GET", path=FOR_APPROVAL, body=body, skip=2, times=None)
+
+
+CASES += cases(
+    CustodySignWhitelistRequestsOperator,
+    "AirflowFailException",
+    {
+        "a request does not match": partial(sign, expected={**ROW, "label": "Other"}),
+        "is not verified": lambda world: sign(world, custody_conn_id="other_pins"),
+        "the service rejects the signature": given(sign, failing("POST", APPROVE, 400)),
+        "it is unknown whether a signature was accepted": given(
+            sign, failing("POST", APPROVE), lists_nothing_for_approval
+        ),
+    },
+)
+CASES += cases(
+    CustodySignWhitelistRequestsOperator,
+    "AirflowSkipException",
+    {"there are no ids, and ``skip_if_empty`` is True": partial(sign, request_ids=[], skip_if_empty=True)},
+)
+CASES += cases(
+    CustodySignWhitelistRequestsOperator,
+    "CustodyError",
+    {
+        "the service cannot be read": given(sign, failing("GET", FOR_APPROVAL)),
+        "the signature certainly had no effect": given(sign, failing("POST", APPROVE)),
+    },
+)
+CASES += cases(
+    CustodyRejectWhitelistRequestsOperator,
+    "AirflowFailException",
+    {
+        "an id": partial(reject, request_ids=[]),
+        "the comment is missing": partial(reject, comment=""),
+        "the service refuses and one of the requests is not rejected": given(reject, failing("POST", REJECT, 400)),
+        "it stays unknown whether the requests are rejected": given(
+            reject, failing("POST", REJECT, 404, own=False), failing("GET", ROWS, 403)
+        ),
+    },
+)
+CASES += cases(
+    CustodyRejectWhitelistRequestsOperator,
+    "AirflowSkipException",
+    {"there are no ids, and ``skip_if_empty`` is True": partial(reject, request_ids=[], skip_if_empty=True)},
+)
+CASES += cases(
+    CustodyRejectWhitelistRequestsOperator,
+    "CustodyError",
+    {
+        "one of the requests is not rejected after another response": given(
+            reject, failing("POST", REJECT, 404, own=False)
+        ),
+        "the service does not respond as it should": given(reject, failing("POST", REJECT)),
+    },
+)
+
+
+# --- plans -------------------------------------------------------------------------------------------------
+
+
+def make_plan(world: World, *numbers: int, **arguments: Any) -> Any:
+    return world.run(CustodyPlanWhitelistOperator, **{"path": world.file(*numbers), **arguments})
+
+
+def wrong_file(world: World) -> Any:
+    return make_plan(world, path=str(world.folder / "none.yaml"))
+
+
+class Applying:
+    """A plan that replaces a request and creates another, and the tasks that apply and complete it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.old = effective(world.sandbox, 1, label="Old")
+        path = world.file(1, 2)
+        self.hash = plan(path, replace=True)["plan_hash"]
+        self.task = ApplyTask(path, self.hash, RowsStore(), replace=True)
+
+    def complete(self, applied: dict[str, Any], **changes: Any) -> Any:
+        given = {"applied": applied, "plan_hash": self.hash, **changes}
+        return self.world.run(CustodyCompleteWhitelistPlanOperator, **given)
+
+
+def apply_after(prepare: Work) -> Work:
+    """Return what plans, makes a situation, and applies."""
+
+    def work(world: World) -> Any:
+        applying = Applying(world)
+        prepare(world)
+        try:
+            return applying.task.attempt()
+        finally:
+            world.ti = applying.task.ti
+
+    return work
+
+
+def complete_after(
+    prepare: Callable[[World, str, str], Any] = lambda world, old, new: None, *, is_signed: bool = True, **changes: Any
+) -> Work:
+    """Return what plans, applies, signs, makes a situation with the replaced and a new request, and completes."""
+
+    def work(world: World) -> Any:
+        applying = Applying(world)
+        applied = applying.task.attempt()
+        if is_signed:
+            world.control.sign_whitelist_requests(applied["request_ids"])
+        prepare(world, applying.old, applied["request_ids"][0])
+        return applying.complete(applied, **changes)
+
+    return work
+
+
+def lose_and_hide(world: World) -> None:
+    """Lose the responses to creates, and let the service store another chain than requested."""
+    world.control.configure(chain_name="OTHER")
+    world.fault("POST", ROWS, work=True)
+
+
+def make_plan_of_pending(world: World, **changes: Any) -> Any:
+    world.request(label="Label 1", address=f"0x{1:040x}")
+    return make_plan(world, 1, **{"fail_on_pending": True, **changes})
+
+
+def make_plan_on_disabled_chain(world: World) -> Any:
+    world.control.configure(currencies=["BTC"], disabled_currencies=["ETH"])
+    return make_plan(world, 1)
+
+
+CASES += cases(
+    CustodyPlanWhitelistOperator,
+    "AirflowFailException",
+    {
+        "the file has faults": wrong_file,
+        "a limit is exceeded": lambda world: make_plan(world, 1, 2, max_creates=1),
+        "``fail_on_changes``": lambda world: make_plan(world, 1, fail_on_changes=True),
+        "``fail_on_pending`` finds a difference": make_plan_of_pending,
+        "a chain is not enabled": make_plan_on_disabled_chain,
+        "the service refuses the listing": after(failing("GET", ROWS, 403), lambda world: make_plan(world, 1)),
+    },
+)
+CASES += cases(
+    CustodyPlanWhitelistOperator,
+    "AirflowSkipException",
+    {
+        "applying would do nothing, and ``skip_if_nothing_to_do`` is True": lambda world: make_plan_of_pending(
+            world, fail_on_pending=False, skip_if_nothing_to_do=True
+        )
+    },
+)
+CASES += cases(
+    CustodyPlanWhitelistOperator,
+    "CustodyError",
+    {"the service cannot be read": after(failing("GET", ROWS), lambda world: make_plan(world, 1))},
+)
+
+
+_applying = "CustodyApplyWhitelistPlanOperator"
+CASES += cases(
+    _applying,
+    "AirflowFailException",
+    {
+        "the plan is not the approved one": apply_after(lambda world: world.file(1, 2, 3)),
+        "a row was refused": apply_after(failing("POST", ROWS, 400)),
+        "the outcome of a row is unknown": apply_after(lose_and_hide),
+        "the service refuses the listing": apply_after(failing("GET", ROWS, 403)),
+    },
+)
+CASES += cases(
+    _applying,
+    "CustodyError",
+    {
+        "rows are left to be sent": apply_after(failing("POST", ROWS, 429)),
+        "the service cannot be read": apply_after(failing("GET", ROWS)),
+    },
+)
+CASES += cases(
+    CustodyCompleteWhitelistPlanOperator,
+    "AirflowFailException",
+    {
+        "this is not the approved plan": complete_after(plan_hash="0" * 64),
+        "a created request was rejected": complete_after(
+            lambda world, old, new: world.control.set_whitelist_status(new, "rejected"), is_signed=False
+        ),
+        "does not match its row": complete_after(
+            lambda world, old, new: world.control.change_whitelist_request(new, label="Other")
+        ),
+        "a request has changed and was not deleted": complete_after(
+            lambda world, old, new: world.control.change_whitelist_request(old, label="Other")
+        ),
+        "the service refuses a call": complete_after(lambda world, old, new: world.fault("GET", ROWS, 403)),
+    },
+)
+CASES += cases(
+    CustodyCompleteWhitelistPlanOperator,
+    "CustodyError",
+    {
+        "a created request is not in effect yet": complete_after(is_signed=False),
+        "the service does not respond as it should": complete_after(lambda world, old, new: world.fault("GET", ROWS)),
+    },
+)
+if AIRFLOW >= (3, 1):
+    from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
+
+    def approve_plan(world: World, *, question: str = "Apply it?", is_plan: bool = True, **place: int) -> Any:
+        given = {"plan_hash": "a" * 64, "report": "Plan", "question": question}
+        vars(world.ti).update(place)
+        return world.run(CustodyApproveWhitelistPlanOperator, plan=given if is_plan else "no plan")
+
+    CASES += cases(
+        CustodyApproveWhitelistPlanOperator,
+        "AirflowFailException",
+        {
+            "in a later try": partial(approve_plan, try_number=2),
+            "in a mapped task or task group": partial(approve_plan, map_index=0),
+            "``plan`` is not a plan": partial(approve_plan, is_plan=False),
+            "its report does not contain every operation": partial(approve_plan, question=""),
+        },
+    )
+
+
+# --- calls and XComs ---------------------------------------------------------------------------------------
+
+
+class Calls(NamedTuple):
+    """
+    What a docstring says of the number of calls.
+
+    :param entry: the class or method.
+    :param says: a part of its docstring.
+    :param number: the number of calls.
+    :param work: makes the calls; what it calls before :meth:`World.begin` does not count.
+    :param only: the method and path of the calls that count. Default: all.
+    """
+
+    entry: str
+    says: str
+    number: int
+    work: Work
+    only: tuple[str, str] | None = None
+
+
+def many_requests(world: World, number: int, status: str) -> list[str]:
+    rows = [{**ROW, "address": f"0x{each:040x}"} for each in range(number)]
+    ids = world.control.add_whitelist_requests(rows, status=status)
+    world.begin()
+    return ids
+
+
+def sign_many(world: World, number: int) -> Any:
+    return sign(world, request_ids=many_requests(world, number, "pending"), expected=None)
+
+
+def await_many(world: World, number: int) -> Any:
+    ids = many_requests(world, number, "APPROVED")
+    return world.run(CustodyWhitelistRequestSensor, request_id=ids)
+
+
+def create_again(world: World, *, exists: bool = False, **arguments: Any) -> Any:
+    if exists:
+        world.request()
+    world.begin()
+    return create(world, if_exists="create", **arguments)
+
+
+def retrying(path: str, work: Work) -> Work:
+    """Return what makes a call that may be repeated twice, to a service that is unavailable."""
+
+    def both(world: World) -> Any:
+        world.client.close()
+        world.client = CustodyClient(world.sandbox.url, world.sandbox.token, max_retries=2)
+        world.control.add_fault("status", path=path, status=503, body="", times=None)
+        with pytest.raises(CustodyError):
+            work(world)
+
+    return both
+
+
+def limited(path: str, work: Work) -> Work:
+    """Return what makes a create at a service that limits the rate of creates."""
+
+    def both(world: World) -> Any:
+        world.control.add_fault("rate_limit", method="POST", path=path, times=None)
+        with pytest.raises(CustodyError):
+            work(world)
+
+    return both
+
+
+_LOOK = "This takes one more call, or about five if there are any."
+_REPEATED = "are repeated on connection errors and on 429, 502, 503 and 504"
+_ONCE = "are POST requests, and are repeated only if their body was not sent"
+_SIGNING = "Signing takes three calls for each batch, and at most two more."
+_POLLS = "takes three calls per hundred requests; more only if a lookup fails"
+_AFTER_429 = "After a 429 of the service, which means that nothing was created, the {} is sent again, up to 20 times."
+CALLS = [
+    Calls("CustodySignWhitelistRequestsOperator", _SIGNING, 3 + 1, partial(sign_many, number=100)),
+    Calls("CustodySignWhitelistRequestsOperator", _SIGNING, 2 * 3 + 1, partial(sign_many, number=101)),
+    Calls("CustodyWhitelistRequestSensor", _POLLS, 3, partial(await_many, number=100)),
+    Calls("CustodyWhitelistRequestSensor", _POLLS, 2 * 3, partial(await_many, number=101)),
+    # Without the lookup: the listing of chains, and the create.
+    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2, partial(create_again, look_before_create=False)),
+    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2 + 1, create_again),
+    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2 + 5, partial(create_again, exists=True)),
+    Calls(
+        "CustodyCreateWhitelistRequestOperator",
+        _AFTER_429.format("request"),
+        20,
+        limited(ROWS, create),
+        ("POST", ROWS),
+    ),
+    Calls(
+        "CustodyCreateWebhookOperator",
+        _AFTER_429.format("webhook"),
+        20,
+        limited("/webhooks", create_webhook),
+        ("POST", "/webhooks"),
+    ),
+    Calls("CustodyClient", _REPEATED, 3, retrying("/health", lambda world: world.client.list_health_checks())),
+    Calls(
+        "CustodyClient",
+        _REPEATED,
+        3,
+        retrying("/webhooks", lambda world: world.client.set_webhook_status(NO_UUID, "enabled")),
+    ),
+    Calls("CustodyClient", _REPEATED, 3, retrying("/webhooks", lambda world: world.client.delete_webhook(NO_UUID))),
+    Calls("CustodyClient", _ONCE, 1, retrying(DELETE, lambda world: world.client.delete_whitelist_request(NO_ID, "x"))),
+    Calls(
+        "CustodyClient", _ONCE, 1, retrying(REJECT, lambda world: world.client.reject_whitelist_requests([NO_ID], "x"))
+    ),
+    Calls(
+        "CustodyClient",
+        _ONCE,
+        1,
+        retrying(ROWS, lambda world: world.client.create_whitelist_request(WhitelistRequest(**ROW))),
+    ),
+    Calls(
+        "CustodyClient.count_whitelist_requests",
+        "in one call",
+        1,
+        lambda world: world.client.count_whitelist_requests(),
+    ),
+    Calls(
+        "CustodyClient.get_newest_webhook_call",
+        "It takes one request.",
+        1,
+        lambda world: world.client.get_newest_webhook_call(),
+    ),
+]
+#: The parts of ``:raises`` in which a failing task pushes its result, by the part of the docstring that says so.
+PUSHES = {
+    "CustodyPlanWhitelistOperator": (
+        "The XCom is pushed even if the task is skipped, or fails because of changes or a limit",
+        {"a limit is exceeded", "``fail_on_changes``", "``fail_on_pending`` finds a difference"}
+        | {"applying would do nothing, and ``skip_if_nothing_to_do`` is True"},
+    ),
+    "CustodyApplyWhitelistPlanOperator": (
+        "if it has executed the plan, but not every row; and, without ``completion``, if the plan has changed",
+        {"the plan is not the approved one", "a row was refused", "the outcome of a row is unknown"}
+        | {"rows are left to be sent"},
+    ),
+    "CustodyVerifyWhitelistOperator": (
+        "The XCom is pushed even if the task fails because a verification failed",
+        {"the verification of a request fails"},
+    ),
+}
