@@ -206,10 +206,10 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     """
     Delete a whitelisting request.
 
-    Needs the role ``WhitelistedAddressCreator``. If the request does not exist, the task succeeds, because a retry
-    after a lost response must succeed; the log and the returned value report it. After a response that does not confirm
-    the deletion, such as a gateway's 404, the task succeeds only if the service itself reports that the request does
-    not exist. The operation is undocumented.
+    Needs the role ``WhitelistedAddressCreator``, and ``TPUser`` to read a request back. If the request does not exist,
+    the task succeeds, because a retry after a lost response must succeed; the log and the returned value report it.
+    After a response that does not confirm the deletion, such as a gateway's 404, the task succeeds only if the service
+    itself reports that the request does not exist. The operation is undocumented.
 
     :param request_id: the request's id. (templated)
     :param comment: why the request is deleted; not empty. (templated)

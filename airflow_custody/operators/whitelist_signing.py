@@ -55,8 +55,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     request fails the task. Signing takes three calls for each batch, and at most two more. Reading a batch takes three
     more calls if one of its requests needs no signature, or has no action.
 
-    Needs the role ``WhitelistedAddressApprover``. The service must have the signer's public key registered for the
-    connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
+    Needs the roles ``WhitelistedAddressApprover`` and ``TPUser``. The service must have the signer's public key
+    registered for the connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param expected: the expected contents: the XCom ``request`` of the create task (``create.output["request"]``), a
@@ -133,12 +133,12 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
     Reject any number of whitelisting requests, in batches of at most 100.
 
-    Needs the role ``WhitelistedAddressApprover``. The service rejects either the whole batch or no part of it. If the
-    service or a gateway refuses, for example because an earlier try has already rejected the requests, each request is
-    read by its id. The task then succeeds only if the status of each request is one of the connection's
-    ``rejected_statuses``; the log reports it. If a batch fails after others were rejected, the error names the batch
-    and the number of rejected requests, and a later try continues with the remaining batches. The operation is
-    undocumented.
+    Needs the roles ``WhitelistedAddressApprover`` and ``TPUser``. The service rejects either the whole batch or no part
+    of it. If the service or a gateway refuses the rejection itself, for example because an earlier try has already
+    rejected the requests, each request is read by its id. The task then succeeds only if the status of each request is
+    one of the connection's ``rejected_statuses``; the log reports it. If a batch fails after others were rejected, the
+    error names the batch and the number of rejected requests, and a later try continues with the remaining batches. The
+    operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param comment: why the requests are rejected; not empty. (templated)

@@ -60,7 +60,7 @@ class PemSigner:
     The key is loaded on each use, and not kept.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``. Its line ends may be written as two characters,
-        ``\\n``.
+        ``\\n``. If it raises an :class:`OSError`, the key cannot be read; other exceptions are passed on unchanged.
     :param name: the name of the key in the log.
     :param password: the password that the key is encrypted with; None (default): it is not encrypted.
     :raises CustodyConfigurationError: if the name is itself a key.

@@ -131,14 +131,14 @@ class WebhookOperations(ServiceOperations):
 
         A response that is empty or names only this webhook confirms the deletion. After any other success, a redirect,
         a gateway's refusal (4xx), or the service's own 400, 404 or 409, the listing is read, and the webhook must be
-        absent. Other errors are raised without that. If the service offers no listing, any JSON that does not name
-        another webhook confirms the deletion, with a warning.
+        absent. Other errors, and any that a later call may overcome, such as a 429, are raised without that. If the
+        service offers no listing, any JSON that does not name another webhook confirms the deletion, with a warning.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing is sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
-            does not list it, or its listing cannot be read, as with a gateway's page. If it responds to the listing
-            with 404, or not at all, it must know ``GET /health``: with a wrong base URL, every response is a 404.
+            does not list it, or its listing cannot be read, as with a gateway's page. If the listing gets a 404 or a
+            gateway's page, the service must know ``GET /health``: with a wrong base URL, every response is a 404.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
 

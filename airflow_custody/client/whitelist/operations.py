@@ -306,8 +306,9 @@ class WhitelistOperations(ServiceOperations):
         A response that is empty or names only this request confirms the deletion. After any other success, a redirect,
         a gateway's refusal (4xx), or the service's own 400, 404 or 409, the service itself must confirm that the
         request does not exist: it returns 404 for the request's id, does not list the request, and can still return a
-        request that it lists. Other errors are raised without that. If the request is found to be deleted already after
-        a 400 or 409, the deletion succeeds, with a warning in the log.
+        request that it lists. Other errors, and any that a later call may overcome, such as a 429, are raised without
+        that. If the request is found to be deleted already after a 400 or 409, the deletion succeeds, with a warning in
+        the log.
 
         :param request_id: the request's id.
         :param comment: why; not empty.

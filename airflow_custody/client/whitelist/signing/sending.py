@@ -77,8 +77,8 @@ class RequestSigner:
 
         Nothing is signed before all requests have been reviewed. Then each batch is read again, signed, and sent. The
         same ids form the same batches in each try. This takes three calls for each batch, and at most two more: for the
-        user, and for the rules in force. Requests that this user may not sign, or whose action is unknown, take three
-        more calls for each reading of their batch.
+        user, and for the rules in force. Requests that this user may not sign, or that have no action, take three more
+        calls for each reading of their batch.
 
         A request that is in effect, or that this user has already signed, needs no signature. Its content must still
         match ``expected``, and its signatures must verify if the client has pinned keys.
