@@ -72,7 +72,7 @@ class CustodyClient(
     :param proxy: URL of a proxy, ``http://`` or ``https://``. Default: for an HTTPS base URL, the proxy in the
         environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain
         HTTP, none.
-    :param max_retries: maximum number of times that a call is repeated. Default: 3.
+    :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
     :param max_response_bytes: maximum size of a response in bytes. A larger response is refused, and so is one with
         more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).
     :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.
