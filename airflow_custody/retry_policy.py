@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines
+from airflow_custody.hooks._advice import name_connection
 
 try:
     from airflow.sdk import RetryDecision, RetryPolicy
@@ -146,6 +147,8 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
+    if error.advice and hasattr(operator, "custody_conn_id"):
+        error = error.with_facts(advice=name_connection(error.advice, str(operator.custody_conn_id)))
     # Compare the types and not the objects, because Airflow copies operators together with their policies.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy

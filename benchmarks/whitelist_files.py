@@ -87,6 +87,7 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
         PlanSettings(),
         read_whitelist_file(path),
         hash_,
+        parts={},
         comment="benchmark",
         max_parallel=max_parallel,
         lookup_wait=2.0,

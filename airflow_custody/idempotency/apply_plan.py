@@ -37,24 +37,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
 from airflow_custody.client.whitelist.hidden import warn_of_hidden
+from airflow_custody.client.whitelist.plans.difference import describe_difference, lost_creations
 from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
-    RowState,
     WhitelistPlan,
     advice_on_differences,
-    changes_text,
     create_operation,
     hash_operations,
     ignored_text,
+    part_key,
 )
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
 
-_NOT_DONE: tuple[RowState, ...] = ("create", "replace", "duplicate", "undeclared", "unverified", "pending")
 _PLAN_AGAIN = (
     "If the file or the service has changed, start a new run, which plans again and waits for a new approval.",
     "If not, the two tasks have different arguments ('prune', 'replace', 'only', 'ignore'), or the connection's status "
@@ -99,47 +98,63 @@ class PlanChangedError(CustodyConflictError):
 
     This try sent nothing.
 
-    :param outcome: the creates and deletions of earlier tries of the task.
-    :param plan: the current plan; None if this try did not plan.
-    :param why: what has changed, if this try did not plan. Default empty.
-    :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
-    :param advice: lines of advice. Default: to plan again, or to compare the arguments.
+    :param message: the message.
+    :param outcome: the creates and deletions of earlier tries of the task. Default: none.
+    :param plan: the current plan; None (default) if this try did not plan.
+    :param facts: other arguments of :class:`CustodyConflictError`.
     """
 
     def __init__(
-        self,
-        outcome: Outcome,
-        plan: WhitelistPlan | None = None,
-        why: str = "",
-        *,
-        is_forgotten: bool = False,
-        advice: Sequence[str] = _PLAN_AGAIN,
+        self, message: str, *, outcome: Outcome | None = None, plan: WhitelistPlan | None = None, **facts: Any
     ) -> None:
-        numbers = {
-            "created {}": len(outcome.created),
-            "deleted {}": len(outcome.deleted),
-            "may have sent {} requests whose outcome is unknown": len(outcome.unknown),
-        }
-        done = " and ".join(text.format(number) for text, number in numbers.items() if number)
-        sent = "this try sent nothing"
-        if is_forgotten:
-            sent += "; there is no record of earlier tries of this task"
-        elif done:
-            sent += f", and earlier tries {done}"
-        reason = f": {why}" if why else ""
-        now = "" if plan is None else f". The current plan has {changes_text(plan, _NOT_DONE)}"
-        super().__init__(
-            f"the plan is not the approved plan{reason}; {sent}{now}",
-            code="plan-changed",
-            advice=lines(
-                "Compare the current plan in the log with the plan in the log of the task that planned."
-                if plan
-                else None,
-                *advice,
-            ),
-        )
+        super().__init__(message, **facts)
+        self.outcome = outcome or Outcome()
         self.plan = plan
-        self.outcome = outcome
+
+
+def _plan_changed(
+    outcome: Outcome,
+    plan: WhitelistPlan | None = None,
+    why: str = "",
+    *,
+    parts: Mapping[str, str] | None = None,
+    is_forgotten: bool = False,
+    advice: Sequence[str] = _PLAN_AGAIN,
+) -> PlanChangedError:
+    """
+    Return the error that the plan is not the approved one.
+
+    :param outcome: the creates and deletions of earlier tries of the task.
+    :param plan: the current plan; None if this try did not plan.
+    :param why: what has changed, if this try did not plan. Default empty.
+    :param parts: the parts of the approved plan, to describe the difference. Default: unknown.
+    :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
+    :param advice: lines of advice. Default: to plan again, or to compare the arguments.
+    """
+    numbers = {
+        "created {}": len(outcome.created),
+        "deleted {}": len(outcome.deleted),
+        "may have sent {} requests whose outcome is unknown": len(outcome.unknown),
+    }
+    done = " and ".join(text.format(number) for text, number in numbers.items() if number)
+    sent = "this try sent nothing"
+    if is_forgotten:
+        sent += "; there is no record of earlier tries of this task"
+    elif done:
+        sent += f", and earlier tries {done}"
+    reason = f": {why}" if why else ""
+    now = "" if plan is None else f". {describe_difference(parts or {}, plan)}"
+    compare = (
+        "Compare the current plan in the log with the plan in the log of the task that planned. With plan=plan.output, "
+        "this error names the differences."
+    )
+    return PlanChangedError(
+        f"the plan is not the approved plan{reason}; {sent}{now}",
+        outcome=outcome,
+        plan=plan,
+        code="plan-changed",
+        advice=lines(compare if plan is not None and not parts else None, *advice),
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -153,6 +168,7 @@ class ApplyPlan:
     :param settings: the settings of the plan.
     :param file: the file.
     :param plan_hash: the hash of the approved plan.
+    :param parts: the parts of the approved plan, only to describe how another plan differs; empty if they are unknown.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once.
     :param lookup_wait: seconds that the service may take to list what it created.
@@ -167,6 +183,7 @@ class ApplyPlan:
     file: WhitelistFile
     plan_hash: str
     _: KW_ONLY
+    parts: Mapping[str, str]
     comment: str
     max_parallel: int
     lookup_wait: float
@@ -237,7 +254,7 @@ class ApplyPlan:
         """
         plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
         if plan.plan_hash != self.plan_hash:
-            raise PlanChangedError(self._done(snapshot), plan, is_forgotten=is_forgotten)
+            raise _plan_changed(self._done(snapshot), plan, parts=self.parts, is_forgotten=is_forgotten)
         advice = advice_on_differences(plan, replace=self.settings.replace)
         if advice:
             self.log.warning("%s", advice)
@@ -267,15 +284,19 @@ class ApplyPlan:
 
         :raises PlanChangedError: if record and file are not the approved plan.
         """
-        if record.rows != self._rows_digest():
-            why = "the rows of the file have changed since the first try"
-            raise PlanChangedError(self._done(snapshot), why=why, advice=_RESTORE)
         known = record.creations.keys() & self._requests.keys()
         operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
+        if record.rows != self._rows_digest():
+            why = "the rows of the file have changed since the first try"
+            if number := len(record.creations) - len(known):
+                names = lost_creations(self.parts, [part_key(each) for each in operations])
+                why += f" (gone or changed: {number} of {len(record.creations)} approved creations"
+                why += f": {names})" if names else ")"
+            raise _plan_changed(self._done(snapshot), why=why, advice=_RESTORE)
         operations += [each.operation for each in record.deletions]
         is_approved = hash_operations(operations, record.observed, service) == self.plan_hash
         if known != record.creations.keys() or not is_approved:
-            raise PlanChangedError(self._done(snapshot), why="the service, its tenant or the task's record has changed")
+            raise _plan_changed(self._done(snapshot), why="the service, its tenant or the task's record has changed")
         self.log.info("Continuing the approved plan, which an earlier try has begun.")
 
     def _rows_digest(self) -> str:
@@ -413,14 +434,17 @@ class ApplyPlan:
 
         If their rows are still in the file, they must be signed, too.
         """
+        earlier: list[str] = []
         for key, (batch, row) in self._store.rows.items():
             request = snapshot.requests.get(row.detail)
             is_earlier = row.state == "created" and batch.plan != self.plan_hash
             if not is_earlier or key not in self._requests or request is None or request.state != "pending":
                 continue
             if not creation.compare(key, request).mismatch:
-                self.log.info("Request %s was created by this task under an earlier plan.", row.detail)
+                earlier.append(row.detail)
                 outcome.created.setdefault(key, row.detail)
+        if earlier:
+            self.log.info("Created by this task under an earlier plan: %s.", name_some(earlier, 40))
 
     # --- what was created ----------------------------------------------------------------------------------
 
@@ -432,6 +456,8 @@ class ApplyPlan:
         is not sent again.
         """
         listed, failure = self._fetch([*outcome.created.values()])
+        asked = {request_id: self._requests[key] for key, request_id in outcome.created.items()}
+        self._warn_of_differences([listed[each] for each in listed if each in asked], asked)
         outcome.stopped = outcome.stopped or failure
         for key, request_id in list(outcome.created.items()):
             why = ""
@@ -464,9 +490,20 @@ class ApplyPlan:
                 f"the request with this id has another destination (it differs in {', '.join(fields)}): look at the "
                 "service, and start a new run"
             )
-        if fields:
-            self.log.warning("Request %s differs from its row: %s.", request.id, ", ".join(fields))
         return ""
+
+    def _warn_of_differences(self, requests: Iterable[Request], asked: Mapping[str, WhitelistRequest]) -> None:
+        """
+        Log in one line which created requests differ from their rows. The review before signing decides about them.
+
+        :param requests: the created requests, as listed.
+        :param asked: the requested contents, by id.
+        """
+        accepted = self.client.settings.accept_fields
+        found = {each.id: differing_fields(asked[each.id], each, accepted) for each in requests}
+        texts = [f"{each} in {', '.join(fields)}" for each, fields in found.items() if fields]
+        if texts:
+            self.log.warning("Created requests differ from their rows: %s.", name_some(texts, 120))
 
     def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, Request], CustodyError | None]:
         """

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.fence import FENCE
-from airflow_custody.client.text import count, lines
+from airflow_custody.client.text import count, lines, name_some
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
 
@@ -176,6 +176,8 @@ class Search:
         self.unknown: dict[str, str] = {}
         #: The error that ended the last search; None: the search succeeded, or there was no search.
         self.failure: CustodyError | None = None
+        # The last logged reason why the service cannot be searched. It is logged once, not at each attempt.
+        self._logged = ""
 
     def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> None:
         """
@@ -193,8 +195,11 @@ class Search:
         # After an earlier search, most open rows were never sent. Do not search again before the wait is over, because
         # the result would be the same.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
+        number = 0
         while open_ := self._still_open(keys):
-            self.log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
+            if len(open_) != number:
+                number = len(open_)
+                self.log.info("Searching the service for %s whose outcome is unknown.", count(number, "row"))
             time.sleep(delay)
             is_late = sure_after is not None and time.monotonic() >= sure_after
             if self._search(open_, is_late=is_late, began=began):
@@ -227,9 +232,11 @@ class Search:
                 self.unknown |= dict.fromkeys(keys, f"The service cannot be searched: {error.text}")
             elif time.monotonic() - began > 2 * self.under_way:
                 self.failure = error
-            else:
+            elif str(error) != self._logged:
+                self._logged = str(error)
                 self.log.warning("Cannot search the service yet: %s", error)
             return False
+        self._logged = ""
         self.judge(found)
         return True
 
@@ -255,6 +262,10 @@ class Search:
         self.store.record(outcomes.items())
         created = sum(row.state == "created" for row in outcomes.values())
         self.report("found", created)
+        if created:
+            made = {key: row.detail for key, row in outcomes.items() if row.state == "created"}
+            named = name_some([f"{made[key]} for {self.creation.which(key)}" for key in made], 120)
+            self.log.info("Found, created by this task: %s %s.", self.creation.what, named)
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
             self.log.info("%s created nothing, and can be sent again.", number)
@@ -268,8 +279,6 @@ class Search:
         possible = {each: is_it for each, is_it in is_new_by_candidate.items() if is_it is not False}
         own = _own_candidate(possible)
         if own is not None and own.id not in taken:
-            what, which = self.creation.what, self.creation.which(key)
-            self.log.info("Found %s %s for %s, which this task has created.", what, own.id, which)
             return row.become("created", own.id)
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."

@@ -23,7 +23,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.fence import Moment, is_too_old
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
 from airflow_custody.idempotency.stop_request import StopRequest
@@ -37,7 +37,6 @@ MAX_LOST = 10
 _MAX_REFUSALS = 3
 # Stop sending after this many rate-limit rejections (429) of one row.
 _MAX_RATE_LIMITED = 20
-_SECONDS_BETWEEN_LOGS = 5.0
 
 
 class Job(Protocol):
@@ -157,7 +156,6 @@ class Sender:
 
     def send(self, keys: Sequence[str]) -> None:
         """Send rows until all are sent, sending has stopped, or too many responses are lost."""
-        logged = time.monotonic()
         self._lost = 0
         with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
             for start in range(0, len(keys), MAX_BATCH):
@@ -168,11 +166,12 @@ class Sender:
                 except CustodyError as error:
                     self.stop(error)
                     return
-                self._send_batch(rows, pool)
-                done, now = start + len(rows), time.monotonic()
-                if done < len(keys) and now - logged >= _SECONDS_BETWEEN_LOGS:
-                    logged = now
-                    self.log.info("%d of %s done.", done, count(len(keys), "row"))
+                outcomes = self._send_batch(rows, pool)
+                if self.plan:
+                    # One line for a batch, because there may be thousands of rows.
+                    made = [row.detail for row in outcomes.values() if row.state == "created"]
+                    created = f", created in this batch: {name_some(made, 40)}" if made else ""
+                    self.log.info("%d of %s done%s.", start + len(rows), count(len(keys), "row"), created)
 
     def _is_stopped(self) -> bool:
         if self.stop_request.is_made:
@@ -183,8 +182,8 @@ class Sender:
     def _is_over(self) -> bool:
         return self._is_stopped() or self._lost >= MAX_LOST
 
-    def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
-        """Record a batch, send it, and record the outcomes."""
+    def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> Mapping[str, Row]:
+        """Record a batch, send it, record the outcomes, and return them."""
         batch = self.store.new_batch(rows, self.plan)
         fence = Fence(partial(self.store.open, batch), self._is_stopped)
         window = _Window(rows, fence)
@@ -206,6 +205,7 @@ class Sender:
             self.store.record(window.outcomes.items() if fence.recorded else ())
         if window.failures:
             raise window.failures[0]
+        return window.outcomes
 
     def _work(self, window: _Window) -> None:
         """Send rows of a batch one after another; several threads run this at once."""
@@ -226,7 +226,8 @@ class Sender:
 
     def _log_row(self, key: str, row: Row) -> None:
         level, text = self.job.describe(key, row, self.errors.get(key))
-        if text:
+        is_in_batch_line = self.plan and row.state == "created"
+        if text and not is_in_batch_line:
             self.log.log(level, "%s", text)
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:

@@ -136,3 +136,19 @@ def check_hash(value: object) -> str:
             code="plan-changed",
         )
     return text
+
+
+def check_plan(plan: object, consequence: str) -> Mapping[str, Any]:
+    """
+    Check that a value is the result of a plan task, and return it.
+
+    :param plan: the value.
+    :param consequence: the consequence of an error, such as ``nothing is sent``.
+    """
+    if not isinstance(plan, Mapping):
+        raise CustodyRequestError(
+            f"plan must be the result of a plan task, not {describe(plan)}; {consequence}",
+            advice="Write plan=plan.output.",
+            code="plan-changed",
+        )
+    return plan

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
+from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import check_names, check_text
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
+from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.metrics import create_counted, pending_listed
 from airflow_custody.operators._base import CustodyCreateOperator
-from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
+from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash, check_plan
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
+# Maximum length of a plan's parts. With the longest report, they fit into an XCom on MySQL (65,535 bytes).
+_MAX_PARTS = 4_900
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -92,10 +96,12 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param omit_if_none: names of fields of ``rows`` that are left out of a row if their value is None, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ...}``. The report is Markdown
-        for the approver, and contains every operation in full. The question asks for the approval; it is empty if the
-        report cannot contain every operation. The XCom is pushed even if the task is skipped, or fails because of
-        changes or a limit, and each of the four values also has its own key (``plan.output["report"]``).
+    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ...}``. The report
+        is Markdown for the approver, and contains every operation in full. The question asks for the approval; it is
+        empty if the report cannot contain every operation. The parts name what the hash covers, so that the apply task
+        can name differences; they are empty for more than about 130 operations. The XCom is pushed even if the task is
+        skipped, or fails because of changes or a limit, and each of the values also has its own key
+        (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, ``fail_on_changes`` or
         ``fail_on_pending`` finds a difference, a chain is not enabled, or the service refuses the listing.
     :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
@@ -161,7 +167,13 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self.log.warning("%s", each)
         report, not_shown = approval_report(plan)
         question = "" if not_shown else approval_question(plan)
-        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": report, "question": question}
+        result = {
+            "plan_hash": plan.plan_hash,
+            "counts": plan.counts,
+            "report": report,
+            "question": question,
+            "parts": plan.parts if len(str(plan.parts)) <= _MAX_PARTS else {},
+        }
         stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)
         if stop is not None:
             self._push(context, result)
@@ -206,7 +218,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         if differs:
             self.log.warning("%s", differs)
         ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
-        unverified = what_to_do(ids) if ids else ""
+        unverified = name_connection(what_to_do(ids), str(self.custody_conn_id)) if ids else ""
         if unverified:
             self.log.warning(
                 "%s",
@@ -263,6 +275,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param path: the file; see :class:`CustodyPlanWhitelistOperator`. (templated)
     :param rows: the same rows as for the plan, instead of ``path``. (templated)
     :param plan_hash: the hash of the approved plan. (templated)
+    :param plan: ``plan.output``, with which the error names what differs from the approved plan. It does not affect
+        what is applied. Default: the error names only the current operations. (templated)
     :param prune: same value as for the plan. Default False.
     :param replace: same value as for the plan. Default False. (templated)
     :param only: same value as for the plan. Default: everything. (templated)
@@ -285,7 +299,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :raises CustodyError: if rows are left to be sent, or the service cannot be read; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "comment")
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "plan", "comment")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -293,6 +307,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self,
         *,
         plan_hash: str,
+        plan: Mapping[str, Any] = NOT_GIVEN,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
         comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
@@ -305,6 +320,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._check_numbers({"lookup_wait": lookup_wait})
         self._check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
         self.plan_hash = plan_hash
+        self.plan = plan
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait
         self.comment = comment
@@ -324,6 +340,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             settings,
             file,
             plan_hash,
+            parts=self._approved_parts(plan_hash),
             comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
@@ -354,6 +371,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         if result["counts"]["created"] or result["counts"]["deleted"]:
             self._emit(context, "applied", {"plan_hash": plan_hash}, result["counts"])
         return result
+
+    def _approved_parts(self, plan_hash: str) -> Mapping[str, str]:
+        """Return the parts of the approved plan; empty if they are unknown."""
+        plan = {} if self.plan is None else check_plan(self.plan, "nothing is sent")
+        parts = plan.get("parts")
+        # A plan with another hash was made after the approval.
+        if plan.get("plan_hash") != plan_hash or not isinstance(parts, Mapping):
+            return {}
+        return {str(key): str(name) for key, name in parts.items()}
 
     def on_kill(self) -> None:
         """

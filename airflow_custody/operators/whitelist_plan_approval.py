@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_custody._base import RendersNoData
-from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
-from airflow_custody.operators._base_plan import check_hash
+from airflow_custody.operators._base_plan import check_hash, check_plan
 from airflow_custody.retry_policy import failing_task
 
 try:
@@ -117,14 +116,9 @@ def _read_plan(plan: object) -> tuple[str, str, str]:
     :param plan: the result of a plan task.
     :raises CustodyRequestError: if it is not such a result, or its report does not contain every operation.
     """
-    if not isinstance(plan, Mapping):
-        raise CustodyRequestError(
-            f"plan must be the result of a plan task, not {describe(plan)}; no approval was requested",
-            advice="Write plan=plan.output.",
-            code="plan-changed",
-        )
-    plan_hash = check_hash(plan.get("plan_hash"))
-    report, question = plan.get("report"), plan.get("question")
+    found = check_plan(plan, "no approval was requested")
+    plan_hash = check_hash(found.get("plan_hash"))
+    report, question = found.get("report"), found.get("question")
     if not (isinstance(report, str) and isinstance(question, str) and question):
         raise CustodyRequestError(
             "the report does not contain every operation of the plan, so it cannot be approved; no approval was "

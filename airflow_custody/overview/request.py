@@ -18,6 +18,7 @@ from airflow_custody.client.verification.trust import NOT_PINNED, describe_legac
 from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.client.whitelist.request import Request, describe_verified, judge_request, verified_facts
 from airflow_custody.client.whitelist.review import is_creation
+from airflow_custody.client.whitelist.signatures import find_signatures
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (
     RequestRow,
@@ -110,16 +111,10 @@ def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[Si
     :param verifier: the verifier; None if no keys are pinned.
     :return: the ways; none if they are unknown.
     """
-    envelope = request.shown
-    if verifier is None or not _is_creation(envelope):
-        return ()
-    try:
-        paths = verifier.examine(envelope.wire).paths or ()
-    except CustodyError:
-        return ()
+    found = find_signatures(request.shown, verifier)
     return tuple(
         tuple(SignatureCounts(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
-        for path in paths
+        for path in (found.paths if found else ())
     )
 
 

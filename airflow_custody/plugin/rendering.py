@@ -21,6 +21,7 @@ from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
+from airflow_custody.hooks._advice import name_connection
 from airflow_custody.plugin import PATH
 from airflow_custody.plugin.texts import duration
 
@@ -142,5 +143,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "segment": segment, "sentence": sentence, "when": when}
+    environment.filters |= {
+        "visible": visible,
+        "segment": segment,
+        "sentence": sentence,
+        "when": when,
+        "name_connection": name_connection,
+    }
     return environment

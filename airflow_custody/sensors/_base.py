@@ -22,6 +22,7 @@ from airflow_custody._base import CustodyTask
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import lines, sanitize
+from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task, map_place
 
@@ -210,6 +211,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 last = self._polls.last
                 advice = "Raise or remove 'execution_timeout': 'timeout' already limits the wait."
             ended = f"{map_place(context)}{ended}"
+            last = name_connection(last, str(self.custody_conn_id))
             message = lines(ended, f"Last result: {last}", advice, label("wait-timed-out"))
             if soft_fail:
                 # Airflow 3 logs the exception on a single line, so the exception has only the message's first line.

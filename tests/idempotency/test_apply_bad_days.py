@@ -106,8 +106,12 @@ def test_a_service_that_names_no_pause_gets_one(
     before = waits.skipped
     task.attempt(max_parallel=1)
     assert 9 <= waits.skipped - before < 12
-    assert "5 of 12 rows done." in task_log.text
     check_all(sandbox, task)
+    # One line for each batch of five.
+    lines = re.findall(r"(\d+) of 12 rows done, created in this batch: (\d+(?:, \d+)*)\.", task_log.text)
+    assert [number for number, _ in lines] == ["5", "10", "12"]
+    assert {each for _, ids in lines for each in ids.split(", ")} == {each["id"] for each in task.requests}
+    assert "Created whitelisting request" not in task_log.text
 
 
 # --- what ends a try in the middle, and the next goes on ---------------------------------------------------------

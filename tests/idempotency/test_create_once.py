@@ -250,7 +250,7 @@ def test_killed_between_response_and_record(sandbox: Sandbox, stored: Task, task
     assert made(sandbox) == ["3711"]
     log = task_log.text
     assert "Try 1 sent a whitelisting request at" in log
-    assert "Found whitelisting request 3711" in log
+    assert "Found, created by this task: whitelisting request 3711 for 0xababab…ababab on ETH." in log
     assert stored.store.record["detail"] == "3711"
 
 

@@ -52,7 +52,7 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     effective(sandbox, 1)
     somebody_creates(sandbox, label="Label 2", address=address(2))
     result = PlanTask(path).run()
-    assert list(result) == ["plan_hash", "counts", "report", "question"]
+    assert list(result) == ["plan_hash", "counts", "report", "question", "parts"]
     assert len(result["plan_hash"]) == 64
     assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]
@@ -201,16 +201,45 @@ def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox
 
 
 def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: str) -> None:
+    approved = PlanTask(path).run()
+    apply = ApplyTask(path, approved["plan_hash"], RowsStore())
+    somebody_creates(sandbox, label="Label 3", address=address(3))
+    write_rows(Path(path), [1, 3, 4, 99])
+    message = str(apply.fails(plan=approved))
+    text = "Approved: create 4, delete 0. Now: create 3, delete 0. new: create line 6; no longer planned: "
+    assert f"{text}create line 4, create line 5 (now pending)\n" in message
+    assert "Compare the current plan" not in message
+    assert "start a new run, which plans again and waits for a new approval" in message
+    check_exactly(sandbox, [3])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"plan": {"plan_hash": "0" * 64, "parts": {"0": "create line 1"}}}, {"plan": {"plan_hash": None}}],
+    ids=["no plan", "a later plan", "no parts"],
+)
+def test_without_the_approved_plan_the_current_operations_are_named(
+    sandbox: Sandbox, path: str, given: dict[str, Any]
+) -> None:
     apply = ApplyTask(path, PlanTask(path).run()["plan_hash"], RowsStore())
     somebody_creates(sandbox, label="Label 3", address=address(3))
     write_rows(Path(path), [1, 3, 4, 99])
-    message = str(apply.fails())
-    assert (
-        "The current plan has 3 create, 1 pending: line 3 create; line 4 pending; line 5 create; line 6 create"
-        in message
-    )
-    assert "start a new run, which plans again and waits for a new approval" in message
+    message = str(apply.fails(**given))
+    current = "create 3, delete 0 (create line 3, create line 5, create line 6); already pending: 1 row"
+    assert f"The current plan: {current}" in message
+    assert "With plan=plan.output, this error names the differences." in message
     check_exactly(sandbox, [3])
+
+
+def test_the_given_plan_decides_nothing(sandbox: Sandbox, path: str) -> None:
+    approved = PlanTask(path).run()
+    apply = ApplyTask(path, approved["plan_hash"], RowsStore())
+    write_rows(Path(path), [99])
+    assert apply.fails(plan=PlanTask(path).run()).code == "plan-changed"
+    assert "Write plan=plan.output" in str(apply.fails(plan="approved"))
+    check_exactly(sandbox, [])
+    write_rows(Path(path), ROWS)
+    assert apply.attempt(plan={**approved, "parts": {}})["counts"]["created"] == len(ROWS)
 
 
 # --- the file ---------------------------------------------------------------------------------------------------

@@ -301,6 +301,6 @@ def test_the_value_of_a_setting_is_not_shown(pages: Pages, monkeypatch: pytest.M
     broken = {"conn_type": "custody", "host": "https://127.0.0.1:9", "password": "p", "extra": {setting: "s3.cret "}}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_WRONG", json.dumps(broken))
     page = pages.get("/custody/connections/custody_wrong")
-    text = f"A setting of the connection ({setting}) is missing or wrong. Run 'custody check' for details."
-    assert text in unescape(page.text)
+    text = f"A setting of the connection ({setting}) is missing or wrong. Run 'custody check --conn-id custody_wrong' "
+    assert f"{text}for details." in unescape(page.text)
     assert "s3.cret" not in page.text

@@ -178,7 +178,7 @@ TABLE = [
     Entry(
         CustodyApplyWhitelistPlanOperator,
         minimal={"rows": [REQUEST], "plan_hash": "ab" * 32},
-        optional={"only": {"blockchain": ["ETH"]}},
+        optional={"only": {"blockchain": ["ETH"]}, "plan": {"plan_hash": "ab" * 32}},
         others={**_PLANNED, "comment": "why"},
         wrong=[{"max_parallel": 33}, {"lookup_wait": -1}],
         ids=["ignore"],

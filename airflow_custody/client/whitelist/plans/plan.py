@@ -161,11 +161,34 @@ class WhitelistPlan:
         These facts are the unverified requests, the ignored requests, and the limits of the plan. If they have changed
         when the plan is applied, the plan is no longer the approved one.
         """
-        found = [ignored_text(each) for each in self.ignored]
-        unverified = [row for row in self.rows if row.state == "unverified"]
-        found += [_operation({"unverified": row.request_id, "hash": row.hash}) for row in unverified]
-        found += [_operation({"only": self.only})] if self.only else []
-        return tuple(dict.fromkeys(found))
+        return tuple(self._observed)
+
+    @cached_property
+    def _observed(self) -> dict[str, str]:
+        """The names of the observed facts, by their text."""
+        found = {ignored_text(each): f"ignored request {each}" for each in self.ignored}
+        for row in self.rows:
+            if row.state == "unverified":
+                text = _operation({"unverified": row.request_id, "hash": row.hash})
+                found[text] = f"unverified request {row.request_id}"
+        if self.only:
+            found[_operation({"only": self.only})] = "the limits 'only'"
+        return found
+
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """
+        The names of everything that the plan's hash covers, such as ``create line 12``, by a short key.
+
+        With them, an error describes how another plan differs. They decide nothing.
+        """
+        named = {
+            row.operation: f"create {row.where}" if row.action == "create" else f"delete request {row.request_id}"
+            for row in self.rows
+            if row.operation
+        }
+        named |= {**self._observed, _operation({"service": self.service}): "the service or its tenant"}
+        return {part_key(text): name for text, name in named.items()}
 
     @cached_property
     def plan_hash(self) -> str:
@@ -255,6 +278,11 @@ def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) 
     """Return a creation, with the replaced ids, as text for the hash."""
     replaces = {"replaces": sorted(replaced)} if replaced else {}
     return _operation({"create": _fields(request), **replaces})
+
+
+def part_key(text: str) -> str:
+    """Return the key of an operation, or of another text that a plan's hash covers, in :attr:`WhitelistPlan.parts`."""
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def ignored_text(request_id: str) -> str:

@@ -14,6 +14,7 @@ from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
+from airflow_custody.client.whitelist.signatures import describe_signatures
 from airflow_custody.client.whitelist.signing.review import SigningReview
 from airflow_custody.client.whitelist.snapshot import find_for_approval, read_snapshot
 
@@ -27,10 +28,7 @@ POLL_INTERVAL = 1.0
 _LISTING_LAG = 3.0
 _SIGNED_ALREADY = "this user has signed it already"
 _REJECTED = "Rejected requests can no longer be signed. Remove their ids, and sign the other requests."
-_NOT_THIS_USERS_TURN = (
-    "Each request is decided, already signed by this user, or waiting for another group. Sign a waiting request with "
-    "the connection of a user in that group."
-)
+_NOT_THIS_USERS_TURN = "Sign a request that waits for another group with the connection of a user in that group."
 
 
 class ToSign(NamedTuple):
@@ -79,6 +77,7 @@ class SigningReader:
         """
         deadline = time.monotonic() + self.lookup_wait
         listed_since: dict[str, float] = {}
+        logged = ""
         while True:
             # Only the other listings show whether a request without an action is settled. If it is, the signature may
             # approve its deletion.
@@ -92,7 +91,10 @@ class SigningReader:
                 break
             now = time.monotonic()
             listed_since = {each.id: now for each in undone if each.state != "missing"} | listed_since
-            self._check_wait(undone, listed_since, deadline)
+            missing = self._check_wait(undone, listed_since, deadline)
+            if missing not in ("", logged):
+                logged = missing
+                self.log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, deadline - now)
             time.sleep(min(POLL_INTERVAL, max(0.05, self.lookup_wait / 4)))
         for why in dict.fromkeys(done.values()):
             self.log.info("%s: %s.", why, name_some([each for each in done if done[each] == why]))
@@ -131,13 +133,14 @@ class SigningReader:
             raise CustodyConflictError(f"{name} has changed since it was read", code="request-differs")
         return found
 
-    def _check_wait(self, undone: Sequence[Request], listed_since: Mapping[str, float], deadline: float) -> None:
+    def _check_wait(self, undone: Sequence[Request], listed_since: Mapping[str, float], deadline: float) -> str:
         """
         Refuse requests that have had enough time to become pending this user's signature.
 
         :param undone: the requests that are neither pending this user's signature nor in no need of it.
         :param listed_since: when each of them was first listed.
         :param deadline: when missing requests have had enough time.
+        :return: the requests that are still missing; empty if none is.
         """
         now = time.monotonic()
         lag = min(_LISTING_LAG, self.lookup_wait)
@@ -153,8 +156,7 @@ class SigningReader:
                 advice="Check the id, and the connection. A request that was listed earlier has been deleted.",
                 code="request-missing",
             )
-        if missing:
-            self.log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, deadline - now)
+        return missing
 
     def _not_pending(self, requests: Iterable[Request]) -> CustodyConflictError:
         """Return the error for requests not pending this user's signature."""
@@ -162,15 +164,24 @@ class SigningReader:
         for each in requests:
             if each.envelope is not None:
                 self.review.check_status(each.envelope)
-                unsigned = VANISHED if each.has_vanished else self.review.why_unsigned(each.envelope)
-                why = unsigned or "signed by this user"
-                shown.append(f"{each.id} (status {sanitize(each.envelope.status or 'not given', 30)}; {why})")
+                status = sanitize(each.envelope.status or "not given", 30)
+                shown.append(f"{each.id} (status {status}; {self._why_not_pending(each, each.envelope)})")
             is_any_rejected = is_any_rejected or each.reported == "rejected"
         return CustodyConflictError(
             f"not pending this user's signature: {name_some(shown)}",
             advice=_REJECTED if is_any_rejected else _NOT_THIS_USERS_TURN,
             code="not-pending",
         )
+
+    def _why_not_pending(self, request: Request, envelope: WhitelistEnvelope) -> str:
+        """Return the known reasons why a request is not pending this user's signature."""
+        if request.has_vanished:
+            return VANISHED
+        own = self.review.why_unsigned(envelope) or "signed by this user"
+        if request.reported == "pending":
+            return f"{describe_signatures(envelope, self.review.verifier)}; {own}"
+        decided = {"effective": "in effect", "rejected": "rejected"}.get(request.reported)
+        return f"{decided}; {own}" if decided else own
 
     def _why_done(self, request: Request) -> str:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +33,7 @@ from airflow_custody.client import (
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import ids as ids_module
+from airflow_custody.client.whitelist.signing.sending import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 RULES = {"method": "GET", "path": "/rules"}
@@ -274,6 +276,26 @@ def test_an_address_that_nobody_signed_is_named(approvers: Approvers, earlier_tr
     assert approvers.ann.approve(signed, earlier_try=earlier_try) == 1
     with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
         approvers.ann.approve(rejected, earlier_try=earlier_try)
+
+
+def test_the_error_names_the_group_that_is_waiting_and_who_has_signed(sandbox: Sandbox, approvers: Approvers) -> None:
+    eve = Person(sandbox, "eve", "others")
+    waiting, decided = approvers.ann.create(), approvers.ann.create("b")
+    approvers.bob.approve()
+    approvers.cat.approve(decided)
+    pinned, bob = sandbox.control.pins(), approvers.bob.person.external_id
+    facts = {
+        "verified": f"status pending; waiting for approvers (1 of 2); signed by {bob}; no signature of this user",
+        "listed": f"status pending; the service lists signatures of {bob}; no signature of this user",
+    }
+    for pins, fact in ((pinned, facts["verified"]), ({}, facts["listed"])):
+        with CustodyClient(sandbox.url, eve.token, **pins) as client:
+            signer = RequestSigner(client, NoSigner(), log=logging.getLogger(__name__), lookup_wait=0.1)
+            with pytest.raises(CustodyConflictError) as caught:
+                signer.sign([waiting, decided], None, "checked")
+        message = str(caught.value)
+        assert f"{waiting} ({fact})" in message
+        assert f"{decided} (status APPROVED; in effect; no signature of this user)" in message
 
 
 #: The attacks that change nothing of what an approver signs, and nothing of the signatures that are there. The signer
