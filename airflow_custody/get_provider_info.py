@@ -8,18 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-# The names of the guides in the project's folder docs/how-to.
-_GUIDES = (
-    "health-gate",
-    "one-request",
-    "whitelist-file",
-    "approve-and-sign",
-    "verify",
-    "events",
-    "page-and-commands",
-    "running",
-)
-
 
 def get_provider_info() -> dict[str, Any]:
     """
@@ -34,8 +22,8 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": "Custody",
-                # No "external-doc-url" yet: the documentation has no public address.
-                "how-to-guide": [f"/docs/how-to/{name}.md" for name in _GUIDES],
+                # No "external-doc-url" or "how-to-guide": the documentation has no public address, so a link would lead
+                # nowhere.
                 "tags": ["service"],
             }
         ],

@@ -55,6 +55,11 @@ _MAY_WORK = ("active", "enabled")
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 # In characters. All parts of a detail together are shorter, because each part from the service is truncated.
 _MAX_DETAIL = 3000
+_UI = CustodyResponseError(
+    "the base URL leads to the service's web pages, because it ends in /ui",
+    advice="Remove /ui from the base URL.",
+    code="response-unusable",
+)
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,8 @@ def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
     facts.user_error = error
     _read_rules(facts)
     errors = [each for each in (facts.listing_error, facts.user_error) if each is not None]
+    if not facts.is_proved and client.settings.base_url.endswith("/ui") and all(map(_is_of_pages, errors)):
+        return _Facts(client, roles, facts.responses, other_program=_UI)
     if not facts.is_proved and all(map(_is_of_another_program, errors)):
         return _Facts(client, roles, facts.responses, other_program=errors[0])
     if facts.is_proved:
@@ -275,6 +282,8 @@ def _check_settings(facts: _Facts) -> Check:
 def _check_reachable(facts: _Facts) -> Check:
     if facts.unreachable:
         return facts.not_ok(facts.unreachable)
+    if facts.other_program is _UI:
+        return facts.not_ok(_UI)
     if facts.other_program:
         why = f"another program responds, not the custody service: {facts.other_program.reason}"
         return facts.not_ok(facts.other_program, detail=facts.client.auth.redact(why, 800))
@@ -547,6 +556,11 @@ def _is_of_another_program(error: CustodyError) -> bool:
     A 403 does not prove that, because it may come from a gateway in front of the service.
     """
     return error.code == "response-unusable" and not error.retryable and error.status != 403
+
+
+def _is_of_pages(error: CustodyError) -> bool:
+    """Tell whether the path of the service's web pages may have led to an error."""
+    return error.status == 404 or _is_of_another_program(error)
 
 
 def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:

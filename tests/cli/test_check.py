@@ -109,6 +109,18 @@ def test_another_program_is_not_the_service(
     assert re.match(f"another program responds, not the custody service: {seen}", detail(ran, "reachable"))
 
 
+@pytest.mark.parametrize("path", ["/ui", "/ui/", "/custody/ui/"])
+def test_a_base_url_of_the_pages_is_one_finding(
+    plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.token)
+    ran = plain("check", "--base-url", f"{sandbox.url}{path}", "-o", "json")
+    assert ran.code == 1
+    assert {name for name, state in states(ran).items() if state in ("failed", "unknown")} == {"reachable", "tls"}
+    assert detail(ran, "reachable") == "the base URL leads to the service's web pages, because it ends in /ui"
+    assert row(ran, "reachable")["advice"] == "Remove /ui from the base URL."
+
+
 def test_who_responds_is_the_service_only_if_that_is_proved(custody: Run, sandbox: Sandbox) -> None:
     assert row(custody("check", "-o", "json"), "reachable")["detail"] == "the service responds (status 200)"
     for path in ("/health", "/users/me"):
