@@ -117,7 +117,8 @@ def test_a_base_url_of_the_pages_is_one_finding(
     ran = plain("check", "--base-url", f"{sandbox.url}{path}", "-o", "json")
     assert ran.code == 1
     assert {name for name, state in states(ran).items() if state in ("failed", "unknown")} == {"reachable", "tls"}
-    assert detail(ran, "reachable") == "the base URL leads to the service's web pages, because it ends in /ui"
+    why = "the base URL leads to the service's web pages, because it ends in /ui"
+    assert row(ran, "reachable")["detail"] == why
     assert row(ran, "reachable")["advice"] == "Remove /ui from the base URL."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.airflow.airflow_runs import execute
+from support.airflow.connections import connection_json
 
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks._advice import name_connection
@@ -31,9 +32,8 @@ def test_each_command_names_the_connection(text: str, conn_id: str, named: str) 
     assert name_connection(text, conn_id).endswith(named)
 
 
-@pytest.mark.usefixtures("connection")
-def test_a_task_names_its_connection(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, connection: str) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_PROD", connection)
+def test_a_task_names_its_connection(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_PROD", connection_json(sandbox))
     with pytest.raises(CustodyFailException) as caught:
         execute(
             lambda: CustodySetWebhookStatusOperator(
