@@ -6,7 +6,7 @@ The operator imports this module only when the task runs, so that parsing a DAG 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -85,15 +85,7 @@ def read_calls(task: CustodyReadWebhookCallsOperator, context: Context, hook: Cu
     extra = {**data, "filters": call_filter.to_json(), **new.cursor.to_stored()}
     context["outlet_events"][task.asset].extra = extra
     calls_read(task.custody_conn_id, len(selected))
-    if gap:
-        task.log.warning("Webhook calls may be lost: %s.", gap)
-    if position.filters not in (None, extra["filters"]):
-        task.log.warning("The filters have changed. Calls that the old filters left out are not read again.")
-    task.log.info("%s.", count(len(selected), "new webhook call") if selected else "No new webhook calls")
-    if new.more:
-        task.log.info("There are more calls. The next run reads them.")
-    if position.cursor is None and start == "now":
-        task.log.info("Reading starts now. Earlier calls are not read.")
+    _log_reading(extra, position, is_first=position.cursor is None and start == "now", log=task.log)
     if webhooks is not None:
         _report(webhooks, call_filter, task.log)
     return {"count": len(selected)}
@@ -114,6 +106,19 @@ class _Position:
     gap: str = ""
     filters: Any = None
     is_old: bool = True
+
+
+def _log_reading(extra: Mapping[str, Any], position: _Position, *, is_first: bool, log: Any) -> None:
+    """Log what was read, as in the event's ``extra``."""
+    if extra["gap"]:
+        log.warning("Webhook calls may be lost: %s.", extra["gap"])
+    if position.filters not in (None, extra["filters"]):
+        log.warning("The filters have changed. Calls that the old filters left out are not read again.")
+    log.info("%s.", count(extra["count"], "new webhook call") if extra["count"] else "No new webhook calls")
+    if extra["more"]:
+        log.info("There are more calls. The next run reads them.")
+    if is_first:
+        log.info("Reading starts now. Earlier calls are not read.")
 
 
 def _find_position(context: Context, asset: Asset, former: str | None, log: Any) -> _Position:
