@@ -42,7 +42,7 @@ WATCHER_DAG_ID = "custody_unhealthy_watcher"
 _INSTRUCTIONS = """
 Things to try. DAGs that create requests have no schedule. When you switch on a DAG with a schedule, Airflow also starts
 its most recent scheduled run. If a DAG needs an address, use 0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain
-ETH and any label.
+ETH and the label Settlement: the same label each time, because another label is another content.
 
 - Trigger custody_whitelist_as_code. It compares the file custody_whitelist.yaml with the service, and waits for your
   decision under "Required Actions". If you approve, it applies the plan, alice and bob sign, and when all requests are

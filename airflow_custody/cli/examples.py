@@ -83,7 +83,7 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
         if changed:
             raise _wrong(
                 f"nothing was copied, because these files exist with other content: {', '.join(changed)}",
-                "Choose another folder, or name the examples to copy.",
+                "Delete these files, choose another folder, or name other examples.",
             )
         if existing:
             message(f"already there, skipped: {', '.join(map(str, existing))}")

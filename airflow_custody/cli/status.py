@@ -72,11 +72,15 @@ def show_status(args: Namespace, output: Output) -> int:
     data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
+    # A part that is not offered, or not for this user's roles, is not known to be well.
+    is_complete = all(part.value is not None for part in parts.values())
     where = f" at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
     view = [
         *(Mark("WRONG", "bad", rest=f": {each}") for each in wrong),
         *(Mark("NOT READ", "bad", rest=f": {each}") for each in unread),
-        Mark("all well", "good", rest=where) if verdict.ok else Mark("not all well", "bad", rest=where),
+        Mark("all well" if is_complete else "all that could be read is well", "good", rest=where)
+        if verdict.ok
+        else Mark("not all well", "bad", rest=where),
         *(Mark("NOTE", "warning", rest=f": {each}") for each in verdict.texts("note")),
         {SECTIONS[name].upper(): _view_part(name, part) for name, part in parts.items() if not part.role_missing},
     ]

@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import (
@@ -161,10 +161,18 @@ def plan(args: Namespace, output: Output) -> int:
         service, snapshot = service_name(client), read_snapshot(client)
         found = make_plan(file.rows, snapshot, settings, service=service, name=file.name)
         faults = limits.faults(found)
+        refusal, warnings = None, []
+        try:
+            warnings = check_chains(client, found.new_requests)
+        except CustodyRequestError as error:
+            refusal = error
+        found = replace(found, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
+        # A plan whose chains are refused is printed, too.
         _print_plan(found, faults, output, all_rows=args.all)
-        # After printing, so that a plan whose chains are refused can be read.
-        for each in check_chains(client, found.new_requests):
+        for each in warnings:
             message(each)
+        if refusal is not None:
+            raise refusal
     if advice := advice_on_differences(found, replace=args.replace):
         message(advice)
     for each in faults:

@@ -19,6 +19,7 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
 )
 from airflow_custody.client.text import lines, name_some
+from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
 from airflow_custody.idempotency.records import RecordState, Row, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
 from airflow_custody.idempotency.send import Sender
@@ -378,6 +379,8 @@ class CreateOnce:
                 f"But {identifier} differs from the content that this task requests: {found.contradiction}. Find out "
                 "how the task's state or the request was changed."
             )
+        if found.mismatch:
+            self.log.warning("%s differs from the requested object: %s.", identifier, found.mismatch)
         if found.is_rejected and self.existing:
             raise CustodyConflictError(
                 f"{self.creation.what} {identifier}, which this task created, was rejected; nothing is sent",
@@ -407,7 +410,9 @@ class CreateOnce:
         known: list[str] | None = None
         try:
             if self.look_before_create:
-                known = sorted(each.id for each in self.creation.find(keys, thorough=False)[ONE].candidates)
+                found = self.creation.find(keys, thorough=False)[ONE]
+                known = sorted(each.id for each in found.candidates)
+                self._check_hidden(found.hidden)
             if known and self._use_existing():
                 return {}
         except CustodyError as error:
@@ -422,6 +427,24 @@ class CreateOnce:
         if self.check is not None:
             self.check()
         return {ONE: Row(state="sent", known_ids=known, content=self._content)}
+
+    def _check_hidden(self, hidden: int) -> None:
+        """
+        Refuse to create what may exist already, because the service counts similar objects that it does not return.
+
+        :raises CustodyConflictError: if an existing object would be reused, or would forbid the creation.
+        """
+        if not hidden:
+            return
+        why = f"{describe_hidden(hidden)} for this address, so the requested content may exist already"
+        if self.existing is None:
+            self.log.warning("%s. Creating another one (if_exists='create').", f"{why[0].upper()}{why[1:]}")
+            return
+        raise CustodyConflictError(
+            f"{why}; nothing is sent",
+            code="request-exists",
+            advice=lines(HIDDEN_ADVICE, "To create another request all the same, set if_exists='create'."),
+        )
 
     def _warn_that_lost_is_lost(self, error: CustodyError) -> None:
         more = ", nor whether the same was requested before" if self.existing else ""

@@ -116,8 +116,8 @@ class PlanFailure:
             yield "Then clear this task."
         elif self.outcome.stopped is None and not self._is_retryable:
             yield (
-                "Fix the service, then clear this task. Or mark this task as success, so that the rest is signed; then "
-                "fix the rows in the file, and start a new run."
+                "If rows are wrong, mark this task as success, so that the rest is signed; then correct the file, and "
+                "start a new run. If the service is wrong, fix it, then clear this task."
             )
         if any(map(is_deletion_key, self.outcome.refused)):
             yield f"{MARKED}."

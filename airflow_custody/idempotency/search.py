@@ -83,10 +83,13 @@ class Found:
     :param candidates: the candidates.
     :param inconclusive: why the search does not prove absence if there are no candidates; empty: absence is proved;
         None: the search was not thorough.
+    :param hidden: number of objects that the service's own filter finds, and that the service does not return. Default
+        0.
     """
 
     candidates: Sequence[Candidate]
     inconclusive: str | None
+    hidden: int = 0
 
 
 class Creation(Protocol):

@@ -94,12 +94,14 @@ class WhitelistCreation:
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
         # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
         needs_filter = not thorough or self._index is None
-        self._filtered = self._read_some(self._filter(keys) if needs_filter else [])
+        ids, hidden = self._filter(keys) if needs_filter else ([], 0)
+        self._filtered = self._read_some(ids)
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
         # filter may miss other spellings.
         listed = read_snapshot(self.client) if thorough else self._filtered
         filtered = self._filtered.requests if self._index is None else None
-        return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
+        found = self.found_in(listed, keys, filtered=filtered, thorough=thorough)
+        return {key: replace(each, hidden=hidden) for key, each in found.items()}
 
     def _read_some(self, ids: list[str]) -> Snapshot:
         """
@@ -127,8 +129,12 @@ class WhitelistCreation:
             )
         return snapshot
 
-    def _filter(self, keys: Collection[str]) -> list[str]:
-        """Return the ids of the requests that the service's own filter finds for the addresses of rows."""
+    def _filter(self, keys: Collection[str]) -> tuple[list[str], int]:
+        """
+        Return the ids of the requests that the service's own filter finds for the addresses of rows.
+
+        The number of requests that it finds, and does not return, comes second.
+        """
         requests = [self.requests[key] for key in keys]
         addresses = list(dict.fromkeys(request.address for request in requests))
         if self._index is None:
@@ -136,10 +142,12 @@ class WhitelistCreation:
                 each for request in requests for each in spellings(request.address, request.memo, request.chain)
             ]
         ids: dict[str, None] = {}
+        hidden = 0
         for start in range(0, len(addresses), MAX_ADDRESSES):
-            page = self.client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
-            ids |= dict.fromkeys(each.id for each in page)
-        return [*ids]
+            page = self.client.list_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
+            ids |= dict.fromkeys(each.id for each in page.rows)
+            hidden += page.hidden
+        return [*ids], hidden
 
     def found_in(
         self,

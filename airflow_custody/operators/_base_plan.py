@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN
@@ -142,9 +144,12 @@ def check_plan(plan: object, consequence: str) -> Mapping[str, Any]:
     """
     Check that a value is the result of a plan task, and return it.
 
-    :param plan: the value.
+    :param plan: the value, or its JSON text.
     :param consequence: the consequence of an error, such as ``nothing is sent``.
     """
+    if isinstance(plan, str):
+        with suppress(ValueError):
+            plan = json.loads(plan)
     if not isinstance(plan, Mapping):
         raise CustodyRequestError(
             f"plan must be the result of a plan task, not {describe(plan)}; {consequence}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -163,8 +164,10 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in pending])
         plan = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
         self.log.info("%s", plan_to_text(plan))
-        for each in check_chains(client, plan.new_requests):
+        warnings = check_chains(client, plan.new_requests)
+        for each in warnings:
             self.log.warning("%s", each)
+        plan = dataclasses.replace(plan, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
         report, not_shown = approval_report(plan)
         question = "" if not_shown else approval_question(plan)
         result = {

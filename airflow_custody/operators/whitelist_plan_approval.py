@@ -41,8 +41,9 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
-    :param plan: the plan, ``plan.output``: what :class:`CustodyPlanWhitelistOperator` returned. Its report is displayed
-        in Markdown. If the report does not contain every operation, no approval is requested. (templated)
+    :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. Its
+        report is displayed in Markdown. If the report does not contain every operation, no approval is requested.
+        (templated)
     :param subject: the headline. Default: the plan's question, such as ``Apply the whitelist plan: create 4, delete
         0?`` (templated)
     :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
@@ -54,7 +55,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         report does not contain every operation.
     """
 
-    template_fields: Sequence[str] = ("plan", *ApprovalOperator.template_fields)
+    # Not the body: it is the plan's report, and never rendered.
+    template_fields: Sequence[str] = ("plan", *(each for each in ApprovalOperator.template_fields if each != "body"))
     ui_color = "#f5ecd7"
 
     def __init__(

@@ -73,7 +73,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         applied = complete_plan.read_applied(self.applied)
         outcome = create.Outcome()
         if applied is None:
-            self.log.info("Nothing to complete: the plan was applied completely.")
+            self.log.info("Nothing to complete: the apply task left no request to delete.")
         else:
             outcome = complete_plan.CompletePlan(
                 context,

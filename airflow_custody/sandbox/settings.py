@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 #: Method and path below ``/api/rest/v1``; a parameter of the path is written as ``{id}``.
 OperationName = Annotated[str, StringConstraints(pattern=r"^[A-Z]+ /\S+$")]
+StatusWord = Literal["pending", "APPROVED", "rejected", "removed"]
 ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
 
 
@@ -97,7 +98,8 @@ class Settings(BaseModel):
     :param fill: values for fields that the request leaves out, by their names on the wire.
     :param created_at: fixed date of creation. None: the current time.
     :param second_requests: whether a second request for an address is accepted; otherwise it is rejected with a 409.
-    :param status_words: the service's spelling of the sandbox's status words, such as ``{"pending": "NEW"}``.
+    :param status_words: the service's spelling of the sandbox's status words ``pending``, ``APPROVED``, ``rejected`` and
+        ``removed``, such as ``{"pending": "NEW"}``.
     :param network_is_hashed: whether payloads contain the network; otherwise only the envelopes contain it.
     :param creator_sees_own: whether a user's own requests are listed to that user.
     :param rules_on_pending: whether pending requests contain the rules in force. Signed requests always contain the
@@ -139,7 +141,7 @@ class Settings(BaseModel):
     created_at: str | None = None
     second_requests: bool = True
 
-    status_words: dict[str, str] = {}
+    status_words: dict[StatusWord, str] = {}
     network_is_hashed: bool = True
     creator_sees_own: bool = True
     rules_on_pending: bool = True

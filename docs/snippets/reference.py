@@ -136,7 +136,7 @@ plan = CustodyPlanWhitelistOperator(
 )
 approve = CustodyApproveWhitelistPlanOperator(
     task_id="approve",
-    plan=plan.output,
+    plan="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
     assigned_users=[{"id": "carol", "name": "carol"}],
 )
 apply = CustodyApplyWhitelistPlanOperator(

@@ -233,14 +233,15 @@ class Response:
 
         A response with such a body is never a success.
 
-        The body has a non-empty ``error`` or ``error_code``, a ``code`` other than 0 beside a ``message``, or a
-        ``success`` that is false.
+        The body has a non-empty ``error``, ``errors`` or ``error_code``, a ``code`` other than 0 and 200 beside a
+        ``message``, or a ``success`` that is false.
         """
         data = self.data
         if not isinstance(data, dict):
             return False
-        has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
-        return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
+        has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0, "200", 200)
+        has_error = any(data.get(name) for name in ("error", "errors", "error_code"))
+        return has_code or has_error or data.get("success") is False
 
     @property
     def is_json(self) -> bool:

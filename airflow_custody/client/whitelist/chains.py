@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import lines, name_some, sanitize
-from airflow_custody.client.whitelist.files.addresses import chain_name, network_name
+from airflow_custody.client.whitelist.files.addresses import ETH, chain_name, network_name, read_evm_network
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -55,14 +55,21 @@ class ListedChains:
         return [self._describe_missing(chain) for chain in missing]
 
     def _find(self, request: WhitelistRequest) -> list[Currency]:
-        """Return the entries for a request's chain: on its network, or, if none is, on any network."""
+        """
+        Return the entries for a request's chain: on its network, or, if none is, on any network.
+
+        On ETH, the network may name another chain, which may be listed in either spelling.
+        """
         chain = request.chain.casefold()
-        found = [each for each in self.chains or () if chain in (each.blockchain.casefold(), each.symbol.casefold())]
+        listed = [each for each in self.chains or () if chain in (each.blockchain.casefold(), each.symbol.casefold())]
         if not request.network:
-            return found
+            return listed
         asked = network_name(request.network, request.chain)
-        same = [each for each in found if each.network and network_name(each.network, request.chain) == asked]
-        return same or found
+        same = [each for each in listed if each.network and network_name(each.network, request.chain) == asked]
+        meant = read_evm_network(asked) if chain_name(request.chain) == ETH else None
+        if meant is not None and meant[0] != ETH:
+            same += [each for each in self.chains or () if chain_name(each.blockchain or each.symbol) == meant[0]]
+        return same or listed
 
     def _describe_missing(self, chain: str) -> str:
         listed = self.chains or ()
@@ -135,5 +142,6 @@ def check_chains(client: CustodyClient, requests: Mapping[str, WhitelistRequest]
             refused.setdefault(why, []).append(place)
     if refused:
         faults = [f"{why}: {', '.join(places)}" for why, places in refused.items()]
-        raise CustodyRequestError(f"{'; '.join(faults)}; nothing is sent", code="chain-disabled", advice=ADVICE)
+        advice = lines(ADVICE, *listed.warnings(requests.values()))
+        raise CustodyRequestError(f"{'; '.join(faults)}; nothing is sent", code="chain-disabled", advice=advice)
     return listed.warnings(requests.values())

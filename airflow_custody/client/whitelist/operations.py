@@ -172,18 +172,23 @@ class WhitelistOperations(ServiceOperations):
         )
 
     def list_whitelist_requests(
-        self, *, ids: Iterable[str] | None = None, include_pending: bool = True
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        addresses: Iterable[str] | None = None,
+        include_pending: bool = True,
     ) -> Listing[WhitelistEnvelope]:
         """
         Read all whitelisting requests: ``GET /whitelists/addresses`` (undocumented).
 
         :param ids: only these requests, as for :meth:`find_whitelist_requests`. Default None: all.
+        :param addresses: only requests for these addresses. Default None: all.
         :param include_pending: whether to include requests that are pending approval. Default True.
         :return: the requests (``rows``), and the number of requests that the service counts but does not return
             (``hidden``).
         :raises CustodyError: like :meth:`find_whitelist_requests`.
         """
-        return read_all(self._find(include_pending=include_pending, ids=ids))
+        return read_all(self._find(include_pending=include_pending, ids=ids, addresses=addresses))
 
     def count_whitelist_requests(self, *, include_pending: bool = True) -> int | None:
         """

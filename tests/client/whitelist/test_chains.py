@@ -19,6 +19,7 @@ LISTED = ListedChains(
         Currency(**POLYGON),  # type: ignore[arg-type]
         Currency(symbol="DOT", display_name="Polkadot"),
         Currency(symbol="SOL", name="Solana", enabled=True),
+        Currency(symbol="FTM", name="Fantom"),
     ]
 )
 
@@ -34,6 +35,9 @@ LISTED = ListedChains(
         # The network decides only where the service lists it.
         ({"network": "Polygon"}, True, ""),
         ({"blockchain": "pol"}, True, ""),
+        # On ETH, the network may name another chain.
+        ({"network": "fantom"}, True, ""),
+        ({"network": "arbitrum"}, False, ""),
         ({"network": "sepolia"}, False, ""),
         ({"blockchain": "DOT", "network": "westend"}, True, ""),
         # A name that is not listed may still be known to the service.

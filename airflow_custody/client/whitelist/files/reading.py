@@ -244,7 +244,7 @@ def _decode(data: bytes, rows: Rows) -> str:
         if found := _NOT_TEXT.search(line):
             code = ord(found[0])
             what = f"the byte 0x{code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
-            rows.fault_at(place, f"{what} is not text: remove it, or save the file as UTF-8", found.start() + 1)
+            rows.fault_at(place, f"{what} is not text: save the file as UTF-8, or correct it", found.start() + 1)
     return text
 
 

@@ -132,6 +132,8 @@ class WhitelistPlan:
     :param only: the limits of the plan: values by field, in the form that :func:`check_only` returns. Default:
         everything.
     :param hidden: number of requests that the service counts but does not return; not part of the hash. Default 0.
+    :param warnings: warnings for the approver, such as a chain that the service does not list; not part of the hash.
+        Default: none.
     """
 
     rows: Sequence[PlanRow]
@@ -141,6 +143,7 @@ class WhitelistPlan:
     ignored: tuple[str, ...] = ()
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
     hidden: int = 0
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> dict[str, int]:

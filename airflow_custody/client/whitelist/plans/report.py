@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535.
 MAX_REPORT_BYTES = 60_000
+# Maximum number of warnings in a report.
+_MAX_WARNINGS = 10
 # Limits on the part of a report about rows without an operation: characters and rows. Rows with an operation are
 # never shortened.
 _MAX_EXACT = 512
@@ -255,6 +257,7 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
         *([f"{_ABOUT}: {_code(describe_only(plan.only), _MAX_EXACT)}", ""] if plan.only else []),
         f"**{_sentence(plan)}{_warning(plan)}**",
         "",
+        *(line for each in plan.warnings[:_MAX_WARNINGS] for line in (f"Warning: {_code(each, _MAX_EXACT)}", "")),
         signatures_text(plan),
         "",
     ]

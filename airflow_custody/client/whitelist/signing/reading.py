@@ -14,9 +14,10 @@ from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
+from airflow_custody.client.whitelist.review import is_deletion
 from airflow_custody.client.whitelist.signatures import describe_signatures
 from airflow_custody.client.whitelist.signing.review import SigningReview
-from airflow_custody.client.whitelist.snapshot import find_for_approval, read_snapshot
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -81,7 +82,7 @@ class SigningReader:
         while True:
             # Only the other listings show whether a request without an action is settled. If it is, the signature may
             # approve its deletion.
-            listed = find_for_approval(self.client, ids)
+            listed = {each.id: each for each in self.client.find_whitelist_requests_for_approval(ids=ids)}
             others = self._read_others([each for each in ids if each not in listed or not listed[each].action])
             pending = {**listed, **{each.id: each.for_approval for each in others.values() if each.for_approval}}
             not_pending = [each for each in others.values() if each.for_approval is None]
@@ -123,10 +124,11 @@ class SigningReader:
         words = self.client.settings.status_words
         is_settled = (request is not None and request.is_settled) or words.meaning(row.status) == "effective"
         name = f"whitelisting request {sanitize(row.id, 40)}"
-        if is_settled and not row.action:
+        if is_settled and not is_deletion(row.action or ""):
+            action = f"with the action {sanitize(row.action, 40)!r}" if row.action else "without an action"
             raise CustodyConflictError(
                 f"{name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
-                "approval, without an action: the signature may approve its deletion",
+                f"approval, {action}: the signature may approve its deletion",
                 code="request-differs",
             )
         if hash_ is not None and row.hash != hash_:

@@ -224,7 +224,7 @@ def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
     # A byte order mark, which Excel's "CSV UTF-8" always has; one, and at the beginning.
     assert parse(b"\xef\xbb\xbf" + good, format).rows == parse(good, format).rows
     check_faults(b"\xef\xbb\xbf" * 2 + good, format, ["line 1, column 1: U+FEFF is not text"])
-    what = "is not text: remove it, or save the file as UTF-8"
+    what = "is not text: save the file as UTF-8, or correct it"
     for character in "\0\a\x7f\x85\u2028\ufeff\ufffe":
         bad = good.replace(b"0xab", character.encode())
         line = bad.split(b"\n")[2 if format != "yaml" else 3].decode()

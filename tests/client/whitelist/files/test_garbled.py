@@ -88,7 +88,7 @@ def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
     row: dict[str, Any] = {**GOOD, name: [LOST] if name in LISTS else LOST}
     in_csv, in_rows = faults_of_each(row)
     assert in_csv.startswith("line 2, column ")
-    assert "U+FFFD is not text: remove it, or save the file as UTF-8" in in_csv
+    assert "U+FFFD is not text: save the file as UTF-8, or correct it" in in_csv
     assert "contains U+FFFD" in in_rows or "only ASCII characters" in in_rows
     # JSON escapes the character, so it is found after reading.
     for format in ("json", "yaml"):
