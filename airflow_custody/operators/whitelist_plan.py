@@ -377,10 +377,12 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _approved_parts(self, plan_hash: str) -> Mapping[str, str]:
         """Return the parts of the approved plan; empty if they are unknown."""
-        plan = {} if self.plan is None else check_plan(self.plan, "nothing is sent")
+        if self.plan is None:
+            return {}
+        plan = check_plan(self.plan, "nothing is sent")
         parts = plan.get("parts")
         # A plan with another hash was made after the approval.
-        if plan.get("plan_hash") != plan_hash or not isinstance(parts, Mapping):
+        if check_hash(plan.get("plan_hash")) != plan_hash or not isinstance(parts, Mapping):
             return {}
         return {str(key): str(name) for key, name in parts.items()}
 

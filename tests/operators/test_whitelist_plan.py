@@ -215,8 +215,8 @@ def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: st
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"plan": {"plan_hash": "0" * 64, "parts": {"0": "create line 1"}}}, {"plan": {"plan_hash": None}}],
-    ids=["no plan", "a later plan", "no parts"],
+    [{}, {"plan": {"plan_hash": "0" * 64, "parts": {"0": "create line 1"}}}],
+    ids=["no plan", "a later plan"],
 )
 def test_without_the_approved_plan_the_current_operations_are_named(
     sandbox: Sandbox, path: str, given: dict[str, Any]
