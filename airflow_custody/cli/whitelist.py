@@ -25,7 +25,7 @@ from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
 from airflow_custody.client.arguments import check_text
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import WhitelistFileError
+from airflow_custody.client.errors import CustodyRequestError, WhitelistFileError
 from airflow_custody.client.text import escape, sanitize
 from airflow_custody.client.whitelist.chains import check_chains
 from airflow_custody.client.whitelist.files.reading import (

@@ -98,7 +98,7 @@ class Settings(BaseModel):
     :param fill: values for fields that the request leaves out, by their names on the wire.
     :param created_at: fixed date of creation. None: the current time.
     :param second_requests: whether a second request for an address is accepted; otherwise it is rejected with a 409.
-    :param status_words: the service's spelling of the sandbox's status words ``pending``, ``APPROVED``, ``rejected`` and
+    :param status_words: the service's spelling of the sandbox's words ``pending``, ``APPROVED``, ``rejected`` and
         ``removed``, such as ``{"pending": "NEW"}``.
     :param network_is_hashed: whether payloads contain the network; otherwise only the envelopes contain it.
     :param creator_sees_own: whether a user's own requests are listed to that user.

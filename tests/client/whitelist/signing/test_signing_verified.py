@@ -241,7 +241,7 @@ def test_what_is_listed_for_approval_and_said_to_be_in_effect(
     # Without pins, too: it is not known whether this signature would approve a deletion.
     with (
         CustodyClient(sandbox.url, ann.person.token) as ann.client,
-        pytest.raises(CustodyConflictError, match="listed as settled .* with the action 'create'"),
+        pytest.raises(CustodyConflictError, match=r"listed as settled .* with the action 'create'"),
     ):
         ann.approve()
     assert ann.sent == 0
