@@ -50,6 +50,24 @@ def test_what_is_listed_by_address_and_not_by_id_is_read_again_by_the_next_try(s
     assert create() == theirs
 
 
+@pytest.mark.parametrize("if_exists", ["reuse", "fail"])
+def test_a_hidden_request_for_the_address_may_be_the_same_one(sandbox: Sandbox, if_exists: str) -> None:
+    theirs = somebody_creates(sandbox)
+    sandbox.control.configure(listings={"whitelist": {"dropped": [theirs]}})
+    sandbox.control.clear_request_log()
+    with failing_at_once("the service counts 1 request that it does not return for this address") as caught:
+        create(if_exists=if_exists)
+    assert caught.value.error.code == "request-exists"
+    assert sent(sandbox) == 0
+
+
+def test_beside_a_hidden_request_another_one_is_created_only_if_asked_for(sandbox: Sandbox, task_log: TaskLog) -> None:
+    theirs = somebody_creates(sandbox)
+    sandbox.control.configure(listings={"whitelist": {"dropped": [theirs]}})
+    assert create(if_exists="create") != theirs
+    assert "The service counts 1 request that it does not return for this address" in task_log.text
+
+
 # --- night after night -------------------------------------------------------------------------------------
 
 

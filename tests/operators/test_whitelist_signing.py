@@ -148,6 +148,17 @@ def test_a_later_try_accepts_what_an_earlier_try_signed() -> None:
     assert isinstance(caught.value.error, CustodyConflictError)
 
 
+def test_a_signer_without_the_role_is_told_which_one_is_missing(sandbox: Sandbox) -> None:
+    made = create()
+    message = "pre-filter failed: one of the 'whitelistedaddressapprover' role is required"
+    body = {"error": "PermissionDenied", "message": message, "code": 403}
+    sandbox.control.add_fault("status", path="/whitelists/addresses/for-approval", status=403, body=body, times=None)
+    with failing_at_once("needs the role whitelistedaddressapprover") as caught:
+        approve(made["id"], made)
+    assert caught.value.error.code == "role-missing"
+    assert sandbox.control.request_log(**APPROVE) == []
+
+
 @pytest.mark.parametrize(
     ("text", "named"), [("custody_first_key", "'custody_first_key'"), ("k3y" * 20, "CONNECTION_ID"), ("a b", "CONN")]
 )

@@ -276,6 +276,14 @@ def test_says_what_applying_does(rows: list[PlanRow], sentence: str, plain: str)
     assert plan_to_text(plan(*rows)).startswith(f"Plan: {plain}")
 
 
+def test_warnings_stand_in_the_report_and_are_harmless_there() -> None:
+    warnings = ("The service does not list the chain Etherium.", "x\n# All is well\n**yes**")
+    report = plan_to_markdown(replace(plan(CREATE), warnings=warnings))
+    assert "\nWarning: `The service does not list the chain Etherium.`\n" in report
+    assert "\n# All is well" not in report
+    assert not any(each.type == "strong_open" and "yes" in each.content for each in parse(report))
+
+
 MEMO = "7" * 130
 SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!"} | dict.fromkeys(
     ["pending", "unchanged"], " "
