@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
-    from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
@@ -45,11 +44,11 @@ _HAS_POSITION = "custody_read_webhook_calls:"
 _MAX_REPORTED = 20
 
 
-def read_calls(task: CustodyReadWebhookCallsOperator, context: Context, hook: CustodyHook) -> dict[str, Any]:
+def read_calls(task: Any, context: Context, hook: CustodyHook) -> dict[str, Any]:
     """
     Read the calls, emit the event, and return the operator's result.
 
-    :param task: the task, with rendered fields.
+    :param task: the :class:`CustodyReadWebhookCallsOperator`, with rendered fields.
     :param context: the task's context.
     :param hook: the hook.
     """

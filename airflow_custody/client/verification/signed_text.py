@@ -225,7 +225,8 @@ def _hash(text: str) -> str:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        check_structure(text, MAX_PAYLOAD_BYTES)
+        # A text of this size needs little memory, and may have thousands of links.
+        check_structure(text, 16 * MAX_PAYLOAD_BYTES)
         parsed = _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise RefusalError("is not JSON") from None
