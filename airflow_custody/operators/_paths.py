@@ -24,7 +24,10 @@ def check_path(path: Any) -> str:
         from airflow.providers.common.compat.sdk import ObjectStoragePath
 
         path = str(path) if isinstance(path, ObjectStoragePath) else path
-    return check_text("path", path)
+    text = check_text("path", path)
+    if "\0" in text:
+        raise CustodyRequestError(f"the path {sanitize(text, 200)!r} has a NUL; nothing was read", code="file-wrong")
+    return text
 
 
 def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
@@ -50,8 +53,8 @@ def path_to_read(task: CustodyOperator, path: str, context: Context) -> Path:
     given = Path(os.path.normpath(folder / path))
     if (is_relative or _passes(root, given)) and not _is_in(root, given):
         raise CustodyRequestError(
-            f"the path {sanitize(path, 200)!r} leads out of the DAG bundle, to {sanitize(given.resolve(), 300)}; "
-            "nothing was read",
+            f"the path {sanitize(path, 200)!r} leads out of the DAG bundle, to "
+            f"{sanitize(os.path.realpath(given), 300)}; nothing was read",
             advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
             code="file-wrong",
         )
@@ -102,5 +105,6 @@ def _passes(root: Path, path: Path) -> bool:
 
 
 def _is_in(root: Path, path: Path) -> bool:
-    """Tell whether a path, with all links followed, lies in a folder."""
-    return path.resolve().is_relative_to(root.resolve())
+    """Tell whether a path, with all links followed, lies in a folder. A loop of links ends where it begins."""
+    # Path.resolve() raises an error for a loop.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))

@@ -277,6 +277,18 @@ def test_a_relative_path_begins_at_the_dags_file(sandbox: Sandbox, tmp_path: Pat
         assert plan_in(tmp_path, path)["counts"]["create"] == 4
 
 
+@pytest.mark.parametrize(
+    ("path", "why"), [("a.yaml", "Too many levels of symbolic links"), ("a\0.yaml", "has a NUL")], ids=["loop", "NUL"]
+)
+def test_a_path_that_cannot_be_opened_is_one_fault(sandbox: Sandbox, tmp_path: Path, path: str, why: str) -> None:
+    (tmp_path / "a.yaml").symlink_to("b.yaml")
+    (tmp_path / "b.yaml").symlink_to("a.yaml")
+    with failing_at_once(why) as caught:
+        plan_in(tmp_path, path)
+    assert caught.value.error.code == "file-wrong"
+    assert sandbox.control.request_log() == []
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A bundle with links that lead out of it, to a file and a folder beside it."""
@@ -359,7 +371,7 @@ def test_an_absolute_path_may_be_outside_of_the_bundle(sandbox: Sandbox, root: P
     ],
 )
 def test_no_other_spelling_reads_what_a_link_leads_to(sandbox: Sandbox, root: Path, path: str) -> None:
-    with failing_at_once("1 fault; nothing is sent"):
+    with failing_at_once("1 fault; nothing is sent|has a NUL"):
         plan_in(root, path.format(root=root), ti=in_bundle(root))
     assert sandbox.control.request_log() == []
 
