@@ -12,7 +12,7 @@ from airflow_custody.idempotency.deletions import deletion_key
 from airflow_custody.idempotency.plan_failure import PlanFailure
 
 NEW_RUN = "Start a new run: this Airflow keeps no record for a later try."
-CLEAR, FIX = "Then clear this task.", "Fix the service, then clear this task."
+CLEAR, FIX = "Then clear this task.", "If the service is wrong, fix it, then clear this task."
 DELETION = deletion_key("7")
 AWAY = CustodyConnectionError("away", retryable=True)
 FORBIDDEN = CustodyPermissionError("no role")
