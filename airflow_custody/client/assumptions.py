@@ -56,10 +56,10 @@ class Assumption:
 
     :param assumption: its name.
     :param state: ``holds``, only with evidence; ``does not hold``; ``cannot tell``.
-    :param seen: the evidence: words that the service uses, counts, ages, and error codes. It contains no value, label,
-        address, id or host.
+    :param seen: the evidence: words that the service uses, names of operations, counts, times, yes or no, and codes of
+        errors and statuses. It contains no label, address, id or host, and no other value of a request.
     :param advice: advice about the result. Default empty.
-    :param error: the error of a read that failed. Default empty.
+    :param error: the text of the error that prevented a judgement. Default empty.
     """
 
     assumption: str

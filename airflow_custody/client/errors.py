@@ -326,9 +326,10 @@ class CustodyOutcomeUnknownError(CustodyError):
 
 class CustodyResponseError(CustodyError):
     """
-    Raised when a response cannot be used, and on a redirect.
+    Raised when responses cannot be used or are inconsistent, when a write is not confirmed, and on a redirect.
 
-    An unusable response to a create or a signature raises :class:`CustodyOutcomeUnknownError` instead.
+    An unusable response to a create or a signature raises :class:`CustodyOutcomeUnknownError` instead; a redirect does
+    not.
     """
 
     code: ErrorCode = "response-unusable"

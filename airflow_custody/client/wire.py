@@ -29,7 +29,7 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     Return a JSON object, as the ``object_pairs_hook`` of :func:`json.loads`.
 
-    :raises ValueError: if a key is repeated, because JSON parsers keep only the last value.
+    :raises ValueError: if a key is repeated. Python would keep only its last value, and other parsers may keep another.
     """
     found = dict(pairs)
     if len(found) < len(pairs):

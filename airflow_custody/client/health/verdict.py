@@ -73,7 +73,8 @@ class HealthCriteria:
         Return criteria from parameters with rendered templates.
 
         The parameters are those of the class. A single name may be given as a string. An empty list is refused, because
-        it is probably a template without a value, and would make the gate weaker.
+        it is probably a template without a value. It would make the gate weaker (``require_results``), or never let it
+        pass.
 
         :raises CustodyConfigurationError: if a parameter is malformed; ``setting`` names it.
         """

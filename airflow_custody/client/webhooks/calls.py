@@ -147,7 +147,8 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     Read the calls that are new since a cursor.
 
-    The newest calls are read first, until a call is more than five minutes older than the cursor.
+    The newest calls are read first, until a page ends with a call more than five minutes older than the cursor's time,
+    or there are no more pages. Without a cursor, the newest call's time counts; the time is at most the current time.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the page that follows the page with this name; the newest calls come

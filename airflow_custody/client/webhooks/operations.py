@@ -223,17 +223,18 @@ class WebhookOperations(ServiceOperations):
 
         Pages are read one by one.
 
-        The listing is complete as long as calls are only added, and only the oldest calls are removed. If there is more
-        than one page, the first page is read again at the end, and must begin with the same call. With ``status``,
-        calls may appear and disappear anywhere, so all pages are read a second time, as for :meth:`list_webhooks`.
+        The listing is complete as long as new calls come last, and only the oldest calls are removed. A call that
+        appears late, before a call that was already read, may be missed. If there is more than one page, the first page
+        is read again at the end, and must begin with the same call. With ``status``, calls may appear and disappear
+        anywhere, so all pages are read a second time, as for :meth:`list_webhooks`.
 
         :param webhook_id: only calls of this webhook. Default: no filter.
         :param event_id: only calls of this event. Default: no filter.
         :param status: only calls with this status. Default: no filter.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-            retryable then, and may come after the last call); or if a response is unusable or has a call that was not
-            requested.
+            retryable then, and may come after the last call); or if the listing is too long, or a response is unusable
+            or has a call that was not requested.
         """
         fetch = self._call_pages("ASC", webhook_id, event_id, status)
         if status is not None:
@@ -305,7 +306,7 @@ class WebhookOperations(ServiceOperations):
 
         :return: the call; None: there is none.
         :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
-            no call, although there are more.
+            no call, although there are more; or if the response is unusable.
         """
         # Request two calls, because the second one reveals the order.
         query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}

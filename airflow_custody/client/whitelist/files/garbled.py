@@ -2,9 +2,9 @@
 Find values garbled by a spreadsheet, a data frame or a database.
 
 Such software writes a word for a missing value, respells a whole number, or turns a text into a date or a truth value.
-Requesting a garbled value could lose
-funds, because a memo may select the account. Garbled values are refused in CSV files, in rows without a file, and in
-YAML files unless they are quoted, because text in these places may come from such software.
+Requesting a garbled value could lose funds, because a memo may select the account. Garbled values are refused in CSV
+files, in rows without a file, and in YAML files unless they are quoted, because text in these places may come from such
+software.
 """
 
 from __future__ import annotations

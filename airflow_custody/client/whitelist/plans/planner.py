@@ -77,13 +77,15 @@ class PlanSettings:
     The settings of a plan, the same for planning and applying.
 
     :param prune: whether to delete duplicates, and requests that the file does not have. Default False.
-    :param replace: whether to create a new request for a row if the request in effect differs in other fields than the
-        destination, and to delete the old request once the new one is in effect. Default False.
-    :param only: the limits of the plan, in the form that :func:`check_only` returns. Readable requests outside these
-        limits are neither reported nor deleted. Default: everything.
-    :param ignore: ids of requests that cannot be read, or whose chain or network name is ambiguous. The user has
-        inspected these requests. Therefore they do not prevent a creation, and are not deleted. The ids that exist
-        become part of the plan's hash. Default: none.
+    :param replace: whether to create a new request for a row if the requests in effect (at most two) differ, but not in
+        the destination, the customer or the visibility group; and to delete the old ones once the new one is in effect.
+        Default False.
+    :param only: the limits of the plan, in the form that :func:`check_only` returns. Requests outside these limits are
+        never deleted. They are reported only if they may be for a row, or are unreadable or unverified. Default:
+        everything.
+    :param ignore: ids of requests that the user has inspected: they cannot be read, or their chain, network or address
+        is ambiguous. They are not deleted, and do not prevent a creation, unless they are certainly for the row's
+        destination. The ids that exist become part of the plan's hash. Default: none.
     """
 
     prune: bool = False
