@@ -357,7 +357,7 @@ class Reply(Generic[T]):
         """
         Refuse a body in which a key is repeated.
 
-        JSON parsers keep only the last value of a repeated key.
+        Python keeps only the last value of a repeated key, and other parsers may keep another.
 
         Use it where the body proves success. It reads the body a second time.
 

@@ -233,8 +233,8 @@ class WebhookOperations(ServiceOperations):
         :param status: only calls with this status. Default: no filter.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-            retryable then, and may come after the last call); or if the listing is too long, or a response is unusable
-            or has a call that was not requested.
+            retryable then, and may come after the last call); or if a response is unusable or has a call that was not
+            requested. A listing of more than 1,000,000 calls is refused, too.
         """
         fetch = self._call_pages("ASC", webhook_id, event_id, status)
         if status is not None:

@@ -285,6 +285,7 @@ CASES: list[Case] = [
                 answering(CALLS, {"calls": [], **EMPTY_PAGE}),
                 call("get_newest_webhook_call"),
             ),
+            "the response is unusable": after(failing("GET", CALLS, 200), call("get_newest_webhook_call")),
         },
     ),
     *method(
