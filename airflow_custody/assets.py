@@ -127,7 +127,7 @@ def source_of(event: Any) -> str:
     """
     Return the task that emitted an event, as ``<dag_id>/<task_id>``; empty if no task did.
 
-    Airflow itself records the source of each event. Everything in ``extra`` is written by whoever emits the event.
+    Airflow itself records the source of each event. The task that emits the event decides what is in ``extra``.
     """
     return f"{event.source_dag_id}/{event.source_task_id}" if event.source_task_id else ""
 

@@ -42,7 +42,7 @@ class ConnectionFields:
 
     :param conn_id: its id.
     :param conn_type: its type.
-    :param place: host, schema, port and login, as they are given: any of them may hold a misplaced secret.
+    :param place: host, schema, port and login. Each may contain a secret that belongs elsewhere.
     :param password: the Password, without line breaks at its end, masked in logs; empty if there is none; None if it is
         not text. Some secrets backends return a number, which may have lost leading zeros.
     :param extras: the extras, stripped of white space; None if they are not a JSON object, or repeat a name. If a name

@@ -491,7 +491,7 @@ def test_a_signer_is_compared_with_the_rules(
     assert ran.code == 0
     assert states(ran).get("signer") == state
     assert not state or text in detail(ran, "signer")
-    # Whoever requires the role wants to sign.
+    # The role is required only of a user who is to sign.
     assert custody("check", "--role", role, "-o", "json").code == (1 if state == "unknown" else 0)
 
 

@@ -133,7 +133,7 @@ def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbo
         ({"kind": "html"}, "response-unusable", True),
         ({"kind": "redirect", "location": "/login"}, "response-unusable", True),
         ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, "request-refused", True),
-        # Whoever lacks a role, or has a wrong token, is helped in another way.
+        # A missing role and a wrong token have other advice.
         ({"kind": "status", "status": 403, "body": role_refusal("tpuser")}, "role-missing", False),
         ({"kind": "status", "status": 401}, "credentials-refused", False),
     ],

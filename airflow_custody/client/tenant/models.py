@@ -49,7 +49,7 @@ class Currency:
     :param symbol: its symbol, such as ``ETH``.
     :param name: its name.
     :param display_name: its name for people.
-    :param type: its kind, in the service's words.
+    :param type: kind of the currency, as the service names it.
     :param blockchain: the chain that it belongs to.
     :param network: the network of the chain.
     :param decimals: number of decimal places, as text.

@@ -304,7 +304,7 @@ def _parse(text: str, decoder: json.JSONDecoder) -> Any:
 
 
 class _Number(str):
-    """A number, as it is written in a payload."""
+    """A number in the spelling of the payload."""
 
     __slots__ = ()
 

@@ -91,7 +91,7 @@ def parse(name: str, body: bytes) -> Any:
 
 
 def paths_of(parallel: Iterable[Any]) -> list[list[tuple[str, int]]]:
-    """Return paths as pairs, without the paths that nobody can complete."""
+    """Return paths as pairs, without the paths that cannot be completed."""
     found = [[(one.groupId, one.minimumSignatures) for one in each.thresholds] for each in parallel]
     return [each for each in found if each and all(minimum for _, minimum in each)]
 

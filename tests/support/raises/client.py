@@ -147,7 +147,7 @@ def sign(*faults: Work, conn_id: str = "ann", **changes: Any) -> Work:
 
 
 def forge_signature(world: World) -> None:
-    """Let the request have a signature that nobody made."""
+    """Give the request an invalid signature."""
     signature = {"userId": world.person.external_id, "signature": "A" * 86 + "=="}
     forged = [{"signature": signature, "hashes": [world.client.get_whitelist_request(world.made).hash]}]
     world.control.set_whitelist_envelope(world.made, signedAddress={"signatures": forged})
