@@ -27,7 +27,7 @@ import airflow_custody
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, WhitelistRequest
 from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.whitelist.review import compare
+from airflow_custody.client.whitelist.comparison import compare
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.health import CustodyHealthCheckOperator

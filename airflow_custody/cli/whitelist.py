@@ -34,9 +34,10 @@ from airflow_custody.client.whitelist.files.reading import (
     parse_whitelist,
     read_whitelist_file,
 )
-from airflow_custody.client.whitelist.files.writing import dump_snapshot, whitelist_schema
+from airflow_custody.client.whitelist.files.writing import whitelist_schema
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.operations import status_if_exists
+from airflow_custody.client.whitelist.plans.dump import dump_snapshot
 from airflow_custody.client.whitelist.plans.plan import PlanLimits, advice_on_differences, check_only
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text

@@ -16,6 +16,10 @@ from airflow_custody.client.text import sanitize
 MAX_ID = 2**63 - 1
 #: The longest accepted time in seconds, about 30 years.
 MAX_SECONDS = 1e9
+#: Maximum number of rows on one page of the service, and of objects in one batch.
+MAX_PAGE_SIZE = 100
+#: Seconds that may pass until the service's listings include a change.
+LOOKUP_WAIT = 30.0
 #: Advice for text that native rendering has converted to another type. The filter ``| string`` does not prevent that.
 NATIVE_RENDERING = (
     " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
-from airflow_custody.client.whitelist.destinations import is_same
+from airflow_custody.client.whitelist.addresses.destinations import is_same
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
 from airflow_custody.client.whitelist.request import Request
@@ -34,10 +34,9 @@ from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, s
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key
 from airflow_custody.idempotency.records import PlannedDeletion
-from airflow_custody.idempotency.send import Sender
-from airflow_custody.idempotency.stop_request import StopRequest
+from airflow_custody.idempotency.send import Sender, StopRequest
 from airflow_custody.idempotency.store import Store
-from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
+from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN
-from airflow_custody.client.arguments import check_text
+from airflow_custody.client.arguments import LOOKUP_WAIT, check_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.hooks._lookup import find_connection, mask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists

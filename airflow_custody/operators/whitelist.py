@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
-from airflow_custody.client.arguments import check_flag, check_text
+from airflow_custody.client.arguments import LOOKUP_WAIT, check_flag, check_text
 from airflow_custody.client.errors import CustodyRequestError, CustodyVerificationError
-from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, escape, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.verified import VerifiedWhitelist
     from airflow_custody.idempotency.create import OnClear
-    from airflow_custody.idempotency.whitelist_requests import IfExists
+    from airflow_custody.idempotency.whitelist_creation import IfExists
 
 _MAX_NAMED = 10
 
@@ -177,13 +176,13 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client import WhitelistRequest
-        from airflow_custody.idempotency import create, whitelist_requests
+        from airflow_custody.idempotency import create, whitelist_creation
 
         fields = {name: getattr(self, name) for name in WhitelistRequest.model_fields}
         request = WhitelistRequest(**{**fields, "label": self.address_label})
         if self.check_address:
             _check_address(request)
-        creation = whitelist_requests.WhitelistCreation(hook.get_conn(), {create.ONE: request})
+        creation = whitelist_creation.WhitelistCreation(hook.get_conn(), {create.ONE: request})
         request_id = self._create_once(
             context,
             creation,
@@ -384,7 +383,7 @@ def _unverified(found: VerifiedWhitelist, path: str | None) -> CustodyError:
 
 def _check_address(request: WhitelistRequest) -> None:
     """Refuse an address that is invalid for its chain."""
-    from airflow_custody.client.whitelist.files.addresses import check_address, shorten
+    from airflow_custody.client.whitelist.addresses.checks import check_address, shorten
 
     check = check_address(request.address, request.chain, request.network)
     if check.verdict == "invalid":

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_custody._base import NOT_GIVEN
-from airflow_custody.client.arguments import check_names, check_text
+from airflow_custody.client.arguments import LOOKUP_WAIT, check_names, check_text
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
-from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency.stop_request import StopRequest
+from airflow_custody.idempotency.send import StopRequest
 from airflow_custody.metrics import create_counted, pending_listed
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash, check_plan
@@ -331,7 +330,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.whitelist.plans.report import plan_to_text
-        from airflow_custody.idempotency import apply_plan, plan_failure, whitelist_requests
+        from airflow_custody.idempotency import apply_plan, plan_failure, whitelist_creation
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
         settings, file = self._settings(), self._read_file(context)
@@ -347,7 +346,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
-            report=partial(create_counted, self.custody_conn_id, whitelist_requests.WhitelistCreation.what),
+            report=partial(create_counted, self.custody_conn_id, whitelist_creation.WhitelistCreation.what),
             stop_request=self._stop_request,
         )
         try:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_text
-from airflow_custody.client.limits import LOOKUP_WAIT
+from airflow_custody.client.arguments import LOOKUP_WAIT, check_text
 from airflow_custody.client.whitelist.ids import cut_into_batches
 from airflow_custody.client.whitelist.signing.batches import BatchProgress
 from airflow_custody.hooks.custody import CustodyHook

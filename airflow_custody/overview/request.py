@@ -15,9 +15,9 @@ from airflow_custody.client.text import as_name, sanitize, sentences
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED, describe_legacy
+from airflow_custody.client.whitelist.comparison import is_creation
 from airflow_custody.client.whitelist.ids import check_request_ids
 from airflow_custody.client.whitelist.request import Request, describe_verified, judge_request, verified_facts
-from airflow_custody.client.whitelist.review import is_creation
 from airflow_custody.client.whitelist.signatures import find_signatures
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_custody.client.arguments import plain_names
+from airflow_custody.client.arguments import MAX_PAGE_SIZE, plain_names
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, serialized, wait_until_done
 

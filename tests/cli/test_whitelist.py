@@ -11,7 +11,7 @@ import pytest
 import yaml
 from support.cli_runs import Create, Ran, Run
 
-from airflow_custody.client.whitelist.files.addresses import AddressCheck
+from airflow_custody.client.whitelist.addresses.checks import AddressCheck
 from airflow_custody.sandbox import Sandbox
 
 
@@ -359,7 +359,7 @@ def test_a_dump_with_an_invalid_address_is_incomplete(
 ) -> None:
     create(1)
     monkeypatch.setattr(
-        "airflow_custody.client.whitelist.files.addresses.check_address",
+        "airflow_custody.client.whitelist.addresses.checks.check_address",
         lambda *address: AddressCheck("invalid", "its checksum is wrong"),
     )
     ran = custody("whitelist", "dump")

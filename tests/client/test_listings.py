@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_custody.client import CustodyResponseError
 from airflow_custody.client.http.listings import (
     MAX_COUNT,
+    MAX_LISTED_ROWS,
     CursorPage,
     Listing,
     OffsetPage,
@@ -23,7 +24,6 @@ from airflow_custody.client.http.listings import (
     read_twice,
 )
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.limits import MAX_LISTED_ROWS
 
 LIST = Operation("list", "GET", "/list")
 Change = tuple[str, int, int]

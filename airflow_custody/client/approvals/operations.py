@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from airflow_custody.client.arguments import MAX_PAGE_SIZE
 from airflow_custody.client.http.listings import read_count
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
-from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import count
 
 GET_PENDING_APPROVALS = Operation(

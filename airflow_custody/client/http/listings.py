@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from airflow_custody.client.arguments import describe
+from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.limits import MAX_LISTED_ROWS, MAX_PAGE_SIZE
 from airflow_custody.client.text import as_name, count, has_unprintable, read_number, sanitize
 
 Row = TypeVar("Row")
@@ -25,6 +24,8 @@ Row = TypeVar("Row")
 MAX_ID_LENGTH = 200
 #: The largest count: larger numbers are not exact in every JSON reader.
 MAX_COUNT = 2**53 - 1
+#: Maximum number of rows that are read from one listing, so that no response makes reading endless.
+MAX_LISTED_ROWS = 1_000_000
 # The maximum number of calls for a listing is the maximum number of rows, divided by this number. Full pages have a
 # hundred rows, but services may return fewer.
 _MIN_ROWS_PER_CALL = 50

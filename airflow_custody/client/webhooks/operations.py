@@ -9,14 +9,13 @@ from uuid import UUID
 
 from pydantic import SecretStr
 
-from airflow_custody.client.arguments import describe
+from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.health.operations import HealthOperations
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.secrets import as_secret
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
 from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor, NewCalls, read_new_calls

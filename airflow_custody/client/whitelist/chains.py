@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import lines, name_some, sanitize
-from airflow_custody.client.whitelist.files.addresses import ETH, chain_name, network_name, read_evm_network
+from airflow_custody.client.whitelist.addresses.checks import ETH, chain_name, network_name, read_evm_network
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.client.whitelist.comparison import check_asked
 from airflow_custody.client.whitelist.ids import check_request_id, fetch_items
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings

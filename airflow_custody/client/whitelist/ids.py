@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, TypeVar
 
-from airflow_custody.client.arguments import MAX_ID, describe
+from airflow_custody.client.arguments import MAX_ID, MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import count, name_some, read_number
 
 T = TypeVar("T")

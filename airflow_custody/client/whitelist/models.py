@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
@@ -23,7 +24,7 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import has_unprintable, sanitize, without_emoji_style
-from airflow_custody.client.whitelist.files.addresses import memo_fault
+from airflow_custody.client.whitelist.addresses.checks import memo_fault
 
 
 def _as_text(value: object) -> object:
@@ -194,6 +195,19 @@ class WhitelistRequest(BaseModel):
 
 #: The fields that are lists.
 LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """
+    One row of a whitelist file.
+
+    :param request: the request, with the file's defaults.
+    :param where: its place: ``line 12``, or ``row 3`` in a JSON file, counted from 1.
+    """
+
+    request: WhitelistRequest
+    where: str
 
 
 def request_from_fields(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from itertools import islice
 from typing import Any
 
+from airflow_custody.client.arguments import MAX_PAGE_SIZE
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
     Listing,
@@ -19,7 +20,6 @@ from airflow_custody.client.http.listings import (
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.limits import MAX_PAGE_SIZE
 from airflow_custody.client.text import as_list, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import (

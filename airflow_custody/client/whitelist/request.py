@@ -18,9 +18,9 @@ from airflow_custody.client.text import name_some, read_number, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.trust import ReportedState, Trust, decide_trust
-from airflow_custody.client.whitelist.destinations import Destination, read_destination
+from airflow_custody.client.whitelist.addresses.destinations import Destination, read_destination
+from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, is_deletion
 from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings

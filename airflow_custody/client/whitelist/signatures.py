@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.results import RequestSignatures
-from airflow_custody.client.whitelist.review import is_creation
+from airflow_custody.client.whitelist.comparison import is_creation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

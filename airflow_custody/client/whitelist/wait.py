@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_custody.client.arguments import LOOKUP_WAIT
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -17,7 +18,6 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyVerificationError,
 )
-from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.text import MAX_NAMED, count, count_of, name_some, sanitize
 from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState

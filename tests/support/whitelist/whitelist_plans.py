@@ -10,7 +10,8 @@ from typing import Any
 
 from airflow_custody.client import ClientSettings, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.verification.verifier import Verifier
-from airflow_custody.client.whitelist.plans.plan import FileRow, WhitelistPlan
+from airflow_custody.client.whitelist.models import FileRow
+from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_ignored, make_plan
 from airflow_custody.client.whitelist.request import ListedRequest, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot

@@ -24,8 +24,8 @@ from airflow_custody.client.arguments import describe, is_missing
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.files import read_start
 from airflow_custody.client.text import ascii_lower, count, name_some, sanitize
-from airflow_custody.client.whitelist.destinations import Destinations, destination_of
-from airflow_custody.client.whitelist.files import addresses
+from airflow_custody.client.whitelist.addresses import checks
+from airflow_custody.client.whitelist.addresses.destinations import Destinations, destination_of
 from airflow_custody.client.whitelist.files.formats import (
     FIELDS,
     IDS,
@@ -48,10 +48,10 @@ from airflow_custody.client.whitelist.models import (
     LISTS,
     TEMPLATE_HINT,
     FieldFault,
+    FileRow,
     WhitelistRequest,
     request_from_fields,
 )
-from airflow_custody.client.whitelist.plans.plan import FileRow
 
 #: Maximum size of a file in bytes, enough for about 50,000 rows. Reading a file of very short rows takes up to 200
 #: times its size in memory.
@@ -417,7 +417,7 @@ class Rows(Faults):
         if not self._check_addresses:
             return
         address, chain = values["address"], values.get("blockchain") or values["currency"]
-        check = addresses.check_address(address, chain, values.get("network"))
+        check = checks.check_address(address, chain, values.get("network"))
         if check.verdict == "invalid":
             kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
             self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.destinations import Destinations, Names
-from airflow_custody.client.whitelist.files.addresses import canonical_place, chain_name, network_name
+from airflow_custody.client.whitelist.addresses.checks import canonical_place, chain_name, network_name
+from airflow_custody.client.whitelist.addresses.destinations import Destinations, Names
+from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 from airflow_custody.client.whitelist.request import Request
-from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from airflow_custody.client.arguments import check_names, describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import MAX_NAMED, as_list, count, lines, name_some, sanitize
-from airflow_custody.client.whitelist.destinations import destination, destination_of
-from airflow_custody.client.whitelist.files.addresses import chain_name
+from airflow_custody.client.whitelist.addresses.checks import chain_name
+from airflow_custody.client.whitelist.addresses.destinations import destination, destination_of
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
@@ -46,19 +46,6 @@ ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
 #: Version of the text that a plan's hash covers.
 _HASH_FORMAT = "custody-plan-3"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """
-    One row of a whitelist file.
-
-    :param request: the request, with the file's defaults.
-    :param where: its place: ``line 12``, or ``row 3`` in a JSON file, counted from 1.
-    """
-
-    request: WhitelistRequest
-    where: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ Find the operations that make the service match a file. No I/O.
 Planning compares rows with requests in two steps. First, :func:`_match_rows` finds the requests that are, or may be,
 for the destination of each row. Then :func:`_plan_row` decides about each row, and :func:`_plan_other` about each
 request without a row. A row and a request are for the same destination if they have the same key: see
-:mod:`~airflow_custody.client.whitelist.destinations`. All other fields are compared strictly, except for the values
-that the service fills in. The order of rows and requests does not matter.
+:mod:`~airflow_custody.client.whitelist.addresses.destinations`. All other fields are compared strictly, except for the
+values that the service fills in. The order of rows and requests does not matter.
 
 A request is created for a row only if no existing request may be for the row, or to replace such a request. A request
 is deleted only if no row may need it. An unverified request never counts as the request for a row. The plan names it,
@@ -24,7 +24,8 @@ from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.keys import SIGNATURE_BYTES
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.whitelist.destinations import (
+from airflow_custody.client.whitelist.addresses.checks import EVM_CHAINS
+from airflow_custody.client.whitelist.addresses.destinations import (
     Destination,
     Destinations,
     destination_of,
@@ -32,20 +33,18 @@ from airflow_custody.client.whitelist.destinations import (
     is_same,
     names_in,
 )
-from airflow_custody.client.whitelist.files.addresses import EVM_CHAINS
+from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 from airflow_custody.client.whitelist.ids import fetch_items, is_list_of_ids
-from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
 from airflow_custody.client.whitelist.plans.matching import compare_spelled, differing, index_requests, shown_values
 from airflow_custody.client.whitelist.plans.plan import (
     ONLY_FIELDS,
-    FileRow,
     PlanRow,
     RowState,
     WhitelistPlan,
     describe_only,
 )
 from airflow_custody.client.whitelist.request import VANISHED, Request, status_word, to_whitelist_request
-from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyNotFoundError
 from airflow_custody.client.text import name_some, sanitize
+from airflow_custody.client.whitelist.comparison import is_deletion
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
-from airflow_custody.client.whitelist.review import is_deletion
 from airflow_custody.client.whitelist.signatures import describe_signatures
 from airflow_custody.client.whitelist.signing.review import SigningReview
 from airflow_custody.client.whitelist.snapshot import read_snapshot

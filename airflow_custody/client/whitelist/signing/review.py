@@ -24,7 +24,7 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
-from airflow_custody.client.whitelist.review import check_asked
+from airflow_custody.client.whitelist.comparison import check_asked
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings

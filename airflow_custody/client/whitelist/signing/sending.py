@@ -14,6 +14,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.arguments import LOOKUP_WAIT
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
     CustodyConflictError,
@@ -21,7 +22,6 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
-from airflow_custody.client.limits import LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import count, lines, name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for

@@ -10,8 +10,8 @@ from support.whitelist.encodings import base58_check, x_address
 from support.whitelist.whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.destinations import destination_of, find_candidates, names_in
-from airflow_custody.client.whitelist.files.addresses import spellings
+from airflow_custody.client.whitelist.addresses.checks import spellings
+from airflow_custody.client.whitelist.addresses.destinations import destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
 from airflow_custody.client.whitelist.request import Request
 

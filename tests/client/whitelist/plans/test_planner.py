@@ -23,10 +23,10 @@ from support.whitelist.whitelist_plans import (
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.text import MAX_NAMED
+from airflow_custody.client.whitelist.models import FileRow
 from airflow_custody.client.whitelist.plans.plan import (
     CHANGES,
     ROW_STATES,
-    FileRow,
     PlanLimits,
     advice_on_differences,
     changes_text,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.whitelist.whitelist_plans import ask, listed, plan, snapshot_of, states
 
-from airflow_custody.client.whitelist.destinations import find_candidates
+from airflow_custody.client.whitelist.addresses.destinations import find_candidates
 from airflow_custody.client.whitelist.plans.matching import index_requests
 
 # The chains with Ethereum's addresses, each with a name of its main network on ETH, and a test network if there is one.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import ascii_lower, escape, hidden_difference, name_some, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
-from airflow_custody.client.whitelist.files.addresses import network_name, tag_fault
+from airflow_custody.client.whitelist.addresses.checks import network_name, tag_fault
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings

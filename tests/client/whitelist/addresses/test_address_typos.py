@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_custody.client.whitelist.files.addresses import check_address
+from airflow_custody.client.whitelist.addresses.checks import check_address
 from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 
 EXAMPLE = Path(__file__).parents[4] / "example_dags" / "custody_whitelist.yaml"

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.whitelist.files.addresses import (
+from airflow_custody.client.whitelist.addresses.checks import (
     CHAIN_NAMES,
     ETH,
     EVM_CHAINS,

@@ -18,10 +18,10 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.settings import ClientSettings
 from airflow_custody.client.tenant.models import Currency
+from airflow_custody.client.whitelist.addresses.checks import shorten
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.files.addresses import shorten
 from airflow_custody.idempotency.create import ONE
-from airflow_custody.idempotency.whitelist_requests import MAX_ADDRESSES, WhitelistCreation
+from airflow_custody.idempotency.whitelist_creation import MAX_ADDRESSES, WhitelistCreation
 
 MINE, YOURS = {"userId": "7", "externalUserId": "ann"}, {"userId": "8", "externalUserId": "bob"}
 REJECTED = {"status": "REJECTED"}

@@ -13,24 +13,23 @@ from airflow_custody.client.errors import CustodyConflictError, CustodyError, Cu
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
-from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
-from airflow_custody.client.whitelist.destinations import (
+from airflow_custody.client.whitelist.addresses.checks import shorten, spellings
+from airflow_custody.client.whitelist.addresses.destinations import (
     Names,
     destination_of,
     find_candidates,
     is_same,
     names_in,
 )
+from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
+from airflow_custody.client.whitelist.comparison import envelope_faults
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
-from airflow_custody.client.whitelist.files.addresses import shorten, spellings
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
-from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
 from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
-from airflow_custody.client.whitelist.plans.plan import FileRow
 from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
-from airflow_custody.client.whitelist.review import envelope_faults
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.whitelist.encodings import base58, base58_check, x_address
 
-from airflow_custody.client.whitelist.files.addresses import (
+from airflow_custody.client.whitelist.addresses.checks import (
     FORMS,
     are_two_networks,
     chain_name,
@@ -163,7 +163,7 @@ def let_the_library_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> N
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("airflow_custody.client.whitelist.files.address_decoders.b58decode_check", fail)
+    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.decoders.b58decode_check", fail)
 
 
 @pytest.mark.parametrize("error", [IndexError("x"), RecursionError()])

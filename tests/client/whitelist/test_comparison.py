@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, compare, is_deletion
+from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, compare, is_deletion
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")

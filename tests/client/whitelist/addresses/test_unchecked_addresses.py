@@ -19,7 +19,7 @@ def read(*rows: str, check_addresses: bool = True) -> WhitelistFile:
 def test_a_library_is_imported_with_the_first_address_that_needs_it() -> None:
     code = (
         "import sys\n"
-        "from airflow_custody.client.whitelist.files.addresses import check_address\n"
+        "from airflow_custody.client.whitelist.addresses.checks import check_address\n"
         "imported = lambda: 'Crypto' in sys.modules\n"
         "check_address('x', 'no chain'); check_address('bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4', 'BTC')\n"
         "assert not imported()\n"

@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from airflow_custody.client.text import ascii_lower, is_decimal, read_number, sanitize
-from airflow_custody.client.whitelist.files import address_decoders as decoders
+from airflow_custody.client.whitelist.addresses import decoders
 
 AddressVerdict = Literal["valid", "invalid", "unchecked"]
 

@@ -1,0 +1,1 @@
+"""Addresses: destinations, checks and decoders."""
