@@ -78,7 +78,7 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
     from airflow_custody.client.whitelist.files.reading import read_whitelist_file
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.idempotency.apply_plan import ApplyPlan
-    from airflow_custody.idempotency.send import StopRequest
+    from airflow_custody.idempotency.stop_request import StopRequest
 
     return ApplyPlan(
         {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]

@@ -64,7 +64,8 @@ from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
-from airflow_custody.idempotency.send import Sender, StopRequest
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_creation import WhitelistCreation, why_not_trusted
 

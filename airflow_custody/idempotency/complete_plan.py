@@ -34,7 +34,8 @@ from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, s
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key
 from airflow_custody.idempotency.records import PlannedDeletion
-from airflow_custody.idempotency.send import Sender, StopRequest
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 

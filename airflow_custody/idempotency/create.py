@@ -22,7 +22,8 @@ from airflow_custody.client.text import lines, name_some
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
 from airflow_custody.idempotency.records import RecordState, Row, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
-from airflow_custody.idempotency.send import Sender, StopRequest
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 
 #: Maximum number of rows that are recorded and looked up together.
@@ -36,19 +37,6 @@ MAX_LOST = 10
 _MAX_REFUSALS = 3
 # Stop sending after this many rate-limit rejections (429) of one row.
 _MAX_RATE_LIMITED = 20
-
-
-@dataclass
-class StopRequest:
-    """
-    A user's request to send nothing more.
-
-    A signal handler may make it at any time, also before the first row is looked up.
-
-    :param is_made: whether it was made. Default False.
-    """
-
-    is_made: bool = False
 
 
 class Job(Protocol):

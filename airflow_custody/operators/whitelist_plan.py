@@ -16,7 +16,7 @@ from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency.send import StopRequest
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.metrics import create_counted, pending_listed
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash, check_plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import check_text
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency.send import StopRequest
+from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash
 

@@ -176,8 +176,8 @@ def test_the_readme_links_each_to_its_entry(contents: list[tuple[str, str, str, 
     assert [purpose for *_, purpose in contents if len(purpose.split()) > 10] == []
 
 
-def test_tests_are_named_on_the_page_of_promises_alone() -> None:
-    assert {page.name for page in PAGES if "(../tests/" in page.read_text()} == {"promises.md"}
+def test_tests_are_named_on_the_pages_of_promises_and_tests_alone() -> None:
+    assert {page.name for page in PAGES if "(../tests/" in page.read_text()} == {"promises.md", "tests.md"}
 
 
 def test_what_it_depends_on_is_what_pyproject_declares() -> None:
