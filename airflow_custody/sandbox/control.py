@@ -66,17 +66,13 @@ class SandboxControl:
     ``Content-Type: application/json``.
 
     :param url: URL of the sandbox, such as ``http://127.0.0.1:43121``.
-    :param verify: for an HTTPS sandbox, the parameter ``verify`` of the requests library.
-    :param cert: for a sandbox that requires a client certificate, the parameter ``cert`` of the requests library.
     """
 
-    def __init__(self, url: str, verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self._session = requests.Session()
         # Do not use a proxy or ~/.netrc, because the sandbox is local.
         self._session.trust_env = False
-        self._session.verify = verify
-        self._session.cert = cert
 
     about = _remote(Service.about)
     reset = _remote(Service.reset)
@@ -92,7 +88,6 @@ class SandboxControl:
     add_api_key = _remote(TokenStore.add_api_key)
 
     set_approvers = _remote(RuleStore.set_approvers)
-    set_rules = _remote(RuleStore.set_rules)
     pins = _remote(RuleStore.pins)
 
     whitelist_requests = _remote(WhitelistStore.whitelist_requests)

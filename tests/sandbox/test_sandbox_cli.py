@@ -73,61 +73,6 @@ def test_it_says_what_it_is_and_ends_cleanly(number: signal.Signals) -> None:
     assert process.stop(number) == (0, "")
 
 
-#: Uses the printed variables like a user: runs both commands, and signs as both approvers in between.
-TRY_OUT = """
-import logging, sys
-from airflow_custody.cli.main import main
-from airflow_custody.client import WhitelistRequest
-from airflow_custody.client.whitelist.signing.sending import RequestSigner
-from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.signers import ConnectionSigner
-
-check, verify = sys.argv[1:]
-assert main([*check.split()[1:], "--output=json"]) == 0
-print("---")
-asked = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
-with CustodyHook() as hook:
-    number = hook.get_conn().create_whitelist_request(asked)
-for name in ("first", "second"):
-    with CustodyHook(f"custody_{name}_signer") as hook:
-        approver = RequestSigner(hook.get_conn(), ConnectionSigner(f"custody_{name}_key"), log=logging.getLogger())
-        assert approver.sign([number], expected={number: asked}, comment="tried out") == 1
-assert main([*verify.split()[1:], "--output=json"]) == 0
-"""
-
-
-def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
-    with running("--with-signers", "--token", "it's-mine") as process:
-        check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
-        assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
-        assert check == "custody check"
-        assert verify == "custody whitelist verify"
-        # A user pastes the lines below the addresses into a shell.
-        printed = "\n".join(process.lines[process.lines.index("") :])
-        commands = [shlex.join([sys.executable, "-c", TRY_OUT, check, verify]), "echo ---", 'echo "$CUSTODY_PINS"']
-        commands += ["echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"']
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-        done = subprocess.run(
-            ["bash", "-euc", "\n".join([printed, *commands])],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env={**environment, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(tmp_path)},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        checked, verified, pins, keys = done.stdout.split("\n---\n")
-        # The output also contains Airflow's log.
-        checks = json.loads(checked[checked.index("{\n") :])["checks"]
-        assert {each["check"]: each["state"] for each in checks}["signatures"] == "ok"
-        (row,) = json.loads(verified[verified.index("{\n") :])["rows"]
-        assert row["verified"]
-        signers = [group["user_ids"] for group in row["applied"][0]["path"]]
-        assert signers == [["alice@example.test"], ["bob@example.test"]]
-        assert json.loads(pins) == process.connection["extra"]
-        assert keys == "".join(json.loads(pins)["superadmin_keys"])
-
-
 def test_the_keys_as_files(tmp_path: Path) -> None:
     folder, arguments = tmp_path / "new" / "the keys", ["--with-signers", "--state", str(tmp_path / "state")]
     with running(*arguments, "--keys", str(folder)) as first:
@@ -136,6 +81,8 @@ def test_the_keys_as_files(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     exports = "\n".join(first.lines)
+    assert f"CUSTODY_SUPERADMIN_KEYS='{files['superadmins.pem']}'" in exports
+    assert f"CUSTODY_PINS='{json.dumps(first.connection['extra'])}'" in exports
     assert all(json.dumps(files[name])[1:-1] in exports for name in ("alice.pem", "bob.pem"))
     assert f"'{folder}/bob.pem'" in exports
     # The state contains everything except the port.

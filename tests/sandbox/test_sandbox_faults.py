@@ -61,16 +61,6 @@ def test_what_is_sent_and_whether_the_work_is_done(
     assert bool(response) is (status is not None)
 
 
-def test_a_truncated_body(sandbox: Sandbox, raw: Callable[..., bytes]) -> None:
-    head, _, whole = raw().partition(b"\r\n\r\n")
-    for keep, kept in ((None, len(whole) // 2), (0, 0), (7, 7)):
-        sandbox.control.add_fault(kind="truncate_body", keep=keep)
-        cut, _, body = raw().partition(b"\r\n\r\n")
-        assert f"content-length: {len(whole)}".encode() in cut.lower()
-        assert body == whole[:kept]
-    assert head.startswith(b"HTTP/1.1 200 ")
-
-
 @pytest.mark.parametrize(("delay", "early"), [("delay", 0), ("delay_after", 1)])
 def test_a_delay_before_or_after_the_work(sandbox: Sandbox, api: Api, delay: str, early: int) -> None:
     lasting: dict[str, Any] = {delay: 3600}

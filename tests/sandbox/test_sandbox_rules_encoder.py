@@ -6,7 +6,7 @@ The example is the project's own, and follows the published form.
 
 from __future__ import annotations
 
-from support.keys.envelopes import TIMESTAMP, container, pem, user_id
+from support.keys.envelopes import DEFAULT_RULE, TIMESTAMP, container, pem, user_id
 
 from airflow_custody.sandbox.rules.encoder import encode_rules_container
 
@@ -19,19 +19,15 @@ USERS = [
     for name in ("alice", "bob", "carol")
 ]
 GROUPS = {"ops": [user_id("alice"), user_id("bob")], "board": [user_id("carol")]}
-OPS_2 = {"externalGroupID": "ops", "minimumSignatures": 2}
-OPS_1 = {"externalGroupID": "ops", "minimumSignatures": 1}
-BOARD_1 = {"externalGroupID": "board", "minimumSignatures": 1}
-RULES = [
+PARALLEL = [
     {
-        "currency": "ETH",
-        "network": "",
-        "parallel": [{"sequential": [OPS_2]}, {"sequential": [BOARD_1]}],
-        "lines": [{"path": "demo/7", "parallel": [{"sequential": [OPS_1]}]}],
-    },
-    {"currency": "", "network": "", "parallel": [{"sequential": [OPS_1, BOARD_1]}], "lines": []},
+        "sequential": [
+            {"externalGroupID": "ops", "minimumSignatures": 1},
+            {"externalGroupID": "board", "minimumSignatures": 1},
+        ]
+    }
 ]
 
 
 def test_a_container_has_the_bytes_of_the_worked_example() -> None:
-    assert encode_rules_container(USERS, GROUPS, RULES, TIMESTAMP) == container()
+    assert encode_rules_container(USERS, GROUPS, PARALLEL, TIMESTAMP) == container(rules=[DEFAULT_RULE])

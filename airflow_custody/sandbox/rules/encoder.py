@@ -17,28 +17,27 @@ ROLES = {
     "TPUSER": 10,
     "WHITELISTEDADDRESSAPPROVER": 11,
 }
-_INTERNAL_WALLET = 1
 
 
 def encode_rules_container(
     users: Iterable[Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]],
-    rules: Iterable[Mapping[str, Any]],
+    parallel: Iterable[Mapping[str, Any]],
     timestamp: int,
 ) -> bytes:
     """
-    Return a rules container.
+    Return a rules container with one rule, for any chain and network.
 
     :param users: each with `id`, `publicKey` (PEM) and `roles` (names). Roles without a number are left out.
     :param groups: the ids of each group's users, by group.
-    :param rules: the rules, in the form that ``set_rules`` stores.
+    :param parallel: the branches of required signers, in the form that ``set_approvers`` accepts.
     :param timestamp: seconds since 1970.
     """
     return b"".join(
         [
             *(_element(1, _user(each)) for each in users),
             *(_element(2, _encode_text(1, name) + _elements(2, ids)) for name, ids in groups.items()),
-            *(_element(6, _rule(each)) for each in rules),
+            _element(6, _elements(2, map(_branch, parallel))),
             _encode_number(10, timestamp),
         ]
     )
@@ -55,24 +54,8 @@ def _user(user: Mapping[str, Any]) -> bytes:
     return _encode_text(1, user["id"]) + _encode_text(2, user["publicKey"]) + (_element(3, packed) if packed else b"")
 
 
-def _rule(rule: Mapping[str, Any]) -> bytes:
-    return b"".join(
-        [
-            _encode_text(1, rule["currency"]),
-            _parallel(rule["parallel"]),
-            _encode_text(4, rule["network"]),
-            *(_element(5, _line(each)) for each in rule["lines"]),
-        ]
-    )
-
-
-def _line(line: Mapping[str, Any]) -> bytes:
-    wallet = _encode_number(1, _INTERNAL_WALLET) + _element(2, _encode_text(1, line["path"]))
-    return _element(1, wallet) + _parallel(line["parallel"])
-
-
-def _parallel(branches: Iterable[Mapping[str, Any]]) -> bytes:
-    return _elements(2, (_elements(1, map(_threshold, branch["sequential"])) for branch in branches))
+def _branch(branch: Mapping[str, Any]) -> bytes:
+    return _elements(1, map(_threshold, branch["sequential"]))
 
 
 def _threshold(group: Mapping[str, Any]) -> bytes:

@@ -50,22 +50,6 @@ class Branch(_Model):
     sequential: list[Group]
 
 
-class Line(_Model):
-    """Required signers if the wallet at ``path`` is the request's only link."""
-
-    path: str
-    parallel: list[Branch]
-
-
-class Rule(_Model):
-    """Required signers for a chain and network; empty or ``Any`` matches all."""
-
-    currency: str = ""
-    network: str = ""
-    parallel: list[Branch]
-    lines: list[Line] = []
-
-
 class RuleStore:
     """
     The store of the rules.
@@ -81,36 +65,21 @@ class RuleStore:
 
     def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
         """
-        Set the default rule: the required signers of future whitelisting requests.
+        Set the rule: the required signers of future whitelisting requests.
 
-        The default rule applies to chains without a rule of their own. Existing requests keep their required signers.
-        An existing request fails verification if it takes effect under rules that require more signatures.
+        Existing requests keep their required signers. An existing request fails verification if it takes effect under
+        rules that require more signatures.
 
         :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``. One
             complete branch is enough; within a branch, the groups sign one after the other. None: one member of the
-            group ``approvers``, or two members for a request with both linked addresses and linked wallets.
+            group ``approvers``.
         """
         branches = [Branch.model_validate(each).model_dump() for each in parallel or ()]
         self._state.save("approvers", branches or None)
-        rules = self._state.load("rules", None)
-        if rules is not None:
-            others = [rule for rule in rules if not (is_any(rule["currency"]) and is_any(rule["network"]))]
-            self.set_rules([*others, _default_rule(branches or _DEFAULT_BRANCHES)])
 
-    def set_rules(self, rules: Sequence[Mapping[str, Any]] | None) -> None:
-        """
-        Set all rules for future whitelisting requests.
-
-        A request follows the first rule for its chain and network, or else for its chain and any network, or else for
-        any chain. A request without a matching rule cannot be signed.
-
-        :param rules: each with ``currency`` (the chain) and ``network``, which match everything if empty or left out;
-            ``parallel``, in the form that :meth:`set_approvers` accepts; and optionally ``lines``, each with the
-            ``path`` of a wallet, and the ``parallel`` to use if this wallet is the request's only link. None: only the
-            default rule, which :meth:`set_approvers` sets.
-        """
-        found = None if rules is None else [Rule.model_validate(each).model_dump() for each in rules]
-        self._state.save("rules", found)
+    def approvers(self) -> Branches:
+        """Return the branches of required signers. Every group of one branch must sign."""
+        return self._state.load("approvers", None) or _DEFAULT_BRANCHES
 
     def pins(self) -> dict[str, Any]:
         """
@@ -133,15 +102,6 @@ class RuleStore:
             found = self._state.rows(query, number)
         return {f"superadmin-{row['number']}@example.test": row["private_key"] for row in found}
 
-    def thresholds(self, payloads: Iterable[tuple[Mapping[str, Any], str]]) -> list[Branches]:
-        """Return the required signers for pairs of payload and network."""
-        rules = self._rules()
-        found = []
-        for payload, network in payloads:
-            branches = select_thresholds(rules, payload, network)
-            found.append(_both_linked(payload) if branches == _DEFAULT_BRANCHES and self._is_default else branches)
-        return found
-
     def current(self) -> sqlite3.Row:
         """
         Return the rules in force, signed by all super-administrators.
@@ -151,14 +111,14 @@ class RuleStore:
         """
         superadmins = self.superadmins()
         users = [*self._users_with_keys(), *(_superadmin(name, key) for name, key in superadmins.items())]
-        rules = self._rules()
-        groups = _groups(users, rules)
-        content = hashlib.sha256(dumps([users, groups, rules]).encode()).hexdigest()
+        branches = self.approvers()
+        groups = _groups(users, branches)
+        content = hashlib.sha256(dumps([users, groups, branches]).encode()).hexdigest()
         latest = self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")
         if latest and latest[0]["content"] == content:
             return latest[0]
         now = time.time_ns()
-        container = encode_rules_container(users, groups, rules, now // 10**9)
+        container = encode_rules_container(users, groups, branches, now // 10**9)
         signatures = [(name, sign(key, container)) for name, key in superadmins.items()]
         self._state.write(
             # Two versions within one second may have the same container: the later version replaces the earlier.
@@ -182,16 +142,6 @@ class RuleStore:
         )
         return {row["hash"]: row for row in rows}
 
-    @property
-    def _is_default(self) -> bool:
-        return self._state.load("rules", None) is None and not self._state.load("approvers", None)
-
-    def _rules(self) -> list[dict[str, Any]]:
-        rules: list[dict[str, Any]] | None = self._state.load("rules", None)
-        if rules is not None:
-            return rules
-        return [_default_rule(self._state.load("approvers", None) or _DEFAULT_BRANCHES)]
-
     def _users_with_keys(self) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for user in self._users.all():
@@ -202,66 +152,15 @@ class RuleStore:
         return list(found.values())
 
 
-def is_any(word: str) -> bool:
-    """Return whether a rule's chain or network matches everything."""
-    return word.casefold() in ("", "any")
-
-
-def select_thresholds(rules: Sequence[Mapping[str, Any]], payload: Mapping[str, Any], network: str) -> Branches:
-    """
-    Return the branches of required signers of a request.
-
-    Every group of one branch must sign. Without a matching rule, there are no branches.
-
-    :param rules: the rules, in the form that ``set_rules`` stores.
-    :param payload: the payload of the request.
-    :param network: its network, which may be missing in the payload.
-    """
-    rule = _select_rule(rules, payload["currency"], network)
-    if rule is None:
-        return []
-    wallets = payload.get("linkedWallets", [])
-    if len(wallets) == 1 and not payload["linkedInternalAddresses"]:
-        for line in rule["lines"]:
-            if line["path"] and line["path"] == wallets[0].get("path"):
-                return list(line["parallel"])
-    return list(rule["parallel"])
-
-
-def _select_rule(rules: Sequence[Mapping[str, Any]], chain: str, network: str) -> Mapping[str, Any] | None:
-    """Return the most specific rule for a chain and network, if any."""
-    of_chain = [rule for rule in rules if rule["currency"] == chain]
-    of_network = [rule for rule in of_chain if network and rule["network"] == network]
-    of_any_network = [rule for rule in of_chain if is_any(rule["network"])]
-    of_any_chain = [
-        rule for rule in rules if is_any(rule["currency"]) and (is_any(rule["network"]) or rule["network"] == network)
-    ]
-    return next(iter([*of_network, *of_any_network, *of_any_chain]), None)
-
-
 def _superadmin(name: str, private_key: str) -> dict[str, Any]:
     return {"id": name, "publicKey": public_key_of(private_key), "roles": ["SuperAdmin"], "groups": []}
 
 
-def _default_rule(branches: Branches) -> dict[str, Any]:
-    return {"currency": "", "network": "", "parallel": branches, "lines": []}
-
-
-def _both_linked(payload: Mapping[str, Any]) -> Branches:
-    # A request with both linked addresses and linked wallets has another threshold, which is not in the rules. The
-    # numbers are assumptions.
-    both = payload["linkedInternalAddresses"] and payload.get("linkedWallets")
-    return [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 2 if both else 1}]}]
-
-
-def _groups(users: Sequence[Mapping[str, Any]], rules: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _groups(users: Sequence[Mapping[str, Any]], branches: Branches) -> dict[str, list[str]]:
     """Return user ids by group, for all groups of users and rules."""
-    found: dict[str, list[str]] = {}
-    for rule in rules:
-        for branches in (rule["parallel"], *(line["parallel"] for line in rule["lines"])):
-            for branch in branches:
-                for group in branch["sequential"]:
-                    found.setdefault(group["externalGroupID"], [])
+    found: dict[str, list[str]] = {
+        group["externalGroupID"]: [] for branch in branches for group in branch["sequential"]
+    }
     for user in users:
         for name in dict.fromkeys(user["groups"]):
             found.setdefault(name, []).append(user["id"])

@@ -17,7 +17,7 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.tenant.store import TenantStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
+from airflow_custody.sandbox.whitelist.envelopes import build_envelope, share_rules
 from airflow_custody.sandbox.whitelist.models import ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, is_decimal, omit_empty, timestamp
 
@@ -77,19 +77,16 @@ class WhitelistStore:
         settings, now = self._state.settings, timestamp()
         rules_hash = None if status == PENDING else self._rules.current()["hash"]
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
-        rows, payloads = [], []
+        approvers = json.dumps(self._rules.approvers())
+        rows = []
         for number, (request, body) in enumerate(requests, start=first):
             chain, fields = self._accept(tenant_id, request)
-            network = fields.get("network", "")
-            payloads.append((build_payload(chain, fields, network_is_hashed=False), network))
-            stored = (network, fields["label"], fields["address"], json.dumps(fields))
+            stored = (fields.get("network", ""), fields["label"], fields["address"], json.dumps(fields))
             created_at = settings.created_at or timestamp(settings.clock_offset)
-            rows.append((number, tenant_id, user_id, status, chain, *stored, body, created_at))
-        approvers = [json.dumps(branches) for branches in self._rules.thresholds(payloads)]
-        self._state.write_many(
-            "INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*row, who, now, rules_hash) for row, who in zip(rows, approvers, strict=True)],
-        )
+            rows.append(
+                (number, tenant_id, user_id, status, chain, *stored, body, created_at, approvers, now, rules_hash)
+            )
+        self._state.write_many("INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         return [str(row[0]) for row in rows]
 
     def _accept(self, tenant_id: str, request: NewRequest) -> tuple[str, dict[str, Any]]:
