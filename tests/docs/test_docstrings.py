@@ -1,5 +1,5 @@
 """
-What the docstrings of tasks and of the client say of errors is what happens.
+What the docstrings of tasks say of errors is what happens.
 
 Each part of a ``:raises`` is quoted by a situation, which is run against the sandbox. A part that no situation quotes
 is an error, and so is a quotation that is not in the docstring.
@@ -7,23 +7,20 @@ is an error, and so is a quotation that is not in the docstring.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat import sdk
 from docstrings import read_docstring
-from documented import function_of, load, members, on_floor
+from documented import load, on_floor
 from support.airflow.airflow_runs import AIRFLOW
 from support.clocks import SkippingTime
-from support.raises import client, tasks
+from support.raises import tasks
 from support.raises.world import Case, World
 
-from airflow_custody.client import CustodyClient, CustodyError, errors
-from airflow_custody.client.whitelist.signing.sending import RequestSigner
+from airflow_custody.client import CustodyError, errors
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.sandbox import Sandbox
@@ -33,51 +30,33 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 if AIRFLOW < (3, 1):
     pytest.skip("one of the operators cannot be imported there", allow_module_level=True)
 
-CASES = [*tasks.CASES, *client.CASES]
 #: The words between the parts.
 _BETWEEN = {"if", "or", "and"}
 _RETRIES = "; Airflow's retries apply"
 
 
-def entries() -> dict[str, Any]:
-    """Return what has a docstring, by name."""
-    found: dict[str, Any] = {each.__name__: each for each in map(load, [*on_floor("operators"), *on_floor("sensors")])}
-    for kind in (CustodyClient, RequestSigner):
-        found[kind.__name__] = kind
-        found |= {f"{kind.__name__}.{name}": function_of(each) for name, each in members(kind).items()}
-    return found
-
-
-def raised() -> dict[tuple[str, str], str]:
-    """Return the texts of all errors in the docstrings, by the object and the error."""
-    tasks_and_methods = {name: each for name, each in ENTRIES.items() if each is not CustodyClient}
-    return {
-        (name, error): text for name, each in tasks_and_methods.items() for error, text in read_docstring(each).raised
-    }
-
-
-ENTRIES = entries()
-RAISED = raised()
+#: The operators and sensors, by name.
+TASKS: dict[str, Any] = {each.__name__: each for each in map(load, [*on_floor("operators"), *on_floor("sensors")])}
+#: The texts of all errors in their docstrings, by the task and the error.
+RAISED = {(name, error): text for name, each in TASKS.items() for error, text in read_docstring(each).raised}
 
 
 @pytest.fixture
-def world(sandbox: Sandbox, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+def world(sandbox: Sandbox, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """Let nothing take long."""
     monkeypatch.setattr(CustodyHealthCheckOperator, "recheck_delay", 0.02)
     monkeypatch.setattr(CustodyHealthSensor, "recheck_delay", 0.02)
     monkeypatch.setattr(CustodyWhitelistRequestSensor, "recheck_delay", 0.02)
     monkeypatch.setattr(RequestWait, "gone_after", 0.05)
     monkeypatch.setattr(RequestWait, "unverified_after", 0.05)
-    made = World(sandbox, monkeypatch, tmp_path)
-    with made.client:
-        yield made
+    return World(sandbox, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "error"), RAISED)
 def test_each_part_of_what_a_docstring_says_of_an_error_is_tried(name: str, error: str) -> None:
     # Further sentences, and what the error itself reports, are no conditions.
     rest = re.split(r"\. [A-Z]|; the error", RAISED[name, error].replace(_RETRIES, ""))[0]
-    for each in sorted((each.says for each in CASES if each[:2] == (name, error)), key=len, reverse=True):
+    for each in sorted((each.says for each in tasks.CASES if each[:2] == (name, error)), key=len, reverse=True):
         assert each in rest, f"this docstring does not say {each!r}"
         rest = rest.replace(each, "")
     rest = re.sub(r"\([^)]*\)", "", rest)
@@ -85,33 +64,30 @@ def test_each_part_of_what_a_docstring_says_of_an_error_is_tried(name: str, erro
 
 
 def test_no_situation_is_for_another_docstring() -> None:
-    assert {each[:2] for each in CASES} <= RAISED.keys()
+    assert {each[:2] for each in tasks.CASES} <= RAISED.keys()
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{each.entry}: {each.says}" for each in CASES])
+@pytest.mark.parametrize("case", tasks.CASES, ids=[f"{each.entry}: {each.says}" for each in tasks.CASES])
 def test_the_error_is_raised(world: World, case: Case) -> None:
     kind = getattr(sdk, case.error, None) or getattr(errors, case.error)
     with pytest.raises(kind) as caught:
         case.work(world)
     error: Any = caught.value
-    if inspect.isclass(kind) and case.entry.endswith(("Operator", "Sensor")) and isinstance(error, CustodyError):
+    if isinstance(error, CustodyError):
         assert error.retryable
-    if case.says.startswith("of another type"):
-        others = {name for entry, name in RAISED if entry == case.entry} - {case.error}
-        assert type(error).__name__ not in others
     if "nothing is sent" in case.says:
         assert world.control.request_log("PATCH") + world.control.request_log("POST") == []
     if "unknown" in case.says and error.__cause__ is None and hasattr(error, "error"):
         assert error.error.code == "outcome-unknown"
     if case.entry in tasks.PUSHES:
         says, pushing = tasks.PUSHES[case.entry]
-        assert says in " ".join(ENTRIES[case.entry].__doc__.split())
+        assert says in " ".join(TASKS[case.entry].__doc__.split())
         assert ("return_value" in world.ti.pushed) == (case.says in pushing)
 
 
 @pytest.mark.parametrize("calls", tasks.CALLS, ids=[f"{each.entry}: {each.says} {each.number}" for each in tasks.CALLS])
 def test_a_docstring_says_how_many_calls_there_are(world: World, calls: tasks.Calls) -> None:
-    assert calls.says in " ".join(ENTRIES[calls.entry].__doc__.split())
+    assert calls.says in " ".join(TASKS[calls.entry].__doc__.split())
     calls.work(world)
     method, path = calls.only or (None, None)
     assert len(world.control.request_log(method, path)) == calls.number

@@ -33,7 +33,7 @@ from support.raises.world import (
     failing,
 )
 
-from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
+from airflow_custody.client import CustodyError
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import (
     CustodyCreateWebhookOperator,
@@ -674,19 +674,6 @@ def create_again(world: World, *, exists: bool = False, **arguments: Any) -> Any
     return create(world, if_exists="create", **arguments)
 
 
-def retrying(path: str, work: Work) -> Work:
-    """Return what makes a call that may be repeated twice, to a service that is unavailable."""
-
-    def both(world: World) -> Any:
-        world.client.close()
-        world.client = CustodyClient(world.sandbox.url, world.sandbox.token, max_retries=2)
-        world.control.add_fault("status", path=path, status=503, body="", times=None)
-        with pytest.raises(CustodyError):
-            work(world)
-
-    return both
-
-
 def limited(path: str, work: Work) -> Work:
     """Return what makes a create at a service that limits the rate of creates."""
 
@@ -699,8 +686,6 @@ def limited(path: str, work: Work) -> Work:
 
 
 _LOOK = "This takes one more call, or about five if there are any."
-_REPEATED = "are repeated on connection errors and on 429, 502, 503 and 504"
-_ONCE = "are POST requests, and are repeated only if their body was not sent"
 _SIGNING = "Signing takes three calls for each batch, and at most two more."
 _POLLS = "takes three calls per hundred requests; more only if a lookup fails"
 _AFTER_429 = "After a 429 of the service, which means that nothing was created, the {} is sent again, up to 20 times."
@@ -726,36 +711,6 @@ CALLS = [
         20,
         limited("/webhooks", create_webhook),
         ("POST", "/webhooks"),
-    ),
-    Calls("CustodyClient", _REPEATED, 3, retrying("/health", lambda world: world.client.list_health_checks())),
-    Calls(
-        "CustodyClient",
-        _REPEATED,
-        3,
-        retrying("/webhooks", lambda world: world.client.set_webhook_status(NO_UUID, "enabled")),
-    ),
-    Calls("CustodyClient", _REPEATED, 3, retrying("/webhooks", lambda world: world.client.delete_webhook(NO_UUID))),
-    Calls("CustodyClient", _ONCE, 1, retrying(DELETE, lambda world: world.client.delete_whitelist_request(NO_ID, "x"))),
-    Calls(
-        "CustodyClient", _ONCE, 1, retrying(REJECT, lambda world: world.client.reject_whitelist_requests([NO_ID], "x"))
-    ),
-    Calls(
-        "CustodyClient",
-        _ONCE,
-        1,
-        retrying(ROWS, lambda world: world.client.create_whitelist_request(WhitelistRequest(**ROW))),
-    ),
-    Calls(
-        "CustodyClient.count_whitelist_requests",
-        "in one call",
-        1,
-        lambda world: world.client.count_whitelist_requests(),
-    ),
-    Calls(
-        "CustodyClient.get_newest_webhook_call",
-        "It takes one request.",
-        1,
-        lambda world: world.client.get_newest_webhook_call(),
     ),
 ]
 #: The parts of ``:raises`` in which a failing task pushes its result, by the part of the docstring that says so.

@@ -15,8 +15,6 @@ from support.keys.pinned_keys import pinned
 from support.service.people import Person
 from support.service.refusals import OTHER_REFUSAL
 
-from airflow_custody.client import CustodyClient
-from airflow_custody.client.signers import PemSigner
 from airflow_custody.sandbox import Sandbox
 
 ROW: dict[str, Any] = {"label": "Treasury", "address": "0x" + "ab" * 20, "blockchain": "ETH"}
@@ -41,8 +39,6 @@ class World:
         self.ti = FakeTaskInstance()
         #: The id of the last request that was made.
         self.made = ""
-        self.client = CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0)
-        self.signer = PemSigner(lambda: self.person.pem, name="ann's")
         keys = {"conn_type": "generic", "extra": {"private_key": self.person.pem}}
         monkeypatch.setenv("AIRFLOW_CONN_KEY", json.dumps(keys))
         for name, changes in {
