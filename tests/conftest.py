@@ -50,10 +50,24 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that are others in each process: parallel processes would not find each other's tests."""
+    """
+    Have each process begin with slow tests, which would otherwise run alone at the end.
+
+    Names that differ between processes are refused, because the processes would not find each other's tests.
+    """
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"pass ids to parametrize, without addresses in memory: {item.nodeid[:300]}")
+    # pytest-xdist first gives each process an equal part of the list.
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    size = -(-len(others) // processes)
+    items[:] = [
+        item
+        for number in range(processes)
+        for item in (*slow[number::processes], *others[number * size : (number + 1) * size])
+    ]
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

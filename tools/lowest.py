@@ -1,4 +1,4 @@
-"""The lower bounds of the package's requirements, for ``make test-lowest``.
+"""The lower bounds of the package's requirements, for ``make test-airflow2``.
 
 Without an argument, print them as a requirements file. With ``--check``, fail unless exactly these versions are
 installed.

@@ -22,6 +22,7 @@ DEMO = ROOT / "demo"
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="somebody approves in it, which an embedded Airflow before 3.3 cannot do")
+@pytest.mark.slow
 def test_the_main_job_end_to_end() -> None:
     done = subprocess.run(
         [sys.executable, str(DEMO / "run.py")], capture_output=True, text=True, timeout=900, check=False

@@ -141,6 +141,12 @@ class Seen:
             self.times[call_id] += 1
 
 
+def started_dags(database: Path) -> set[str]:
+    """Return the ids of the DAGs that have runs."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=60)) as connection:
+        return {dag_id for (dag_id,) in connection.execute("SELECT dag_id FROM dag_run")}
+
+
 def read_events(database: Path, calls: dict[str, Call]) -> dict[str, Seen]:
     """Return what each consumer has seen."""
     seen = {name: Seen() for name in WEBHOOKS}

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from event_faults import EventFaults
-from event_journal import CONNECTION, FIRST, READ, SECOND, WEBHOOKS, Journal, Seen, read_events
+from event_journal import CONNECTION, FIRST, READ, SECOND, WEBHOOKS, Journal, Seen, read_events, started_dags
 from processes import Service, until
 from servers import Airflow
 from suite import parser_of, print_table, run_in_folder
@@ -67,6 +67,8 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
             with suppress(TimeoutError):
                 until(lambda: not evaluate(journal, seen()), "the reports of the gap", every=0.5)
             result = seen()
+            idle = {FIRST, SECOND} - started_dags(airflow.database)
+            failures += [f"no event has started the DAG {name}" for name in sorted(idle)]
     finally:
         service.kill()
     killed = ", ".join(f"{what} {number}" for what, number in faults.kills.items())
