@@ -135,7 +135,7 @@ def test_without_one_its_suite_is_left_out_and_the_last_lines_say_so(pythons: Pa
     assert lines[-1].endswith("summary.py --total .reports/test-airflow3.xml")
 
 
-def test_where_it_is_required_that_is_an_error(pythons: Path) -> None:
+def test_without_a_required_one_make_fails(pythons: Path) -> None:
     for target in ("python-airflow2", "test-airflow2"):
         done = run("make", target, "VENV_2=none", "PYTHON_AIRFLOW_2=", "REQUIRE_AIRFLOW_2=yes")
         assert done.returncode == 2

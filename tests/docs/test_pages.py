@@ -180,7 +180,7 @@ def test_tests_are_named_on_the_pages_of_promises_and_tests_alone() -> None:
     assert {page.name for page in PAGES if "(../tests/" in page.read_text()} == {"promises.md", "tests.md"}
 
 
-def test_what_it_depends_on_is_what_pyproject_declares() -> None:
+def test_the_page_lists_the_declared_dependencies() -> None:
     text = (DOCS / "compatibility.md").read_text()
     table = text.partition("## What it depends on")[2].partition("\n## ")[0]
     declared = [Requirement(each).name for each in read_project()["dependencies"]]

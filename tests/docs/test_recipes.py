@@ -36,7 +36,7 @@ def statuses(sandbox: Sandbox) -> list[str]:
     return [each["status"] for each in sandbox.control.whitelist_requests()]
 
 
-def test_what_a_mapped_task_created_is_signed_at_once(sandbox: Sandbox, recipes: Any) -> None:
+def test_mapped_requests_are_signed_at_once(sandbox: Sandbox, recipes: Any) -> None:
     run = run_dag(recipes.sign_mapped)
     assert run.state == "success", run.states
     assert run.xcom("sign_first") == 2
@@ -44,7 +44,7 @@ def test_what_a_mapped_task_created_is_signed_at_once(sandbox: Sandbox, recipes:
     assert len(sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve")) == 1
 
 
-def test_nothing_is_signed_unless_all_were_created(sandbox: Sandbox, recipes: Any) -> None:
+def test_mapped_requests_are_signed_only_if_all_were_created(sandbox: Sandbox, recipes: Any) -> None:
     sandbox.control.add_fault("status", **CREATE, status=400, skip=1)
     run = run_dag(recipes.sign_mapped)
     assert run.state == "failed"
@@ -69,7 +69,7 @@ def test_a_teardown_deletes_only_what_its_setup_created(sandbox: Sandbox, recipe
     assert sum(each.endswith("/whitelists/addresses") for each in paths) == 1
 
 
-def test_what_nobody_can_sign_is_rejected_and_the_run_fails(
+def test_a_request_that_cannot_be_signed_is_rejected_and_the_run_fails(
     sandbox: Sandbox, recipes: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_FIRST_KEY", json.dumps({"conn_type": "generic"}))
@@ -81,7 +81,7 @@ def test_what_nobody_can_sign_is_rejected_and_the_run_fails(
     assert "sign_first failed: the signing key 'custody_first_key' cannot be used" in capsys.readouterr().out
 
 
-def test_where_nothing_fails_nothing_is_rejected(sandbox: Sandbox, recipes: Any) -> None:
+def test_a_signed_request_is_not_rejected(sandbox: Sandbox, recipes: Any) -> None:
     run = run_dag(recipes.on_failure)
     assert run.state == "success"
     assert run.state_of("reject") == "skipped"

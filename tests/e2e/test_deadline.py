@@ -17,7 +17,7 @@ CONTEXT = {"dag_run": {"dag_id": "dag", "dag_run_id": "run"}, "deadline": {"dead
 pytestmark = [pytest.mark.usefixtures("connection"), pytest.mark.filterwarnings("ignore")]
 
 
-def test_somebody_is_told_what_is_pending(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pending_requests_are_named(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
     (number,) = sandbox.control.add_whitelist_requests([row], status="pending")
     first, second, third = lines = load(EXAMPLE).notify(CONTEXT)
@@ -27,7 +27,7 @@ def test_somebody_is_told_what_is_pending(sandbox: Sandbox, capsys: pytest.Captu
     assert third == "1 pending, 1 listed"
 
 
-def test_it_is_said_before_the_service_is_asked(
+def test_the_alert_comes_before_the_service_is_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", "{}")
@@ -37,7 +37,7 @@ def test_it_is_said_before_the_service_is_asked(
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="deadlines call functions of a DAG file from Airflow 3.3 on")
-def test_it_is_called_four_hours_after_the_run_was_queued() -> None:
+def test_the_alert_is_four_hours_after_the_run_was_queued() -> None:
     (alert,) = load(EXAMPLE).dag.deadline
     assert alert.interval == timedelta(hours=4)
     assert alert.callback.path.endswith("custody_pending_approvals.notify")

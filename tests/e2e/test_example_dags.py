@@ -72,7 +72,7 @@ def dag_of(example: Example, name: str) -> Any:
 
 
 @each_example
-def test_what_an_example_does_when_it_is_switched_on_is_said(name: str, example: Example) -> None:
+def test_an_example_that_creates_has_no_schedule_and_others_say_when_they_start(name: str, example: Example) -> None:
     dag = dag_of(example, name)
     timetable = type(dag.timetable).__name__
     # What creates requests has no schedule.
@@ -85,7 +85,7 @@ def test_what_an_example_does_when_it_is_switched_on_is_said(name: str, example:
 
 @without_ui
 @each_example
-def test_what_somebody_sees_who_starts_it(
+def test_params_have_texts_and_a_misspelled_one_starts_no_run(
     name: str, has_ui: bool, sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_ui:
@@ -320,7 +320,7 @@ def test_no_watcher_of_webhook_calls_is_defined_before_airflow_3_3(
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="watchers of webhook calls need Airflow 3.3")
-def test_what_a_watcher_of_webhook_calls_starts(example: Example) -> None:
+def test_a_run_handles_the_calls_of_all_its_events(example: Example) -> None:
     module = example("custody_watch_webhook_calls")
     events = [{"calls": [{"id": "1"}], "gap": ""}, {"call_ids": ["2", "3"], "gap": "some"}]
     triggering = [*(SimpleNamespace(extra={"payload": each}) for each in events), SimpleNamespace(extra={})]

@@ -62,7 +62,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_what_it_is_and_ends_cleanly(number: signal.Signals) -> None:
+def test_the_output_names_the_sandbox_and_a_signal_ends_it(number: signal.Signals) -> None:
     process = Process("--token", "it's mine")
     assert "not the real service" in process.lines[0]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", process.host)
@@ -117,7 +117,7 @@ def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
     assert re.fullmatch(r"error: cannot listen on .*\n", done.stderr)
 
 
-def test_what_is_printed_for_a_shell_is_data(
+def test_the_output_for_a_shell_is_data(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Names come from the state, which another user may have written."""

@@ -44,7 +44,7 @@ def created(sandbox: Sandbox) -> int:
     ],
     ids=str,
 )
-def test_what_is_sent_and_whether_the_work_is_done(
+def test_a_fault_has_its_response_and_does_the_work_or_not(
     sandbox: Sandbox, raw: Callable[..., bytes], fault: dict[str, Any], status: int | None, seen: bytes
 ) -> None:
     does_work = fault.get("kind") not in ("status", "html", "redirect", "rate_limit", "drop")
