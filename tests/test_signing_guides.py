@@ -86,6 +86,7 @@ def test_a_program_signs(
     assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("airflow_db")
 def test_the_commands_for_a_connection_leave_no_key_in_the_log_table(sandbox: Sandbox, tmp_path: Path) -> None:
     """Airflow keeps each command in its table ``log``, with extras as they were given."""

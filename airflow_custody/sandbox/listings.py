@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, Field
 from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.settings import ListingName, ListingSettings
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.wire import is_decimal, omit_empty
+from airflow_custody.sandbox.wire import decode_base64, is_decimal, omit_empty
 
 Row = TypeVar("Row")
 Query = TypeVar("Query", bound=BaseModel)
@@ -100,11 +99,7 @@ class Paging(BaseModel):
         return start, omit_empty(currentPage=page, hasPrevious=start > 0, hasNext=start + size < total)
 
     def _current_start(self) -> int:
-        try:
-            content = base64.b64decode(self.current or "", validate=True)
-            start = content.removeprefix(_CURSOR_PREFIX).decode("ascii")
-        except (binascii.Error, ValueError):
-            start = ""
+        start = decode_base64(self.current or "").removeprefix(_CURSOR_PREFIX).decode("ascii", errors="replace")
         if not is_decimal(start) or len(start) > 12:
             raise invalid("cursor.currentPage: not a cursor of this listing")
         return int(start)

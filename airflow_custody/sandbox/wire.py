@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Mapping
@@ -37,6 +38,14 @@ def timestamp_from_ns(nanoseconds: int) -> str:
     seconds, fraction = divmod(nanoseconds, 10**9)
     whole = datetime.fromtimestamp(seconds, tz=timezone.utc)
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes of a text in base64; none if the text is malformed."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
 
 
 def is_decimal(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from airflow_custody.sandbox.errors import ServiceError
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
-from airflow_custody.sandbox.wire import dumps
+from airflow_custody.sandbox.wire import decode_base64, dumps
 
 #: The roles of the main token.
 ROLES = ("TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin")
@@ -148,11 +147,7 @@ class TokenStore:
             raise ServiceError(401, "unknown API key")
         parts = [fields["ApiKey"], fields["Nonce"], fields["Timestamp"], *call]
         expected = sign(found[0]["secret"], parts, body)
-        try:
-            signature = base64.b64decode(fields["Signature"], validate=True)
-        except (binascii.Error, ValueError):
-            signature = b""
-        if not hmac.compare_digest(signature, expected):
+        if not hmac.compare_digest(decode_base64(fields["Signature"]), expected):
             raise ServiceError(401, "the API key's signature is wrong")
         now = (time.time() + self._state.settings.clock_offset) * 1000
         if not fields["Timestamp"].isdigit() or abs(now - int(fields["Timestamp"])) > _MAX_CLOCK_SKEW_MS:

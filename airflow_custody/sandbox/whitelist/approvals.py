@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import sqlite3
 from collections import Counter
@@ -23,7 +21,7 @@ from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.models import Approval, ApprovalSearch, Deletion, Rejection
 from airflow_custody.sandbox.whitelist.store import PENDING, REJECTED, REMOVED, WhitelistStore
-from airflow_custody.sandbox.wire import dumps
+from airflow_custody.sandbox.wire import decode_base64, dumps
 
 
 class Approvals:
@@ -111,21 +109,19 @@ class Approvals:
             )
         return group
 
-    def _groups_of(self, caller: Caller) -> Container[str]:
+    def _groups_of(self, caller: Caller) -> Container[str] | None:
+        """Return the caller's groups. None: every group."""
         user = self._users.get(caller.user_id)
         if user:
             return user.groups
         # The main token's user is in every group, unless a test adds a user with this id.
-        return _EVERY_GROUP if caller.user_id == MAIN_USER else ()
+        return None if caller.user_id == MAIN_USER else ()
 
     def _verify(self, caller: Caller, signature: str, message: bytes) -> None:
         user = self._users.get(caller.user_id)
         if user is None or not user.public_key:
             raise invalid("signature: this user has no public key")
-        try:
-            raw = base64.b64decode(signature, validate=True)
-        except (binascii.Error, ValueError):
-            raw = b""
+        raw = decode_base64(signature)
         if len(raw) != 64:
             raise invalid("signature: must be 64 bytes r||s in base64")
         key = load_pem_public_key(user.public_key.encode())
@@ -137,17 +133,9 @@ class Approvals:
             raise invalid("signature: does not verify against the current hashes of the requests") from None
 
 
-class _EveryGroup:
-    def __contains__(self, group: object) -> bool:
-        return True
-
-
-_EVERY_GROUP = _EveryGroup()
-
-
-def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str]) -> str | None:
+def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str] | None) -> str | None:
     """
-    Return the first of a user's groups that may sign next, if any.
+    Return the first of a user's groups that may sign next, if any. None stands for every group.
 
     In each branch, the first group with too few signatures signs next.
     """
@@ -156,7 +144,7 @@ def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[st
     counts = Counter(signers.values())
     for branch in _branches(approvers):
         next_group = next((group for group, minimum in branch if counts[group] < minimum), None)
-        if next_group is not None and next_group in groups:
+        if next_group is not None and (groups is None or next_group in groups):
             return next_group
     return None
 
