@@ -19,7 +19,7 @@ from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, digests_of_files, is_key_text
-from airflow_custody.client.text import as_name, read_number, sanitize
+from airflow_custody.client.text import as_name, read_number, sanitize, sentences
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import ConnectionFields, mask
 
@@ -109,7 +109,7 @@ class ConnectionReader:
             # A relative path would depend on the folder in which the process was started.
             if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
                 raise CustodyConfigurationError(
-                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
+                    "must be public keys in PEM, or the absolute path of a file with them",
                     setting="superadmin_keys",
                 )
         more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
@@ -198,7 +198,7 @@ class ConnectionReader:
         # The label in the form, and the name for use outside the form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
-        why = error.text.removeprefix(f"{setting!r} ")
+        why = " ".join(sentences(error.why, error.advice).split())
         return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=error.code)
 
 

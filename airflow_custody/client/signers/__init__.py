@@ -96,21 +96,12 @@ class PemSigner:
 
     def public_key(self) -> EllipticCurvePublicKey:
         """
-        Return the public key, with which signatures are verified.
+        Return the public key, with which signatures are verified. This shows whether the key can be used.
 
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
         :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
         return self._key().public_key()
-
-    def check(self) -> None:
-        """
-        Check that the key can be used.
-
-        :raises CustodyConfigurationError: if it cannot be loaded, or is not a P-256 key.
-        :raises CustodyError: if it cannot be read now, such as after a time-out.
-        """
-        self._key()
 
     def sign(self, message: bytes) -> bytes:
         """
