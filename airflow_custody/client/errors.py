@@ -178,6 +178,11 @@ class CustodyError(Exception):
         """
         return " ".join(sentences(self.reason, self.advice).split())
 
+    @property
+    def explanation(self) -> str:
+        """The reason without the name of its subject, and the advice, on one line."""
+        return " ".join(sentences(self.why, self.advice).split())
+
     def shorten(self, limit: int = 4000) -> str:
         """
         Return the text and the code on one line.
@@ -186,8 +191,17 @@ class CustodyError(Exception):
         """
         return f"{sanitize(self.text, limit)} {label(self.code)}"
 
+    def render(self, place: str = "", note: str = "") -> str:
+        """
+        Return the message for people, in several lines: the failure, the advice, and the code.
+
+        :param place: the beginning of the first line. Default empty.
+        :param note: the end of the first line. Default empty.
+        """
+        return lines(f"{place}{self.reason}{note}", self.advice, label(self.code))
+
     def __str__(self) -> str:
-        return lines(self.reason, self.advice, label(self.code))
+        return self.render()
 
     def with_facts(self, **facts: Any) -> Self:
         """

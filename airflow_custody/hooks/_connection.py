@@ -19,7 +19,7 @@ from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, digests_of_files, is_key_text
-from airflow_custody.client.text import as_name, read_number, sanitize, sentences
+from airflow_custody.client.text import as_name, read_number, sanitize
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import ConnectionFields, mask
 
@@ -198,8 +198,7 @@ class ConnectionReader:
         # The label in the form, and the name for use outside the form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
-        why = " ".join(sentences(error.why, error.advice).split())
-        return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=error.code)
+        return CustodyConfigurationError(f"{self.start}{name}: {error.explanation}", setting=setting, code=error.code)
 
 
 def _wrong(why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:
