@@ -65,7 +65,7 @@ WALLET = {"linked_wallet_ids": ["7"]}
 MAINNET, SEPOLIA = {"network": "mainnet"}, {"network": "sepolia"}
 GROUP = {"visibility_group_id": "12"}
 HASHED, NOT_HASHED = {"network_is_hashed": True}, {"network_is_hashed": False}
-BAD_ACTIONS = ("create_update", "approve", "address", "uncreate", "withdraw_created", "grant", "createAdmin")
+BAD_ACTIONS = ("approve", "address", "uncreate", "withdraw_created", "grant", "createAdmin")
 REFUSED = [
     # Its content differs from the requested content.
     Case(rf"address \(requested '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
@@ -107,7 +107,7 @@ REFUSED = [
     ),
     *(
         Case(f"action '{word}'", envelope={"action": word}, accept=("envelope.action",), compared=None)
-        for word in ("DELETE", "revoke", "RemoveAddress", "removal")
+        for word in ("DELETE", "revoke", "RemoveAddress", "removal", "create_update")
     ),
     # Without expected content: the text of another kind of object, or unknown keys.
     *(
