@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signature_count import Entry, read_entries
+from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
     ReportedState,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.signers.key import SigningKey
     from airflow_custody.client.users.operations import WireUser
-    from airflow_custody.client.verification.keys import PublicKey
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
@@ -284,9 +283,17 @@ class SigningReview:
             return "not listed"
         if key is None and not me:
             return "the service does not return this user's external id"
-        entries = _usable_entries(envelope)
+        try:
+            entries = [each for each in read_entries(envelope.wire) if not each.fault]
+        except RefusalError as refusal:
+            raise CustodyResponseError(
+                f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
+            ) from None
         named = [each for each in entries if each.user_id == me]
-        own = named if key is None else [each for each in entries if _is_made_by(key, each)]
+        own = named
+        if key is not None:
+            # The user's name is ignored, because no signature covers it.
+            own = [each for each in entries if each.digest and key.verifies_digest(each.signature, each.digest)]
         if any(envelope.hash in each.hashes for each in own):
             return ""
         if own:
@@ -294,24 +301,6 @@ class SigningReview:
         if named:
             return "the signature in this user's name does not verify with the signer's public key"
         return "no signature of this user"
-
-
-def _usable_entries(envelope: WhitelistEnvelope) -> list[Entry]:
-    try:
-        return [each for each in read_entries(envelope.wire) if not each.fault]
-    except RefusalError as refusal:
-        raise CustodyResponseError(
-            f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
-        ) from None
-
-
-def _is_made_by(key: PublicKey, entry: Entry) -> bool:
-    """
-    Tell whether a key has made a signature.
-
-    The user's name is ignored, because no signature covers it.
-    """
-    return entry.digest is not None and key.verifies_digest(entry.signature, entry.digest)
 
 
 def _verified(signatures: RequestSignatures) -> str:

@@ -134,6 +134,8 @@ def test_a_request_is_refused_before_the_key_is_used(approver: SignedInApprover,
         with pytest.raises(case.error, match=rf"request {number} (?s:.)*{case.match}.*; nothing was signed") as caught:
             approver.approve(number, expected=approver.expected if compared else None)
         assert not caught.value.retryable
+        # A single batch is not mentioned.
+        assert "batch" not in str(caught.value)
     assert approver.sent == 0
 
 
