@@ -11,7 +11,6 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.text import lines
 from airflow_custody.hooks._advice import name_connection
 
 try:
@@ -38,7 +37,7 @@ class CustodyFailException(AirflowFailException):
     """
 
     def __init__(self, error: CustodyError, place: str = "") -> None:
-        super().__init__(lines(f"{place}{error.reason} (not retried)", error.advice, label(error.code)))
+        super().__init__(error.render(place, " (not retried)"))
         self.error = error
         self.place = place
 

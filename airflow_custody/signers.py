@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.signers import NamedSigner, PemSigner
 from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.hooks._lookup import ConnectionFields, find_connection, mask
 
@@ -26,6 +26,7 @@ _MIN_MASKED = 8
 # line.
 _MAX_KEY = 16 * 1024
 _HSM_EXTRAS = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
+_PLACE = "The signing key comes from the Airflow connection {!r}."
 _ADVICE = "Create a connection with this id, or correct the signer's id."
 _NOT_TEXT = "the connection's Password is not text: put it in quotation marks in its definition"
 
@@ -52,9 +53,9 @@ class ConnectionSigner(PemSigner):
     """
 
     def __init__(self, signing_conn_id: str) -> None:
-        super().__init__(self._pem, name=signing_conn_id)
+        NamedSigner.__init__(self, signing_conn_id, _PLACE.format(signing_conn_id))
 
-    def _pem(self) -> SecretStr:
+    def _read_key(self) -> tuple[SecretStr, SecretStr]:
         connection = find_connection(self.name, _ADVICE, setting="signer")
         pem = _text_of(connection, "private_key")
         if not pem:
@@ -65,11 +66,7 @@ class ConnectionSigner(PemSigner):
         _mask_key(pem)
         if connection.password is None:
             raise self._unusable(_NOT_TEXT)
-        self._password = connection.password
-        return pem
-
-    def _advice(self) -> str:
-        return f"The signing key comes from the Airflow connection {self.name!r}."
+        return pem, connection.password
 
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
@@ -89,7 +86,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
     """
 
     def __init__(self, signing_conn_id: str) -> None:
-        self.name = signing_conn_id
+        NamedSigner.__init__(self, signing_conn_id, _PLACE.format(signing_conn_id))
 
     def _where(self) -> Pkcs11Key:
         connection = find_connection(self.name, _ADVICE, setting="signer")
@@ -104,9 +101,6 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             # Refuse a relative path, because its meaning depends on the process's working directory and environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, connection.password)
-
-    def _advice(self) -> str:
-        return f"The signing key comes from the Airflow connection {self.name!r}."
 
 
 def _text_of(connection: ConnectionFields, name: str) -> SecretStr:

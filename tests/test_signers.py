@@ -54,10 +54,10 @@ def test_an_unusable_connection_says_what_is_wrong(
 ) -> None:
     define(monkeypatch, extra, password)
     with pytest.raises(CustodyConfigurationError, match=why):
-        signer("signer").check()
+        signer("signer").public_key()
     monkeypatch.delenv("AIRFLOW_CONN_SIGNER")
     with pytest.raises(CustodyConfigurationError, match=r"'signer' is not defined\nCreate a connection with this id"):
-        signer("signer").check()
+        signer("signer").public_key()
 
 
 @pytest.fixture
@@ -87,14 +87,14 @@ def test_a_password_that_is_a_number_is_refused(returned: Callable[..., None]) -
         with pytest.raises(
             CustodyConfigurationError, match="Password is not text: put it in quotation marks"
         ) as caught:
-            signer("signer").check()
+            signer("signer").public_key()
         assert "12345678" not in str(caught.value)
 
 
 def test_the_pin_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     define(monkeypatch, HSM, "a-pin-of-words")
     with pytest.raises(CustodyConfigurationError):
-        Pkcs11ConnectionSigner("signer").check()
+        Pkcs11ConnectionSigner("signer").public_key()
     assert "a-pin-of-words" not in redacted("logged: a-pin-of-words")
 
 
@@ -111,7 +111,7 @@ def test_a_text_that_is_too_long_for_a_key_is_masked_as_a_whole(monkeypatch: pyt
     text = "0123456789\n" * 2_000
     define(monkeypatch, {"private_key": f"{text}."}, None)
     with pytest.raises(CustodyConfigurationError, match="it has more than 16384 characters"):
-        ConnectionSigner("signer").check()
+        ConnectionSigner("signer").public_key()
     assert redacted(f"{text}.") == "***"
 
 

@@ -44,6 +44,7 @@ class CustodyError(Exception):
 
     ``str(error)`` is for people. Its lines are the operation and the failure, the advice, and ``[custody/CODE]``.
     Programs use the type and the attributes, never the text. Neither the text nor an attribute ever contains a secret.
+    An error does not change after it was made: :meth:`with_facts` returns a copy with other attributes.
 
     :param message: description of the failure, in the service's own words if it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
@@ -63,6 +64,8 @@ class CustodyError(Exception):
         from a gateway, so it proves nothing about the requested object.
     :param code: this package's name for the cause, such as ``token-expired``. It stays the same when texts change. None
         (default): the code of the type. The service's own code is ``error_code``.
+    :param why: the reason without the name of its subject (the setting or the request), for texts that already name it.
+        Default: the message.
     """
 
     retryable: bool = False
@@ -87,6 +90,7 @@ class CustodyError(Exception):
         from_service: bool = False,
         nothing_sent: bool = False,
         code: ErrorCode | None = None,
+        why: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -102,10 +106,18 @@ class CustodyError(Exception):
         self.advice = advice
         self.from_service = from_service
         self.nothing_sent = nothing_sent
-        if retryable is not None:
-            self.retryable = retryable
-        if code is not None:
-            self.code = code
+        self.retryable = type(self).retryable if retryable is None else retryable
+        self.code = code or type(self).code
+        self.why = why or message
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self):
+            raise AttributeError(f"an error does not change: with_facts({name}=...) returns a copy")
+        super().__setattr__(name, value)
+
+    def __setstate__(self, state: Mapping[str, Any] | None) -> None:
+        # Copying and unpickling call the constructor with the message alone, and then this.
+        vars(self).update(state or {})
 
     @property
     def transient(self) -> bool:
@@ -166,6 +178,11 @@ class CustodyError(Exception):
         """
         return " ".join(sentences(self.reason, self.advice).split())
 
+    @property
+    def explanation(self) -> str:
+        """The reason without the name of its subject, and the advice, on one line."""
+        return " ".join(sentences(self.why, self.advice).split())
+
     def shorten(self, limit: int = 4000) -> str:
         """
         Return the text and the code on one line.
@@ -174,8 +191,17 @@ class CustodyError(Exception):
         """
         return f"{sanitize(self.text, limit)} {label(self.code)}"
 
+    def render(self, place: str = "", note: str = "") -> str:
+        """
+        Return the message for people, in several lines: the failure, the advice, and the code.
+
+        :param place: the beginning of the first line. Default empty.
+        :param note: the end of the first line. Default empty.
+        """
+        return lines(f"{place}{self.reason}{note}", self.advice, label(self.code))
+
     def __str__(self) -> str:
-        return lines(self.reason, self.advice, label(self.code))
+        return self.render()
 
     def with_facts(self, **facts: Any) -> Self:
         """
@@ -199,6 +225,8 @@ class CustodyError(Exception):
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
         facts = {name: getattr(self, name) for name in _facts()}
+        if self.why == self.message:
+            del facts["why"]
         given = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items() if value}
         return {"type": type(self).__name__, "message": self.message, **given, "retryable": self.retryable}
 
@@ -336,17 +364,9 @@ class CustodyResponseError(CustodyError):
 
 
 class CustodyVerificationError(CustodyError):
-    """
-    Raised when the pinned keys do not verify the service's data.
-
-    :param why: the reason without the request's name, for texts that already name the request. Default: the message.
-    """
+    """Raised when the pinned keys do not verify the service's data."""
 
     code: ErrorCode = "not-verified"
-
-    def __init__(self, message: str, *, why: str = "", **facts: Any) -> None:
-        super().__init__(message, **facts)
-        self.why = why or message
 
 
 class CustodyUnhealthyError(CustodyError):

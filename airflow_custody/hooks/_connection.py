@@ -109,7 +109,7 @@ class ConnectionReader:
             # A relative path would depend on the folder in which the process was started.
             if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
                 raise CustodyConfigurationError(
-                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
+                    "must be public keys in PEM, or the absolute path of a file with them",
                     setting="superadmin_keys",
                 )
         more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
@@ -198,8 +198,7 @@ class ConnectionReader:
         # The label in the form, and the name for use outside the form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
-        why = error.text.removeprefix(f"{setting!r} ")
-        return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=error.code)
+        return CustodyConfigurationError(f"{self.start}{name}: {error.explanation}", setting=setting, code=error.code)
 
 
 def _wrong(why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:

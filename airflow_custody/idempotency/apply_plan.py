@@ -45,9 +45,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
+from airflow_custody.client.whitelist.comparison import compare
 from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.plans.difference import describe_difference, lost_creations
-from airflow_custody.client.whitelist.plans.matching import differing_fields
 from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     advice_on_differences,
@@ -484,7 +484,7 @@ class ApplyPlan:
         not_trusted = why_not_trusted(request)
         if not_trusted:
             return not_trusted
-        fields = differing_fields(asked, request, self.client.settings.accept_fields)
+        fields = compare(asked, request.shown, request.fields, self.client.settings).differs
         if not _DESTINATION.isdisjoint(fields):
             return (
                 f"the request with this id has another destination (it differs in {', '.join(fields)}): look at the "
@@ -499,8 +499,8 @@ class ApplyPlan:
         :param requests: the created requests, as listed.
         :param asked: the requested contents, by id.
         """
-        accepted = self.client.settings.accept_fields
-        found = {each.id: differing_fields(asked[each.id], each, accepted) for each in requests}
+        settings = self.client.settings
+        found = {each.id: compare(asked[each.id], each.shown, each.fields, settings).differs for each in requests}
         texts = [f"{each} in {', '.join(fields)}" for each, fields in found.items() if fields]
         if texts:
             self.log.warning("Created requests differ from their rows: %s.", name_some(texts, 120))

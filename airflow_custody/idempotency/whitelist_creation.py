@@ -22,12 +22,12 @@ from airflow_custody.client.whitelist.addresses.destinations import (
     names_in,
 )
 from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
-from airflow_custody.client.whitelist.comparison import envelope_faults
+from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, compare
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
-from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
+from airflow_custody.client.whitelist.plans.matching import index_requests
 from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
@@ -257,7 +257,9 @@ class WhitelistCreation:
                 f"whitelisting request {row.request_id} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
-        self.reused = spelled_as(asked.request, envelope)
+        # The review before signing compares strictly, so name the content as the service spells it.
+        spelling = compare(asked.request, envelope, snapshot[row.request_id].fields, self.client.settings).spelling
+        self.reused = asked.request.model_copy(update=spelling)
         return row.request_id, state
 
     def get(self, key: str, identifier: str) -> Candidate | None:
@@ -299,7 +301,9 @@ class WhitelistCreation:
         found = self._candidate(self.requests[key], request)
         if found.unclear or request.envelope is None:
             return found
-        faults = envelope_faults(request.envelope, request.fields, self.requests[key])
+        compared = compare(self.requests[key], request.envelope, request.fields, self.client.settings)
+        # An unknown word for the action does not prevent the comparison; the review before signing decides about it.
+        faults = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
         return replace(found, unclear="; ".join(faults))
 
     @cached_property
@@ -335,8 +339,9 @@ class WhitelistCreation:
         envelope = request.envelope
         if envelope is None:
             return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
-        accepted = self.client.settings.accept_fields
-        differs = [] if request.destination is None else differing_fields(asked, request, accepted)
+        differs: Sequence[str] = ()
+        if request.destination is not None:
+            differs = compare(asked, envelope, request.fields, self.client.settings).differs
         by = envelope.created_by
         return Candidate(
             request.id,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_text
 from airflow_custody.client.whitelist.ids import cut_into_batches
-from airflow_custody.client.whitelist.signing.batches import BatchProgress
+from airflow_custody.client.whitelist.signing.batches import failing_in, log_progress
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -175,10 +175,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         comment = check_text("comment", self.comment)
         client = hook.get_conn()
         batches = cut_into_batches(ids)
-        progress = BatchProgress("rejected", batches, self.log)  # type: ignore[arg-type]
+        done = 0
         for number, batch in enumerate(batches):
-            with progress.failing_in(number):
+            with failing_in(batches, number, done, "rejected"):
                 client.reject_whitelist_requests(batch, comment)
-            progress.done_now(number)
+            done += len(batch)
+            log_progress(self.log, batches, number, done, "rejected")  # type: ignore[arg-type]
             self.log.info("Rejected %s.", ", ".join(batch))
         return ids

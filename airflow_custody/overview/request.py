@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import as_name, sanitize, sentences
+from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED, describe_legacy
@@ -93,7 +93,7 @@ def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
     """Return a request's problem, without the request's name; empty if none."""
     error = request.trust.error
     if error is not None:
-        return f"{sanitize(sentences(error.why, error.advice), MAX_TEXT)} {label(error.code)}"
+        return f"{sanitize(error.explanation, MAX_TEXT)} {label(error.code)}"
     if request.reason:
         return sanitize(request.reason, MAX_TEXT)
     if request.reported == "unknown" or (request.is_contradictory and _is_creation(envelope)):

@@ -1,4 +1,4 @@
-"""The code that the text of an error ends with, and what becomes of it on its way."""
+"""An error does not change, and is the same in another process; its text ends with a code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_custody.sandbox import Sandbox
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_services_own_code_is_another(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_the_services_own_code_is_not_the_code(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.add_fault("status", status=403, body={**role_refusal("tpuser"), "error_code": "E900-403"})
     with pytest.raises(CustodyPermissionError) as caught:
         client.list_health_checks()
@@ -38,18 +38,40 @@ def test_the_services_own_code_is_another(sandbox: Sandbox, client: CustodyClien
     assert caught.value.text == f"{reason}. {advice}"
 
 
+def test_an_error_does_not_change() -> None:
+    error = CustodyConnectionError("busy", advice="Wait.", retryable=False)
+    for name in ("message", "advice", "retryable", "code", "why"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(error, name, "other")
+    cause = ValueError("cause")
+    try:
+        raise error from cause
+    except CustodyConnectionError as raised:
+        copied = raised.with_facts(message="still busy", advice=None, retryable=True)
+    assert str(copied) == "still busy\n[custody/unreachable]"
+    assert copied.args == ("still busy",)
+    assert type(copied) is type(error)
+    assert copied.retryable
+    assert copied.__cause__ is cause
+    assert copied.__traceback__ is error.__traceback__
+    assert str(error) == "busy\nWait.\n[custody/unreachable]"
+    assert not error.retryable
+
+
 def test_an_error_is_the_same_in_another_process() -> None:
-    error = CustodyConnectionError("busy", code="no-response", advice="Wait.", operation="poll", retry_after=5)
+    facts: dict[str, Any] = {"advice": "Wait.", "operation": "poll", "retry_after": 5, "why": "no time"}
+    error = CustodyConnectionError("busy", code="no-response", **facts)
     ways: list[Any] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
     for again in [*(way(error) for way in ways), CustodyError.from_json(error.to_json())]:
         assert type(again) is type(error)
         assert again.code == "no-response"
         assert again.retry_after == 5
+        assert again.why == "no time"
         assert str(again) == str(error)
 
 
 @pytest.mark.parametrize("code", [None, "from-a-later-version", ["token-expired"]])
-def test_a_code_that_is_not_known_becomes_that_of_the_type(code: Any) -> None:
+def test_an_unknown_code_becomes_that_of_the_type(code: Any) -> None:
     data = {**CustodyAuthenticationError("no", code="token-expired").to_json(), "code": code}
     assert CustodyError.from_json(data).code == "credentials-refused"
     del data["code"]

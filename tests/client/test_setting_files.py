@@ -42,7 +42,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "one of two superadmin_keys": lambda path: settings_with(
         superadmin_keys=[public_pem(2), path], superadmin_minimum=1
     ),
-    "signer": lambda path: PemSigner.from_file(path).check(),
+    "signer": lambda path: PemSigner.from_file(path).public_key(),
 }
 
 

@@ -118,14 +118,14 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: Sandbox, odd: Any) -> None:
+def test_expected_content_in_another_form_or_of_another_request_is_refused(sandbox: Sandbox, odd: Any) -> None:
     with failing_at_once("expected|is missing|not a field|differs from the requested content"):
         approve(create()["id"], odd)
     assert sandbox.control.request_log(**APPROVE) == []
 
 
 @pytest.mark.usefixtures("airflow_db")
-def test_only_a_none_that_a_person_wrote_signs_whatever_is_asked_for(sandbox: Sandbox) -> None:
+def test_only_a_written_none_signs_any_content(sandbox: Sandbox) -> None:
     numbers = [create()["id"] for _ in range(2)]
     signer = ConnectionSigner("signing_key")
     partial = CustodySignWhitelistRequestsOperator.partial
@@ -137,7 +137,7 @@ def test_only_a_none_that_a_person_wrote_signs_whatever_is_asked_for(sandbox: Sa
     assert statuses(sandbox) == ["pending", "APPROVED"]
 
 
-def test_a_later_try_accepts_what_an_earlier_try_signed() -> None:
+def test_a_later_try_accepts_a_signature_of_an_earlier_try() -> None:
     pushed = create()
     approve(pushed["id"], pushed)
     assert approve(pushed["id"], pushed, try_number=2) == 1
@@ -148,21 +148,10 @@ def test_a_later_try_accepts_what_an_earlier_try_signed() -> None:
     assert isinstance(caught.value.error, CustodyConflictError)
 
 
-def test_a_signer_without_the_role_is_told_which_one_is_missing(sandbox: Sandbox) -> None:
-    made = create()
-    message = "pre-filter failed: one of the 'whitelistedaddressapprover' role is required"
-    body = {"error": "PermissionDenied", "message": message, "code": 403}
-    sandbox.control.add_fault("status", path="/whitelists/addresses/for-approval", status=403, body=body, times=None)
-    with failing_at_once("needs the role whitelistedaddressapprover") as caught:
-        approve(made["id"], made)
-    assert caught.value.error.code == "role-missing"
-    assert sandbox.control.request_log(**APPROVE) == []
-
-
 @pytest.mark.parametrize(
     ("text", "named"), [("custody_first_key", "'custody_first_key'"), ("k3y" * 20, "CONNECTION_ID"), ("a b", "CONN")]
 )
-def test_text_instead_of_a_signer_is_answered_with_the_signer(text: Any, named: str) -> None:
+def test_text_instead_of_a_signer_is_refused_with_advice(text: Any, named: str) -> None:
     with pytest.raises(ValueError, match=rf"^signer is text: use ConnectionSigner\({named}") as caught:
         CustodySignWhitelistRequestsOperator(task_id="sign", request_ids="1", expected=None, signer=text)
     assert "k3yk3y" not in str(caught.value)
@@ -203,13 +192,13 @@ def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
     [("", ["3711"]), ("x", "x"), ("x", ["1", 1])],
     ids=["no comment", "no number", "an id twice"],
 )
-def test_what_is_wrong_rejects_nothing(sandbox: Sandbox, comment: str, ids: Any) -> None:
+def test_wrong_arguments_reject_nothing(sandbox: Sandbox, comment: str, ids: Any) -> None:
     with failing_at_once(r"nothing is (signed or )?sent"):
         reject(ids, comment=comment)
     assert sandbox.control.request_log() == []
 
 
-def test_what_is_rejected_already_is_no_failure(sandbox: Sandbox, task_log: TaskLog) -> None:
+def test_rejecting_a_rejected_request_succeeds(sandbox: Sandbox, task_log: TaskLog) -> None:
     numbers = [create()["id"], create(label="b")["id"]]
     assert reject(numbers) == numbers
     assert statuses(sandbox) == ["rejected"] * 2
@@ -218,7 +207,7 @@ def test_what_is_rejected_already_is_no_failure(sandbox: Sandbox, task_log: Task
     assert "it is already done, by an earlier try or by another client" in task_log.text
 
 
-def test_where_it_cannot_be_read_what_was_rejected_a_refusal_stays_one(sandbox: Sandbox) -> None:
+def test_a_refusal_stays_one_if_the_request_cannot_be_read(sandbox: Sandbox) -> None:
     number = create()["id"]
     reject(number)
     sandbox.control.add_fault("status", method="GET", status=404)
@@ -231,7 +220,7 @@ def test_where_it_cannot_be_read_what_was_rejected_a_refusal_stays_one(sandbox: 
 
 @pytest.mark.parametrize("try_number", [1, 2])
 @pytest.mark.parametrize("group", ["approvers", "risk"], ids=["signed by this user", "another group"])
-def test_what_is_not_rejected_at_the_service_is_never_reported_so(
+def test_a_request_that_is_not_rejected_is_never_reported_as_rejected(
     sandbox: Sandbox, group: str, try_number: int
 ) -> None:
     rejected = create(label="b")["id"]
@@ -247,7 +236,7 @@ def test_what_is_not_rejected_at_the_service_is_never_reported_so(
 
 
 @pytest.mark.parametrize("word", ["APPROVED", "removed", "odd"])
-def test_only_a_word_that_says_so_is_a_rejection(
+def test_only_a_rejected_status_is_a_rejection(
     sandbox: Sandbox, ann: Person, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     number = create()["id"]
@@ -260,7 +249,7 @@ def test_only_a_word_that_says_so_is_a_rejection(
         assert reject(number, try_number=2) == [number]
 
 
-def test_rejecting_goes_on_where_an_earlier_try_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejecting_continues_where_an_earlier_try_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 2)
     ids = [create(label=f"L{each}")["id"] for each in range(5)]
     sandbox.control.add_fault("drop", **REJECT, skip=1, work=True)
@@ -275,7 +264,7 @@ def test_rejecting_goes_on_where_an_earlier_try_ended(sandbox: Sandbox, monkeypa
 
 
 @pytest.mark.parametrize("empty", [[], (), set(), iter(())], ids=lambda each: type(each).__name__)
-def test_nothing_to_do_fails_or_skips_as_one_says(sandbox: Sandbox, empty: Any) -> None:
+def test_an_empty_list_fails_or_skips_the_task(sandbox: Sandbox, empty: Any) -> None:
     with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):
         approve(empty, [], skip_if_empty=True)
     with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):

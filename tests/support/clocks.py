@@ -114,7 +114,7 @@ def _modules_that_wait() -> list[ModuleType]:
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
     names += [
-        f"airflow_custody.client.{each}" for each in ("delays", "whitelist.snapshot", "whitelist.signing.reading")
+        f"airflow_custody.client.{each}" for each in ("delays", "whitelist.snapshot", "whitelist.signing.sending")
     ]
     found = map(importlib.import_module, names)
     return [each for each in found if hasattr(each, "time")]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
     from pydantic import Secret, SecretStr
 
+    from airflow_custody.client.error_codes import ErrorCode
+
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
 # Permanent errors of reading a key.
@@ -53,7 +55,42 @@ class Signer(Protocol):
         """
 
 
-class PemSigner:
+class NamedSigner:
+    """
+    A signer with a named key, and its errors.
+
+    :param name: the name of the key in the log.
+    :param advice: advice about the place of an unusable key. Default: none.
+    :raises CustodyConfigurationError: if the name is itself a key.
+    """
+
+    def __init__(self, name: str, advice: str | None = None) -> None:
+        if is_pem(name):
+            raise CustodyConfigurationError(
+                "this is the key itself: give the path of its file, or the id of its connection",
+                setting="signer",
+                code="signing-failed",
+            )
+        self.name = name
+        self._advice = advice
+
+    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
+        return CustodyConfigurationError(
+            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", advice=self._advice, code=code
+        )
+
+    def _unavailable(self, why: str) -> CustodyError:
+        return CustodyError(
+            f"the signing key {self.name!r} cannot be used now: {why}; this signature was not made",
+            retryable=True,
+            code="signing-failed",
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class PemSigner(NamedSigner):
     """
     A signer with a private key in PEM.
 
@@ -73,15 +110,9 @@ class PemSigner:
         name: str,
         password: str | SecretStr | None = None,
     ) -> None:
-        if is_pem(name):
-            raise CustodyConfigurationError(
-                "this is the key itself: give the path of its file, or the id of its connection",
-                setting="signer",
-                code="signing-failed",
-            )
+        super().__init__(name)
         self._load = load
         self._password: str | SecretStr = password or ""
-        self.name = name
 
     @classmethod
     def from_file(cls, path: str | Path, *, password: str | SecretStr | None = None) -> PemSigner:
@@ -96,21 +127,12 @@ class PemSigner:
 
     def public_key(self) -> EllipticCurvePublicKey:
         """
-        Return the public key, with which signatures are verified.
+        Return the public key, with which signatures are verified. This shows whether the key can be used.
 
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
         :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
         return self._key().public_key()
-
-    def check(self) -> None:
-        """
-        Check that the key can be used.
-
-        :raises CustodyConfigurationError: if it cannot be loaded, or is not a P-256 key.
-        :raises CustodyError: if it cannot be read now, such as after a time-out.
-        """
-        self._key()
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -125,15 +147,20 @@ class PemSigner:
 
         return raw_signature(sign_message(self._key(), message))
 
-    def _key(self) -> EllipticCurvePrivateKey:
+    def _read_key(self) -> tuple[Secret[str | bytes] | SecretStr, SecretStr]:
+        """Return the key in PEM, and its password; empty if it is not encrypted."""
         from airflow_custody.client.secrets import as_secret
+
+        return _wrap(self._load()), as_secret(self._password)
+
+    def _key(self) -> EllipticCurvePrivateKey:
         from airflow_custody.client.signers.pem_key import PemKeyError, load_private_key
 
         # All errors are raised outside of "except", because the tracebacks of the caught exceptions lead through
         # functions with the key.
         failure: OSError | PemKeyError
         try:
-            return load_private_key(_wrap(self._load()), as_secret(self._password))
+            return load_private_key(*self._read_key())
         except (OSError, PemKeyError) as exception:
             failure = exception
         if isinstance(failure, PemKeyError):
@@ -147,26 +174,7 @@ class PemSigner:
         why = f"it cannot be read: {reason}"
         if isinstance(failure, _LASTING):
             raise self._unusable(why)
-        raise CustodyError(
-            f"the signing key {self.name!r} cannot be used now: {why}; this signature was not made",
-            retryable=True,
-            code="signing-failed",
-        )
-
-    def _unusable(self, why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(
-            f"the signing key {self.name!r} cannot be used: {why}",
-            setting="signer",
-            advice=self._advice(),
-            code="signing-failed",
-        )
-
-    def _advice(self) -> str | None:
-        """Return advice about the place of an unusable key."""
-        return None
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        raise self._unavailable(why)
 
 
 def _wrap(pem: str | bytes | SecretStr) -> Secret[str | bytes] | SecretStr:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.error_codes import ErrorCode
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.signers import NamedSigner
 from airflow_custody.client.text import sanitize, without_line_end
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Pkcs11Key:
     pin: SecretStr
 
 
-class Pkcs11Signer:
+class Pkcs11Signer(NamedSigner):
     """
     A signer with a P-256 key in an HSM, through PKCS#11.
 
@@ -79,7 +79,7 @@ class Pkcs11Signer:
         token, key = token.strip(), key.strip()
         self._key = (module, token, key)
         self._pin = pin
-        self.name = f"pkcs11:token={sanitize(token, 64)};object={sanitize(key, 64)}"
+        super().__init__(f"pkcs11:token={sanitize(token, 64)};object={sanitize(key, 64)}")
 
     def check(self) -> None:
         """
@@ -144,7 +144,7 @@ class Pkcs11Signer:
 
     def _check_curve(self, token: TokenSession, key: Any) -> None:
         if not token.may_be_p256(key):
-            raise self._unusable("it is not a P-256 (secp256r1) key", "signing-failed")
+            raise self._unusable("it is not a P-256 (secp256r1) key")
 
     @contextmanager
     def _session(self) -> Iterator[TokenSession]:
@@ -192,20 +192,4 @@ class Pkcs11Signer:
         what = f"the HSM failed ({detail})"
         if kind == "NoSuchToken":
             what = f"the HSM is unavailable, or has no token {sanitize(where.token, 64)!r}"
-        return CustodyError(
-            f"the signing key {self.name!r} cannot be used now: {what}; this signature was not made",
-            retryable=True,
-            code="signing-failed",
-        )
-
-    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
-        return CustodyConfigurationError(
-            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", advice=self._advice(), code=code
-        )
-
-    def _advice(self) -> str | None:
-        """Return advice about the place of an unusable key."""
-        return None
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        return self._unavailable(what)

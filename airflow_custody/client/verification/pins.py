@@ -135,4 +135,4 @@ def _is_name(text: object) -> bool:
 
 def wrong_setting(setting: str, why: str) -> CustodyConfigurationError:
     """Return the error for a setting; the message begins with its name."""
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, why=why)

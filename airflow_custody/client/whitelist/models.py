@@ -41,13 +41,9 @@ def _as_identifier(value: object) -> object:
     return int.__repr__(value) if isinstance(value, int) else value
 
 
-#: End of an error about an empty value, which usually comes from a template.
-TEMPLATE_HINT = " (did a template find no value?)"
-
-
 def _text(value: str) -> str:
     if not value.strip():
-        raise ValueError(f"is empty{TEMPLATE_HINT}")
+        raise ValueError("is empty", " (did a template find no value?)")
     if has_unprintable(value):
         raise ValueError("contains a control or invisible character")
     if value != value.strip():
@@ -106,13 +102,15 @@ class FieldFault(NamedTuple):
 
     :param name: the field, with the position in its list; empty if the fault is about several fields.
     :param text: the fault, to follow the name in a sentence.
+    :param hint: the usual cause in a DAG, to follow the text. Default empty.
     """
 
     name: str
     text: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.text}" if self.name else self.text
+        return f"{self.name} {self.text}{self.hint}" if self.name else self.text
 
 
 class WhitelistRequest(BaseModel):
@@ -246,5 +244,5 @@ def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
     if error["type"] == "extra_forbidden":
         return FieldFault(name, "is not a field of a whitelisting request")
     if error["type"] == "value_error":
-        return FieldFault(name, str(error["ctx"]["error"]))
+        return FieldFault(name, *error["ctx"]["error"].args)
     return FieldFault(name, "is malformed")

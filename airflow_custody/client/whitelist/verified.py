@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, how_to_pin
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.text import count, name_some, sanitize, sentences
+from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.client.verification.evidence import (
     Evidence,
     EvidenceFile,
@@ -248,7 +248,7 @@ def _row(request: Request) -> dict[str, Any]:
     if state == "absent":
         reason = "it is not listed" if request.envelope is None else f"{VANISHED}: verify again"
     elif error is not None:
-        reason = " ".join(sentences(error.why, error.advice).split())
+        reason = error.explanation
     elif request.state == "unreadable" and state != "rejected":
         reason = request.reason
     elif request.proved is not None:

@@ -341,7 +341,8 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
             text = f"the look-up of {count(len(batch), 'request')} fails because of one of these requests: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
         elif len(batch) == 1 < len(ids):
-            why.advice = " ".join(filter(None, [f"The error is about whitelisting request {batch[0]}.", why.advice]))
+            advice = " ".join(filter(None, [f"The error is about whitelisting request {batch[0]}.", why.advice]))
+            why = why.with_facts(advice=advice)
         found.update(dict.fromkeys(batch, why))
     return found
 

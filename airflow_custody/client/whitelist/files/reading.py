@@ -46,7 +46,6 @@ from airflow_custody.client.whitelist.files.formats import (
 from airflow_custody.client.whitelist.ids import fetch_items
 from airflow_custody.client.whitelist.models import (
     LISTS,
-    TEMPLATE_HINT,
     FieldFault,
     FileRow,
     WhitelistRequest,
@@ -368,7 +367,7 @@ class Rows(Faults):
                 self.fault(fields.lines[name], f"{prefix}{name}: cannot have a default: give it in each row")
         self._defaults = {name: fields[name] for name in fields if name in FIELDS and name not in NOT_DEFAULTS}
         _, faults = _check_fields({**self._defaults, **dict.fromkeys(NOT_DEFAULTS, "x")})
-        for name, text in faults:
+        for name, text, _ in faults:
             base = name.partition("[")[0]
             if base or any(each in self._defaults for each in _CHAIN):
                 self.fault(fields.lines.get(base) or place, text, f"{prefix}{name}")
@@ -393,7 +392,7 @@ class Rows(Faults):
         if not all_known:
             return
         line = fields.lines.get("address") or place
-        if {name for name, _ in faults}.isdisjoint(("", *_ASCII)):
+        if {each.name for each in faults}.isdisjoint(("", *_ASCII)):
             self._check_address(line, values)
         if request is not None:
             first = self._destinations.add(destination_of(request), line)
@@ -407,7 +406,7 @@ class Rows(Faults):
 
         Faults of the defaults are left out, because they were noted before.
         """
-        for name, text in faults:
+        for name, text, _ in faults:
             base = name.partition("[")[0]
             if base in fields or (all_known and base not in self._defaults):
                 self.fault(fields.lines.get(base) or place, text, name)
@@ -439,9 +438,9 @@ def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, l
     faults = list(islice(every, MAX_FAULTS))
     reported = {each.name for each in faults}
     request, others = request_from_fields(values)
-    for name, text in others:
+    for name, text, _ in others:
         if name not in reported and (name or reported.isdisjoint(_CHAIN)):
-            faults.append(FieldFault(name, text.removesuffix(TEMPLATE_HINT)))
+            faults.append(FieldFault(name, text))
     return None if faults else request, faults
 
 

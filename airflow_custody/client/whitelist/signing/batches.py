@@ -1,4 +1,4 @@
-"""Progress of batches of requests, for the log and for errors."""
+"""Batches of requests: their progress in the log and in errors, and requests with the same text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, count_of, lines, name_some
+
+Batches = Sequence[Sequence[str]]
 
 
 def same_texts(hashes: Mapping[str, str]) -> list[str]:
@@ -25,49 +27,43 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
     return [name_some(ids) for ids in by_hash.values() if len(ids) > 1]
 
 
-class BatchProgress:
+def log_progress(log: logging.Logger, batches: Batches, number: int, done: int, verb: str) -> None:
     """
-    The progress of batches.
+    Log that a batch is done, if there are several.
 
-    A batch is done completely, or not at all. A single batch is not mentioned in the log or in errors.
-
-    :param verb: participle of the operation: ``signed``, ``rejected``.
+    :param log: the log.
     :param batches: the ids of the requests in each batch.
-    :param log: the log for messages about progress.
+    :param number: the index of the batch.
+    :param done: the number of requests that are done, with those of this batch.
+    :param verb: participle of the operation: ``signed``, ``rejected``.
     """
+    if len(batches) > 1:
+        counted = count_of(done, sum(map(len, batches)), "request")
+        log.info("Batch %d of %d: %s %s.", number + 1, len(batches), counted, verb)
 
-    def __init__(self, verb: str, batches: Sequence[Sequence[str]], log: logging.Logger) -> None:
-        self._verb = verb
-        self._batches = batches
-        self._log = log
-        self._total = sum(map(len, batches))
-        #: The number of requests that are done.
-        self.done = 0
 
-    def done_before(self, number: int) -> None:
-        """Count a batch that needs no operation in this try."""
-        self.done += len(self._batches[number])
+@contextmanager
+def failing_in(batches: Batches, number: int, done: int, verb: str) -> Iterator[None]:
+    """
+    Add the failed batch and the progress to an error, if there are several batches.
 
-    def done_now(self, number: int) -> None:
-        """Count and log a batch that this try has done."""
-        self.done_before(number)
-        if len(self._batches) > 1:
-            counted = count_of(self.done, self._total, "request")
-            self._log.info("Batch %d of %d: %s %s.", number + 1, len(self._batches), counted, self._verb)
+    A batch is done completely, or not at all.
 
-    @contextmanager
-    def failing_in(self, number: int) -> Iterator[None]:
-        """Add the failed batch and the progress to an error."""
-        try:
-            yield
-        except CustodyError as error:
-            if len(self._batches) > 1:
-                ids = self._batches[number]
-                words = (
-                    f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
-                    f"to {ids[-1]}. {count_of(self.done, self._total, 'request')} already {self._verb}."
-                )
-                if self.done:
-                    words += " A later try continues with the remaining requests."
-                error.advice = lines(words, error.advice)
+    :param batches: the ids of the requests in each batch.
+    :param number: the index of the batch.
+    :param done: the number of requests that are done.
+    :param verb: participle of the operation: ``signed``, ``rejected``.
+    """
+    try:
+        yield
+    except CustodyError as error:
+        if len(batches) == 1:
             raise
+        ids = batches[number]
+        words = (
+            f"This was batch {number + 1} of {len(batches)}: {count(len(ids), 'request')}, from {ids[0]} to {ids[-1]}. "
+            f"{count_of(done, sum(map(len, batches)), 'request')} already {verb}."
+        )
+        if done:
+            words += " A later try continues with the remaining requests."
+        raise error.with_facts(advice=lines(words, error.advice)) from None

@@ -1,14 +1,17 @@
-"""Check whether a user may sign a request, or has signed it."""
+"""The review of requests before they are signed: what a user may sign, and what the user has already signed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_custody.client.errors import (
     CustodyConfigurationError,
+    CustodyConflictError,
+    CustodyError,
     CustodyRequestError,
     CustodyResponseError,
     CustodyVerificationError,
@@ -16,7 +19,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signature_count import Entry, read_entries
+from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
     ReportedState,
@@ -24,16 +27,50 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
-from airflow_custody.client.whitelist.comparison import check_asked
+from airflow_custody.client.whitelist.comparison import check_asked, is_deletion
+from airflow_custody.client.whitelist.expected import compare_effective
+from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
+from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
+from airflow_custody.client.whitelist.signatures import describe_signatures
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.signers.key import SigningKey
     from airflow_custody.client.users.operations import WireUser
-    from airflow_custody.client.verification.keys import PublicKey
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
+
+
+_REJECTED = "Rejected requests can no longer be signed. Remove their ids, and sign the other requests."
+_NOT_THIS_USERS_TURN = "Sign a request that waits for another group with the connection of a user in that group."
+
+
+class ToSign(NamedTuple):
+    """
+    A reviewed request that needs this user's signature.
+
+    :param hash: its hash, which is signed.
+    :param text: its whole content, for the log.
+    """
+
+    hash: str
+    text: str
+
+
+@contextmanager
+def concluding(consequence: str) -> Iterator[None]:
+    """
+    Append to an error's message what it means for the signatures.
+
+    :param consequence: the meaning, for example 'nothing was signed'.
+    """
+    try:
+        yield
+    except CustodyError as error:
+        message = f"{error.message.rstrip('.')}; {consequence}"
+        operation = error.operation or APPROVE_WHITELIST_REQUESTS.name
+        raise error.with_facts(message=message, operation=operation) from None
 
 
 def message_to_sign(hashes: Iterable[str]) -> bytes:
@@ -57,6 +94,7 @@ class SigningReview:
     :param key: the signer's key. Its public key identifies this user's signatures. If the public key is unknown, the
         user's external id does.
     :param verifier: verifies the existing signatures of the requests; None: they are not verified.
+    :param is_later_try: whether an earlier try may have sent some of the signatures.
     """
 
     expected: Mapping[str, WhitelistRequest] | None
@@ -64,6 +102,30 @@ class SigningReview:
     user: WireUser
     key: SigningKey
     verifier: PendingVerifier | None
+    is_later_try: bool
+
+    def check_pending(self, row: WhitelistEnvelope, request: Request | None, hash_: str | None) -> ToSign:
+        """
+        Review a request that is pending this user's signature.
+
+        :param row: the request, as listed for approval.
+        :param request: the request, as found in all listings; None: it has an action, and they were not read.
+        :param hash_: its hash in an earlier reading; None: this is the first reading.
+        :raises CustodyError: if it must not be signed.
+        """
+        found = ToSign(str(row.hash), self.check(row))
+        is_effective = self._check_status(row)
+        name = f"whitelisting request {sanitize(row.id, 40)}"
+        if (is_effective or (request is not None and request.is_settled)) and not is_deletion(row.action or ""):
+            action = f"with the action {sanitize(row.action, 40)!r}" if row.action else "without an action"
+            raise CustodyConflictError(
+                f"{name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
+                f"approval, {action}: the signature may approve its deletion",
+                code="request-differs",
+            )
+        if hash_ is not None and row.hash != hash_:
+            raise CustodyConflictError(f"{name} has changed since it was read", code="request-differs")
+        return found
 
     def check(self, envelope: WhitelistEnvelope) -> str:
         """
@@ -86,7 +148,7 @@ class SigningReview:
             ) from None
         signatures = self._trust(envelope, "pending").signatures
         self._check_key(envelope)
-        filled_in = comparison.filled_in(self.settings.accept_fields)
+        filled_in = comparison.filled_in
         unsigned = {
             "network": None if "network" in payload else envelope.network,
             "visibilityGroupID": envelope.visibility_group_id,
@@ -99,22 +161,25 @@ class SigningReview:
             escape(str(envelope.text)),
             "expected=None: the content is not checked before signing." if request is None else None,
             f"Filled in by the service: {escape(', '.join(filled_in))}" if filled_in else None,
-            f"Compared, but not covered by the signature: {', '.join(comparison.outside)}"
-            if comparison.outside
+            f"Compared, but not covered by the signature: {', '.join(comparison.unsigned)}"
+            if comparison.unsigned
             else None,
             f"Only in the envelope, which is not signed: {shown or 'nothing'}",
             None if signatures is None else _verified(signatures),
         )
 
-    def check_status(self, envelope: WhitelistEnvelope) -> None:
+    def _check_status(self, envelope: WhitelistEnvelope) -> bool:
         """
         Refuse a request that is listed as in effect without proof.
 
+        :return: whether its status is that of a request in effect.
         :raises CustodyVerificationError: if the signatures do not prove it.
         """
-        if self.settings.status_words.meaning(envelope.status) == "effective":
-            status = sanitize(envelope.status, 30)
-            self._trust(envelope, "effective", f". The service lists it as in effect (status {status})")
+        if self.settings.status_words.meaning(envelope.status) != "effective":
+            return False
+        status = sanitize(envelope.status, 30)
+        self._trust(envelope, "effective", f". The service lists it as in effect (status {status})")
+        return True
 
     def _trust(self, envelope: WhitelistEnvelope, state: ReportedState, more: str = "") -> Trust:
         if self.verifier is not None:
@@ -146,6 +211,64 @@ class SigningReview:
             code="signing-failed",
         )
 
+    def why_done(self, request: Request) -> str:
+        """
+        Return why this user need not sign a request, or empty text.
+
+        A request in effect that does not verify has no reason yet, because its last signature may be listed late.
+
+        :param request: a request that is not pending this user's signature.
+        :raises CustodyError: if its content is not as expected.
+        """
+        envelope = request.envelope
+        if envelope is None or request.reported == "rejected" or (self.expected is None and not self.is_later_try):
+            return ""
+        may_be_signed = request.reported != "unknown" or self.is_later_try
+        if may_be_signed and not self.why_unsigned(envelope):
+            self.check_signed(envelope)
+            return "Already signed"
+        if self.expected is not None and request.reported == "effective" and request.state != "unverified":
+            compare_effective(self.expected[envelope.id], request, self.settings)
+            return f"Already in effect (status {request.status})"
+        return ""
+
+    def check_signed(self, envelope: WhitelistEnvelope) -> None:
+        """
+        Review a request that this user has already signed, in another task or by hand.
+
+        :param envelope: the request.
+        :raises CustodyError: if the review refuses it.
+        """
+        with concluding("this user has signed it already"):
+            self.check(envelope)
+
+    def not_pending(self, requests: Iterable[Request]) -> CustodyConflictError:
+        """
+        Return the error for requests that are not pending this user's signature.
+
+        :param requests: the requests, each of them listed.
+        :raises CustodyVerificationError: if one of them is listed as in effect without proof.
+        """
+        shown, is_any_rejected = [], False
+        for each in requests:
+            envelope = each.shown
+            self._check_status(envelope)
+            own = self.why_unsigned(envelope) or "signed by this user"
+            if each.has_vanished:
+                why = VANISHED
+            elif each.reported == "pending":
+                why = f"{describe_signatures(envelope, self.verifier)}; {own}"
+            else:
+                decided = {"effective": "in effect; ", "rejected": "rejected; "}.get(each.reported, "")
+                why = f"{decided}{own}"
+            shown.append(f"{each.id} (status {sanitize(envelope.status or 'not given', 30)}; {why})")
+            is_any_rejected = is_any_rejected or each.reported == "rejected"
+        return CustodyConflictError(
+            f"not pending this user's signature: {name_some(shown)}",
+            advice=_REJECTED if is_any_rejected else _NOT_THIS_USERS_TURN,
+            code="not-pending",
+        )
+
     def why_unsigned(self, envelope: WhitelistEnvelope | None) -> str:
         """
         Return why a request lacks this user's signature over its current hash.
@@ -160,9 +283,17 @@ class SigningReview:
             return "not listed"
         if key is None and not me:
             return "the service does not return this user's external id"
-        entries = _usable_entries(envelope)
+        try:
+            entries = [each for each in read_entries(envelope.wire) if not each.fault]
+        except RefusalError as refusal:
+            raise CustodyResponseError(
+                f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
+            ) from None
         named = [each for each in entries if each.user_id == me]
-        own = named if key is None else [each for each in entries if _is_made_by(key, each)]
+        own = named
+        if key is not None:
+            # The user's name is ignored, because no signature covers it.
+            own = [each for each in entries if each.digest and key.verifies_digest(each.signature, each.digest)]
         if any(envelope.hash in each.hashes for each in own):
             return ""
         if own:
@@ -170,24 +301,6 @@ class SigningReview:
         if named:
             return "the signature in this user's name does not verify with the signer's public key"
         return "no signature of this user"
-
-
-def _usable_entries(envelope: WhitelistEnvelope) -> list[Entry]:
-    try:
-        return [each for each in read_entries(envelope.wire) if not each.fault]
-    except RefusalError as refusal:
-        raise CustodyResponseError(
-            f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
-        ) from None
-
-
-def _is_made_by(key: PublicKey, entry: Entry) -> bool:
-    """
-    Tell whether a key has made a signature.
-
-    The user's name is ignored, because no signature covers it.
-    """
-    return entry.digest is not None and key.verifies_digest(entry.signature, entry.digest)
 
 
 def _verified(signatures: RequestSignatures) -> str:

@@ -1,15 +1,11 @@
-"""
-Sign whitelisting requests.
-
-Requests are read, reviewed, read again, signed and sent. If a response is lost, the service is searched for the
-signature.
-"""
+"""Sign whitelisting requests. Each batch is read, reviewed, signed, sent, and confirmed."""
 
 from __future__ import annotations
 
 import base64
 import logging
 import threading
+import time
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,6 +15,7 @@ from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
+    CustodyNotFoundError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
@@ -28,10 +25,9 @@ from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.signing.batches import BatchProgress, same_texts
-from airflow_custody.client.whitelist.signing.reading import POLL_INTERVAL, SigningReader, ToSign, concluding
-from airflow_custody.client.whitelist.signing.review import SigningReview, message_to_sign
-from airflow_custody.client.whitelist.snapshot import find_for_approval
+from airflow_custody.client.whitelist.signing.batches import failing_in, log_progress, same_texts
+from airflow_custody.client.whitelist.signing.review import SigningReview, ToSign, concluding, message_to_sign
+from airflow_custody.client.whitelist.snapshot import find_for_approval, read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -39,9 +35,13 @@ if TYPE_CHECKING:
     from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-_MAYBE_SIGNED = "The signature may have been accepted"
+# Maximum delay between two readings, in seconds.
+_POLL_INTERVAL = 1.0
+# Maximum delay, in seconds, of the listing of requests that this user may sign, compared with the other listings.
+_LISTING_LAG = 3.0
 # Statuses of rejections that may be caused by a change of the request after it was read.
 _ABOUT_STATE = (400, 403, 404, 409)
+_MAYBE_SIGNED = "The signature may have been accepted"
 
 
 class RequestSigner:
@@ -101,43 +101,45 @@ class RequestSigner:
         nothing_signed = "nothing was signed in this try" if earlier_try else "nothing was signed"
         nothing_more = nothing_signed.replace("nothing", "nothing of this batch")
         with concluding(nothing_signed):
-            _check_arguments(wanted, expected, comment)
+            if not comment.strip():
+                raise CustodyRequestError("the comment is empty")
+            if lacking := [] if expected is None else [each for each in wanted if each not in expected]:
+                raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
-        review = SigningReview(expected, self._client.settings, self._current_user(), key, verifier)
-        reader = SigningReader(self._client, review, self._log, self._lookup_wait, earlier_try)
+        review = SigningReview(expected, self._client.settings, self._read_user(), key, verifier, earlier_try)
         if verifier is None:
             self._log.info("%s", NOT_PINNED)
-        batches = cut_into_batches(wanted)
-        progress = BatchProgress("signed", batches, self._log)
+        batches, done = cut_into_batches(wanted), 0
 
-        reviewed: dict[int, dict[str, str]] = {}
+        # First review all batches. A request that needs no signature is not read again.
+        reviewed: list[dict[str, str]] = []
         for number, batch in enumerate(batches):
-            with progress.failing_in(number), concluding(nothing_more if progress.done else nothing_signed):
-                to_sign = reader.read(batch)
-            if to_sign:
-                reviewed[number] = {each: found.hash for each, found in to_sign.items()}
-            else:
-                progress.done_before(number)
-        for same in same_texts(dict(ChainMap(*reviewed.values()))):
+            with failing_in(batches, number, done, "signed"), concluding(nothing_more if done else nothing_signed):
+                to_sign = self._read(review, batch)
+            reviewed.append({each: found.hash for each, found in to_sign.items()})
+            done += 0 if to_sign else len(batch)
+        for same in same_texts(dict(ChainMap(*reviewed))):
             self._log.warning(
                 "Whitelisting requests %s have the same text, and may be one request. One signature covers them all.",
                 same,
             )
 
-        for number, hashes in reviewed.items():
-            with progress.failing_in(number):
+        for number, hashes in enumerate(reviewed):
+            if not hashes:
+                continue
+            with failing_in(batches, number, done, "signed"):
                 # Read again right before the key is used, so that the current content is signed.
-                with concluding(nothing_more if progress.done else nothing_signed):
-                    to_sign = reader.read([*hashes], hashes)
+                with concluding(nothing_more if done else nothing_signed):
+                    to_sign = self._read(review, [*hashes], hashes)
                 if to_sign:
-                    self._sign_batch(reader, to_sign, comment)
-                    progress.done_now(number)
-                else:
-                    progress.done_before(number)
-        return progress.done
+                    self._sign_batch(review, to_sign, comment)
+            done += len(batches[number])
+            if to_sign:
+                log_progress(self._log, batches, number, done, "signed")
+        return done
 
-    def _current_user(self) -> WireUser:
+    def _read_user(self) -> WireUser:
         try:
             return self._client.get_current_user()
         except CustodyError as error:
@@ -154,22 +156,79 @@ class RequestSigner:
             )
             return {}
 
-    def _sign_batch(self, reader: SigningReader, to_sign: Mapping[str, ToSign], comment: str) -> None:
-        """Sign requests, send the signature, and find out whether it was accepted if the response does not say so."""
+    # --- read and review ---------------------------------------------------------------------------------------
+
+    def _read(
+        self, review: SigningReview, ids: Sequence[str], hashes: Mapping[str, str] | None = None
+    ) -> dict[str, ToSign]:
+        """
+        Read and review requests, and return those that need this user's signature, in order.
+
+        This waits until each request is pending this user's signature, or needs no signature. New requests may be
+        missing in some listings at first. It takes one call for at most a hundred requests that this user may sign,
+        and three more if there are other requests.
+
+        :param review: the review.
+        :param ids: the requests' ids, at most a hundred.
+        :param hashes: the hashes from an earlier reading, which must not have changed. Default None: the first reading.
+        :return: each such request, by id.
+        :raises CustodyError: if a request is neither pending this user's signature nor in no need of it, or the review
+            refuses it.
+        """
+        started = time.monotonic()
+        listed_since: dict[str, float] = {}
+        logged = ""
+        while True:
+            for_approval = {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
+            # Only the other listings show whether a request without an action is settled. If it is, the signature may
+            # approve its deletion.
+            unclear = [each for each in ids if each not in for_approval or not for_approval[each].action]
+            others = read_snapshot(self._client, unclear, review.verifier).requests if unclear else {}
+            for_approval |= {each.id: each.for_approval for each in others.values() if each.for_approval}
+            done = {each.id: review.why_done(each) for each in others.values() if each.for_approval is None}
+            undone = [others[each] for each, why in done.items() if not why]
+            if not undone:
+                break
+            now = time.monotonic()
+            listed_since = {each.id: now for each in undone if each.state != "missing"} | listed_since
+            lag = min(_LISTING_LAG, self._lookup_wait)
+            if decided := [each for each in undone if each.state != "missing" and now - listed_since[each.id] >= lag]:
+                raise review.not_pending(decided)
+            missing = name_some([each.id for each in undone if each.state == "missing"])
+            left = started + self._lookup_wait - now
+            if missing and left <= 0:
+                raise CustodyNotFoundError(
+                    f"there is no whitelisting request {missing} (not listed within {self._lookup_wait:g} s)",
+                    advice="Check the id, and the connection. A request that was listed earlier has been deleted.",
+                    code="request-missing",
+                )
+            if missing not in ("", logged):
+                logged = missing
+                self._log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, left)
+            time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
+        for why in dict.fromkeys(done.values()):
+            self._log.info("%s: %s.", why, name_some([each for each in done if done[each] == why]))
+        return {
+            each: review.check_pending(for_approval[each], others.get(each), None if hashes is None else hashes[each])
+            for each in ids
+            if each not in done
+        }
+
+    # --- sign and send -----------------------------------------------------------------------------------------
+
+    def _sign_batch(self, review: SigningReview, to_sign: Mapping[str, ToSign], comment: str) -> None:
+        """Sign requests, send the signature, and confirm it if the response does not."""
         for found in to_sign.values():
             self._log.info("%s", found.text)
-        ids, key = [*to_sign], reader.review.key
-        hashes = {each: found.hash for each, found in to_sign.items()}
-        signature = key.sign(message_to_sign(hashes.values()))
-        self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), key.name)
+        ids, hashes = [*to_sign], {each: found.hash for each, found in to_sign.items()}
+        signature = review.key.sign(message_to_sign(hashes.values()))
+        self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), review.key.name)
         failure, is_refused = self._send(ids, base64.b64encode(signature).decode(), comment)
-        if failure is not None and not is_refused:
-            self._resolve(reader, hashes, failure)
-        elif failure is not None:
-            refusal = self._check_settled(reader, hashes, failure)
-            if refusal is not None:
-                raise self._explain(refusal, key)
+        if failure is not None and is_refused:
+            self._confirm_settled(review, hashes, failure)
             return
+        if failure is not None:
+            self._confirm_signed(review, hashes, failure)
         self._log.info("Signed: %s.", ", ".join(ids))
 
     def _send(self, ids: Sequence[str], signature: str, comment: str) -> tuple[CustodyError | None, bool]:
@@ -193,65 +252,55 @@ class RequestSigner:
             return CustodyOutcomeUnknownError(text, operation=APPROVE_WHITELIST_REQUESTS.name), False
         return None, False
 
-    # --- rejected signatures -----------------------------------------------------------------------------------
+    # --- confirm -----------------------------------------------------------------------------------------------
 
-    def _check_settled(
-        self, reader: SigningReader, hashes: Mapping[str, str], refusal: CustodyError
-    ) -> CustodyError | None:
+    def _confirm_settled(self, review: SigningReview, hashes: Mapping[str, str], refusal: CustodyError) -> None:
         """
-        Find out whether the requests no longer need the rejected signature.
+        Return if the requests no longer need the rejected signature.
 
         They no longer need it if the signature of an earlier try has arrived meanwhile, or if they are in effect.
 
-        :return: None if they no longer need it. Otherwise the rejection, which is final; if the requests cannot be
-            read, its advice contains this failure.
+        :raises CustodyError: the rejection, which is final. If the requests cannot be read, its advice contains this
+            failure. The error of a 400 contains the hint that the key may belong to another user.
         """
-        if refusal.status not in _ABOUT_STATE:
-            return refusal
+        failure: CustodyError | None = None
         # The cause of a 409 may be listed late.
         wait = self._lookup_wait if refusal.status == 409 else 0.0
-        failure: CustodyError | None = None
-        for _ in tries_within(wait, maximum=POLL_INTERVAL):
+        for _ in tries_within(wait, maximum=_POLL_INTERVAL) if refusal.status in _ABOUT_STATE else ():
             try:
-                if not reader.read([*hashes], hashes):
+                if not self._read(review, [*hashes], hashes):
                     self._log.warning("Rejected (%s), but no signature is missing.", refusal.message.rstrip("."))
-                    return None
+                    return
                 failure = None
             except CustodyError as error:
                 failure = error
                 if not failure.retryable:
                     break
-        if failure is None:
-            return refusal
-        reread = f"Reading the requests again failed: {failure.message.rstrip('.')}."
-        return refusal.with_facts(retryable=failure.retryable, advice=lines(refusal.advice, reread))
+        if failure is not None:
+            reread = f"Reading the requests again failed: {failure.message.rstrip('.')}."
+            refusal = refusal.with_facts(retryable=failure.retryable, advice=lines(refusal.advice, reread))
+        if refusal.status == 400:
+            user = self._client.settings.user_text
+            refusal = refusal.with_facts(
+                message=f"the signing key {sanitize(review.key.name, 120)!r} may not belong to "
+                f"{user[0].lower()}{user[1:]}: {refusal.message}",
+                advice="If the signature is the reason, use a connection and a key of the same user.",
+            )
+        raise refusal
 
-    def _explain(self, refusal: CustodyError, key: SigningKey) -> CustodyError:
-        """Return the error of a 400 with the hint that the key may belong to another user."""
-        if refusal.status != 400:
-            return refusal
-        user, name = self._client.settings.user_text, sanitize(key.name, 120)
-        whose = f"{user[0].lower()}{user[1:]}"
-        return refusal.with_facts(
-            message=f"the signing key {name!r} may not belong to {whose}: {refusal.message}",
-            advice="If the signature is the reason, use a connection and a key of the same user.",
-        )
-
-    # --- lost responses ----------------------------------------------------------------------------------------
-
-    def _resolve(self, reader: SigningReader, hashes: Mapping[str, str], error: CustodyError) -> None:
+    def _confirm_signed(self, review: SigningReview, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Find out whether a signature with a lost response was accepted.
+        Return if a signature with a lost response was accepted.
 
         :raises CustodyError: the error of the lost response, if acceptance cannot be confirmed. Its advice contains the
             known facts.
         """
         self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
         is_safe, words = False, _MAYBE_SIGNED
-        for _ in tries_within(self._lookup_wait, maximum=POLL_INTERVAL):
+        for _ in tries_within(self._lookup_wait, maximum=_POLL_INTERVAL):
             is_safe = False
             try:
-                lacking = self._unsigned(reader, hashes)
+                lacking = self._unsigned(review, hashes)
                 if not lacking:
                     self._log.info("The service lists the signatures: they were accepted.")
                     return
@@ -275,7 +324,7 @@ class RequestSigner:
             advice=lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice),
         )
 
-    def _unsigned(self, reader: SigningReader, hashes: Mapping[str, str]) -> dict[str, str]:
+    def _unsigned(self, review: SigningReview, hashes: Mapping[str, str]) -> dict[str, str]:
         """Return the requests without this user's signature, each with the reason."""
         listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
         if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
@@ -284,15 +333,7 @@ class RequestSigner:
                 f"the text of whitelisting request {name_some(others)} has changed since it was signed",
                 code="request-differs",
             )
-        lacking = {each: why for each in hashes if (why := reader.review.why_unsigned(listed.get(each)))}
+        lacking = {each: why for each in hashes if (why := review.why_unsigned(listed.get(each)))}
         for row in () if lacking else listed.values():
-            reader.check_signed(row)
+            review.check_signed(row)
         return lacking
-
-
-def _check_arguments(ids: Iterable[str], expected: Mapping[str, WhitelistRequest] | None, comment: str) -> None:
-    if not comment.strip():
-        raise CustodyRequestError("the comment is empty")
-    lacking = [] if expected is None else [each for each in ids if each not in expected]
-    if lacking:
-        raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")

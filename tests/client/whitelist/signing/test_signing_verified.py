@@ -1,4 +1,8 @@
-"""With pinned keys, nothing is signed whose rules or earlier signatures do not verify."""
+"""
+With pinned keys, nothing is signed whose rules or earlier signatures do not verify.
+
+Pending requests may be listed without rules. Then the rules in force verify them, for signing and for plans.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.keys.attacks import ATTACKS, Unsuitable, attack
-from support.service.people import ROLES, Person, pem_of, public_pem_of
+from support.service.people import Person, pem_of, public_pem_of
 from support.service.request_signing import (
     APPROVE,
     LISTING,
@@ -22,6 +26,7 @@ from support.service.request_signing import (
     signing,
 )
 from support.service.sandbox_api import Api
+from support.whitelist.whitelist_plans import ask, rows_of
 
 from airflow_custody.client import (
     CustodyClient,
@@ -29,11 +34,15 @@ from airflow_custody.client import (
     CustodyConflictError,
     CustodyError,
     CustodyOutcomeUnknownError,
+    CustodyServerError,
 )
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import ids as ids_module
+from airflow_custody.client.whitelist.plans.plan import PlanRow
+from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.signing.sending import RequestSigner
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.sandbox import Sandbox
 
 RULES = {"method": "GET", "path": "/rules"}
@@ -61,6 +70,22 @@ class Approvers:
         for client in self._clients:
             client.close()
 
+    def create_signed(self, letter: str = "a") -> str:
+        """Return a request that bob has signed."""
+        number = self.ann.create(letter)
+        assert self.bob.approve(number) == 1
+        self.sandbox.control.clear_request_log()
+        return number
+
+    @property
+    def rules_read(self) -> int:
+        """The number of calls that read the rules in force."""
+        return len(self.sandbox.control.request_log(**RULES))
+
+    def plan(self, *letters: str) -> list[PlanRow]:
+        requests = [ask(address="0x" + each * 40) for each in letters]
+        return list(make_plan(rows_of(*requests), read_snapshot(self.ann.client)).rows)
+
     def forge(self, number: str) -> None:
         """Make the service show a signature of bob that bob has not made, after the real ones."""
         entry = signing(self.ann, [current_hash(self.ann, number)], key=new_key(), user=self.bob.person.external_id)
@@ -74,45 +99,43 @@ def new_key() -> Any:
 
 
 @pytest.fixture(params=[True, False], ids=["rules shown", "rules not shown"])
-def approvers(sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[Approvers]:
-    """Approvers at a service that shows rules on pending requests, or does not: which is not published."""
+def rules_shown(request: pytest.FixtureRequest) -> bool:
+    """Return whether the service lists the rules with pending requests, which is not published."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def approvers(sandbox: Sandbox, rules_shown: bool) -> Iterator[Approvers]:
     made = Approvers(sandbox)
-    sandbox.control.configure(rules_on_pending=request.param)
+    sandbox.control.configure(rules_on_pending=rules_shown)
     yield made
     made.close()
 
 
-def described(text: str) -> list[str]:
-    return re.findall(r"Existing signatures, verified: .*", text)
-
-
-def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_verified_signers_and_the_rules(
+    approvers: Approvers, rules_shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     numbers = [approvers.ann.create("a"), approvers.ann.create("b")]
-    assert approvers.bob.approve() == 2
-    rules = r"rules [0-9a-f]{12}, of 20\d\d-\d\d-\d\dT\S*Z\."
-    none_yet = f"Existing signatures, verified: none; {rules}"
-    assert [bool(re.fullmatch(none_yet, each)) for each in described(caplog.text)] == [True, True]
-    caplog.clear()
-    assert approvers.ann.approve() == 2
-    bob = re.escape(approvers.bob.person.external_id)
-    assert all(re.fullmatch(f"Existing signatures, verified: {bob}; {rules}", each) for each in described(caplog.text))
-    assert len(described(caplog.text)) == 2
-    assert approvers.ann.signed == approvers.bob.signed == numbers
+    for approver, signers in ((approvers.bob, "none"), (approvers.ann, approvers.bob.person.external_id)):
+        approvers.sandbox.control.clear_request_log()
+        caplog.clear()
+        assert approver.approve() == 2
+        assert approver.signed == numbers
+        described = (
+            rf"Existing signatures, verified: {re.escape(signers)}; rules [0-9a-f]{{12}}, of 20\d\d-\d\d-\d\dT\S*Z\."
+        )
+        assert len(re.findall(described, caplog.text)) == 2
+        assert approvers.rules_read == (0 if rules_shown else 1)
     assert "the service is trusted" not in caplog.text
 
 
-@pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize(("pinned", "others"), [(0, 2), (1, 1), (2, 0)])
-def test_rules_that_are_not_signed_as_pinned(sandbox: Sandbox, pinned: int, others: int, signed: bool) -> None:
+def test_rules_that_the_pinned_keys_have_not_signed_are_refused(sandbox: Sandbox, pinned: int, others: int) -> None:
     keys = sandbox.control.pins()["superadmin_keys"][:pinned] + [public_pem_of(new_key()) for _ in range(others)]
     # Those that are signed are from before a date.
     approvers = Approvers(sandbox, superadmin_keys=keys, rules_not_before=None if others else 4_000_000_000)
     number = approvers.ann.create()
-    if signed:
-        with CustodyClient(sandbox.url, approvers.bob.person.token) as unpinned:
-            approvers.bob.client = unpinned
-            approvers.bob.approve()
     approvers.ann.signer = NoSigner()
     sandbox.control.clear_request_log()
     with pytest.raises(CustodyVerificationError, match=rf"{number}.*; nothing was signed") as caught:
@@ -143,7 +166,9 @@ def test_another_users_key_is_refused_before_anything_is_signed(approvers: Appro
     assert ann.sent == 0
 
 
-def test_it_is_verified_again_right_before_it_is_signed(approvers: Approvers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_verified_again_right_before_it_is_signed(
+    approvers: Approvers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 1)
     ann = approvers.ann
     one, two = (ann.create(letter) for letter in "ab")
@@ -155,7 +180,7 @@ def test_it_is_verified_again_right_before_it_is_signed(approvers: Approvers, mo
 
 
 @pytest.mark.parametrize("change", [lambda each: each, KeylessSigner], ids=["by key", "by name"])
-def test_what_an_earlier_try_signed_is_verified_too(approvers: Approvers, change: Callable[..., Any]) -> None:
+def test_a_request_that_an_earlier_try_signed_is_verified_too(approvers: Approvers, change: Callable[..., Any]) -> None:
     number = approvers.ann.create()
     if change is KeylessSigner:
         approvers.ann.signer = KeylessSigner(approvers.ann)
@@ -168,43 +193,18 @@ def test_what_an_earlier_try_signed_is_verified_too(approvers: Approvers, change
     assert approvers.ann.sent == 1
 
 
-def test_what_the_old_key_has_signed_is_in_effect_or_is_not_signed_any_more(approvers: Approvers) -> None:
-    ann, bob, person = approvers.ann, approvers.bob, approvers.ann.person
-    effective, half, untouched = (ann.create(letter) for letter in "abc")
-    assert ann.approve(effective, half) == 2
-    assert bob.approve(effective) == 1
-    old, person.key = person.key, new_key()
-    # The worker still has the old key, which the service does not know any more.
-    approvers.sandbox.control.add_user(
-        person.name, ROLES, user_id=person.id, groups=["approvers"], public_key=public_pem_of(person.key)
-    )
-    assert person.pem == pem_of(old)
-    with pytest.raises(CustodyConfigurationError, match=r"the signing key .* belongs to .*, not to "):
-        ann.approve(untouched)
-    person.pem = pem_of(person.key)
-    assert ann.approve(untouched) == bob.approve(untouched) == 1
-    assert ann.client.verifier is not None
-    for number in (effective, untouched):
-        assert len(ann.client.verifier.verify(ann.client.get_whitelist_request(number).wire).user_ids) == 2
-    with pytest.raises(CustodyVerificationError, match=rf"{half} is not verified: .*; nothing was signed"):
-        bob.approve(half)
-
-
-def test_what_is_in_effect_is_still_found_by_a_later_try(approvers: Approvers) -> None:
+def test_a_request_in_effect_needs_no_signature(approvers: Approvers) -> None:
     number = approvers.ann.create()
     assert approvers.bob.approve() == approvers.ann.approve() == 1
-    assert approvers.ann.client.verifier is not None
-    verified = approvers.ann.client.verifier.verify(approvers.ann.client.get_whitelist_request(number).wire)
-    assert set(verified.user_ids) == {approvers.ann.person.external_id, approvers.bob.person.external_id}
     assert approvers.ann.approve(earlier_try=True) == approvers.bob.approve(earlier_try=True) == 1
-    # Also if somebody else has signed it.
+    # Also if others have signed it.
     approvers.cat.signer = NoSigner()
     assert approvers.cat.approve(number) == 1
     with pytest.raises(CustodyConflictError, match="not pending"):
         approvers.ann.approve(expected=None)
 
 
-def test_a_lost_response_is_not_cleared_up_by_what_does_not_verify(approvers: Approvers) -> None:
+def test_a_request_that_does_not_verify_confirms_no_lost_response(approvers: Approvers) -> None:
     number = approvers.ann.create()
 
     def lie() -> None:
@@ -220,16 +220,11 @@ def test_a_lost_response_is_not_cleared_up_by_what_does_not_verify(approvers: Ap
     assert not caught.value.retryable
 
 
-@pytest.mark.parametrize("signatures", [0, 2])
-def test_what_is_listed_for_approval_and_said_to_be_in_effect(
-    approvers: Approvers, sandbox: Sandbox, signatures: int
-) -> None:
-    sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 3}]}])
+def test_a_request_listed_for_approval_and_as_in_effect_is_refused(approvers: Approvers, sandbox: Sandbox) -> None:
     sandbox.control.configure(rules_on_pending=True)
     ann = approvers.ann
     number = ann.create()
-    for other in (approvers.bob, approvers.cat)[:signatures]:
-        other.approve()
+    approvers.bob.approve()
     sandbox.control.set_whitelist_envelope(number, status="APPROVED")
     sandbox.control.clear_request_log()
     ann.signer = NoSigner()
@@ -263,7 +258,7 @@ def test_a_request_in_effect_whose_last_signature_is_listed_late_is_read_again(
 
 
 @pytest.mark.parametrize("earlier_try", [False, True])
-def test_an_address_that_nobody_signed_is_named(approvers: Approvers, earlier_try: bool) -> None:
+def test_a_request_in_effect_without_signatures_is_refused(approvers: Approvers, earlier_try: bool) -> None:
     number = approvers.ann.create()
     approvers.sandbox.control.set_whitelist_status(number, "APPROVED")
     with pytest.raises(
@@ -271,14 +266,6 @@ def test_an_address_that_nobody_signed_is_named(approvers: Approvers, earlier_tr
         match=rf"{number} is not verified: .*as in effect \(status APPROVED\).*nothing was sig",
     ):
         approvers.ann.approve(earlier_try=earlier_try)
-    # What was really signed by others needs no signature; what was rejected is not pending.
-    signed, rejected = approvers.ann.create("b"), approvers.ann.create("c")
-    approvers.bob.approve(signed)
-    approvers.cat.approve(signed)
-    approvers.sandbox.control.set_whitelist_status(rejected, "rejected")
-    assert approvers.ann.approve(signed, earlier_try=earlier_try) == 1
-    with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
-        approvers.ann.approve(rejected, earlier_try=earlier_try)
 
 
 def test_the_error_names_the_group_that_is_waiting_and_who_has_signed(sandbox: Sandbox, approvers: Approvers) -> None:
@@ -301,7 +288,7 @@ def test_the_error_names_the_group_that_is_waiting_and_who_has_signed(sandbox: S
         assert f"{decided} (status APPROVED; in effect; no signature of this user)" in message
 
 
-#: The attacks that change nothing of what an approver signs, and nothing of the signatures that are there. The signer
+#: The attacks that change neither the content to sign nor the existing signatures. The signer
 #: outside of the group has really signed; thresholds decide later.
 HARMLESS = {
     *("payload", "older rules", "weaker approvers", "swapped network"),
@@ -311,8 +298,7 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize("compared", [True, False])
-def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) -> None:
+def test_an_attack_by_the_service_changes_nothing_that_is_signed(sandbox: Sandbox) -> None:
     approvers = Approvers(sandbox, minimum=3)
     ann = approvers.ann
     ann.lookup_wait = 0.1
@@ -329,11 +315,11 @@ def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) ->
             continue
         carried_out += 1
         sandbox.control.clear_request_log()
-        if name in HARMLESS and not (compared and name == "swapped network"):
-            assert ann.approve(**({} if compared else {"expected": None})) == 1
+        if name in HARMLESS:
+            assert ann.approve(expected=None) == 1
         else:
             with pytest.raises(CustodyError) as caught:
-                ann.approve(**({} if compared else {"expected": None}))
+                ann.approve(expected=None)
             assert caught.value.retryable is False, name
             assert ann.sent == 0, name
         sandbox.control.set_whitelist_envelope(number)
@@ -342,3 +328,86 @@ def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) ->
         assert {tuple(each.hashes) for each in signings} == {(hash_,)}
     assert carried_out > 30
     approvers.close()
+
+
+# --- the rules in force ------------------------------------------------------------------------------------
+
+NOT_SHOWN = pytest.mark.parametrize("rules_shown", [False], indirect=True)
+FAULTS: list[Any] = [
+    ({"status": 404}, "GET /rules"),
+    ({"status": 403}, "GET /rules"),
+    (
+        {"status": 200, "body": {"result": {"rulesContainer": "AAAA", "rulesSignatures": []}}},
+        "0 of the 2 required pinned",
+    ),
+    ({"status": 200, "body": {"result": {"rulesContainer": 5, "rulesSignatures": "x"}}}, "missing"),
+]
+
+
+@NOT_SHOWN
+@pytest.mark.parametrize("half", [{"rulesSignatures": "AAAA"}, {"rulesContainer": "", "rulesSignatures": "AAAA"}])
+def test_half_of_the_rules_counts_as_none(approvers: Approvers, half: dict[str, Any]) -> None:
+    approvers.sandbox.control.set_whitelist_envelope(approvers.ann.create("a"), **half)
+    approvers.ann.signer = NoSigner()
+    with pytest.raises(CustodyVerificationError, match="are missing; nothing was signed"):
+        approvers.ann.approve()
+
+
+@NOT_SHOWN
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize(("fault", "why"), FAULTS, ids=lambda each: str(each)[:40])
+def test_without_usable_rules_nothing_is_signed(
+    approvers: Approvers, fault: dict[str, Any], why: str, is_signed: bool
+) -> None:
+    number = approvers.create_signed() if is_signed else approvers.ann.create("a")
+    approvers.sandbox.control.clear_request_log()
+    approvers.sandbox.control.add_fault("status", **RULES, times=None, **fault)
+    approvers.ann.signer = NoSigner()
+    match = (
+        rf"{number} is not verified: the service returns it without rules.*{why}.*; nothing was signed\nWithout rules"
+    )
+    with pytest.raises(CustodyVerificationError, match=match) as caught:
+        approvers.ann.approve()
+    assert not caught.value.retryable
+    assert approvers.rules_read == 1
+    # What is only listed, and not relied on, needs none.
+    (row, other) = approvers.plan("a", "b")
+    assert row.state == ("unverified" if is_signed else "pending")
+    assert other.state == "create"
+    assert ("the service returns it without rules, and the rules in force cannot be used" in row.note) is is_signed
+
+
+@NOT_SHOWN
+def test_an_unavailable_service_is_a_transient_failure(approvers: Approvers) -> None:
+    approvers.create_signed()
+    approvers.sandbox.control.add_fault("status", **RULES, status=503, times=None)
+    for work in (approvers.ann.approve, approvers.plan):
+        with pytest.raises(CustodyServerError) as caught:
+            work()
+        assert caught.value.retryable
+    assert approvers.ann.sent == 0
+
+
+@NOT_SHOWN
+def test_the_rules_in_force_make_no_invalid_signature_valid(approvers: Approvers) -> None:
+    number = approvers.create_signed()
+    approvers.sandbox.control.change_whitelist_request(number, label="Another")
+    with pytest.raises(CustodyVerificationError, match="covers another text"):
+        approvers.ann.approve(expected=None)
+    assert [each.state for each in approvers.plan("a")] == ["unverified"]
+
+
+@NOT_SHOWN
+def test_a_plan_reads_the_rules_once_and_only_if_needed(approvers: Approvers) -> None:
+    approvers.ann.create("a")
+    approvers.sandbox.control.clear_request_log()
+    assert [each.state for each in approvers.plan("a")] == ["pending"]
+    assert approvers.rules_read == 0
+    approvers.create_signed("b")
+    approvers.create_signed("c")
+    assert [each.state for each in approvers.plan("a", "b", "c")] == ["pending"] * 3
+    assert approvers.rules_read == 1
+    approvers.sandbox.control.configure(rules_on_pending=True)
+    approvers.sandbox.control.clear_request_log()
+    assert [each.state for each in approvers.plan("a", "b", "c")] == ["pending"] * 3
+    assert approvers.rules_read == 0
