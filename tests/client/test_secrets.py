@@ -25,8 +25,7 @@ from airflow_custody.client import (
     CustodyError,
     PasswordSignIn,
 )
-from airflow_custody.client.auth import BearerToken
-from airflow_custody.client.http.authentication import Authentication
+from airflow_custody.client.auth import Authentication, BearerToken
 from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.sandbox import Sandbox
 

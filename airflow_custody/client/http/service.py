@@ -32,6 +32,10 @@ class ServiceOperations:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        #: The client's settings.
+        self.settings = transport.settings
+        #: The way the client authenticates; its ``repr`` contains no secret.
+        self.auth = transport.auth
 
     def _write(
         self,
@@ -116,7 +120,7 @@ class ServiceOperations:
             state = None if counts_unread else "unread"
             why, retryable = f"reading it back failed too: {error.reason}", error.retryable
             if error.status == 404:
-                advice = f"{advice} Check {self._transport.settings.base_url_text}."
+                advice = f"{advice} Check {self.settings.base_url_text}."
         if state is not None:
             raise operation.failed(
                 CustodyResponseError,
@@ -143,7 +147,7 @@ def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool | N
     """Tell whether a 2xx response confirms the write; None: it is JSON that says neither yes nor no."""
     if response.says_nothing:
         return True
-    if not response.is_json or response.says_error:
+    if response.no_json or response.says_error:
         return False
     return shows(response.data) if isinstance(response.data, dict) else None
 

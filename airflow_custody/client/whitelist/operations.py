@@ -11,12 +11,12 @@ from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, Cu
 from airflow_custody.client.http.listings import (
     Listing,
     OffsetPage,
+    are_ids,
     check_page_size,
-    is_readable_id,
     read_all,
     read_count,
     read_offset_listing,
-    require_ids,
+    read_rows,
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
@@ -119,7 +119,7 @@ class WhitelistOperations(ServiceOperations):
         body = request.to_wire()
         reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        if not is_readable_id(identifier):
+        if not are_ids([identifier]):
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
 
@@ -362,15 +362,14 @@ class WhitelistOperations(ServiceOperations):
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
-        reply.require_any_key("result", "totalItems")
-        rows = reply.body.get("result") or []
-        ids = require_ids(reply, [row.get("id") for row in rows])
-        if others := set(ids).difference(filters.get("ids", ids)):
+        rows = read_rows(reply, "result", "totalItems")
+        wanted = filters.get("ids")
+        if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
             # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
+        add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
         total = read_count(reply, "totalItems")
-        add_rules(rows, reply.body.get("rulesContainers"), rules)
-        return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
+        return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
 
 
 def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:
