@@ -45,7 +45,7 @@ def test_a_small_limit_of_bytes_admits_small_values() -> None:
     ],
     ids=["repeated", "very deep", "deep", "NaN", "half"],
 )
-def test_what_is_refused_if_each_key_counts(text: str, why: str) -> None:
+def test_unusable_json_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_json(text.encode(), MIB)
 

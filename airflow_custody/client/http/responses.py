@@ -38,7 +38,7 @@ from airflow_custody.client.errors import (
     CustodyServerError,
 )
 from airflow_custody.client.http.failures import NETWORK_ERRORS, exception_chain, is_timeout
-from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation, missing_roles
+from airflow_custody.client.http.operation import Operation, missing_roles
 from airflow_custody.client.json_text import UnusableJsonError, read_json
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
@@ -92,7 +92,15 @@ _MEANINGS = {
     429: _StatusMeaning(CustodyRateLimitError, "rate-limited"),
     499: _GIVEN_UP,
 }
-_NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
+_OFFER_ADVICE = {
+    "": "",
+    # The advice on the refusal says so.
+    "refused, maybe not offered": "",
+    "no such object": "It may not exist, or the service may not offer this undocumented operation.",
+    "maybe not offered": "The service may not offer this operation: it is not part of its documented interface.",
+    # The base URL is probably wrong.
+    "unknown path": "The service does not know this path: check {url}.",
+}
 _NO_ROLE_NAMED = (
     "The refusal names no role: the operation may be disabled for this tenant, or the object may not be visible to "
     "this user."
@@ -102,7 +110,6 @@ _ROLES_REQUIRED = re.compile(r"one of the '([^']*)' role is required")
 _ROLE_NAME = re.compile(r"[a-z]{1,60}")
 _MAX_ROLES = 20
 _ERROR_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
-_MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 # The pattern allows no "<" in the tag, because searching a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
@@ -280,13 +287,7 @@ def read_response(operation: Operation, received: requests.Response, settings: C
     if not (truncated or body or is_framed):
         truncated = "its body or its headers end early"
     retry_after = headers.get("Retry-After")
-    data, no_json = None, ""
-    try:
-        data = read_json(bytes(body), limit)
-    except UnusableJsonError as error:
-        no_json = str(error)
-    except ValueError:
-        no_json = "its body is not JSON" if body else "its body is empty"
+    data, no_json = _read_data(bytes(body), limit)
     return Response(
         status=status,
         reason=received.reason or "",
@@ -299,6 +300,16 @@ def read_response(operation: Operation, received: requests.Response, settings: C
         truncated=truncated,
         date=parse_date(headers.get("Date")),
     )
+
+
+def _read_data(body: bytes, limit: int) -> tuple[Any, str]:
+    """Return a body as JSON data, and the reason why it is unusable; empty if it is usable."""
+    try:
+        return read_json(body, limit), ""
+    except UnusableJsonError as error:
+        return None, str(error)
+    except ValueError:
+        return None, "its body is not JSON" if body else "its body is empty"
 
 
 def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
@@ -422,57 +433,77 @@ class Reply(Generic[T]):
         if status < 200:
             # A server is processing the request, so a create may still be carried out.
             return self.unexpected("it is not a final response")
-        text, error_code = self._error_text()
-        facts: dict[str, Any] = {"status": status, "error_code": error_code, "retry_after": response.retry_after}
         if status < 400:
-            is_quoted = response.location and not operation.confidential
-            target = f" to {self.auth.redact(response.location)}" if is_quoted else ""
-            return operation.failed(
-                CustodyResponseError,
-                f"the service redirects{target}; redirects are not followed",
-                code="response-unusable",
-                advice="The base URL must be the service's own.",
-                **facts,
-            )
+            return self._redirect()
         own = response.is_service_error
         meaning = _MEANINGS.get(status, _SERVER_FAILED if status >= 500 else _REQUEST_REFUSED)
         # A gateway's refusal does not prove that nothing was created.
         is_refused = meaning.is_refusal and (own or not operation.creates)
         is_outcome_unknown = not is_refused and not operation.is_repeatable
-        roles = parse_required_roles(response.data["message"]) if own and status == 403 else ()
-        roles = tuple(self.auth.redact(each, 60) for each in roles)
-        # The service itself reports that an object does not exist.
-        is_about_object = status == 404 and own and operation.names_objects
-        # The service may not offer the operation. A 403 is a refusal, unless this package can do without it.
-        is_maybe_not_offered = status in NOT_OFFERED_STATUSES and not operation.documented
-        if status == 403:
-            is_maybe_not_offered = operation.optional and own and not roles
-        code = "role-missing" if roles else meaning.code
+        roles = self._required_roles()
+        offer = self._offer(roles)
+        text, error_code = self._error_text()
+        facts: dict[str, Any] = {
+            "status": status,
+            "error_code": error_code,
+            "error_id": self._error_id,
+            "retry_after": response.retry_after,
+            "from_service": own,
+            "required_roles": roles,
+        }
+        advice = [self._advice_on_refusal(roles)] if meaning.is_refusal else []
+        if status in (401, *NOT_OFFERED_STATUSES) and not own:
+            advice.append(self._other_program())
+        advice.append(_OFFER_ADVICE[offer].format(url=self.settings.base_url_text))
+        facts["advice"] = " ".join(filter(None, advice)) or None
+        if is_outcome_unknown:
+            return operation.outcome_unknown(text, **facts)
+        code = meaning.code
         if status in (403, 404, 405) and not own:
             # A program other than the service may have refused the operation.
             code = "response-unusable"
-        elif is_maybe_not_offered and not is_about_object:
+        elif offer.endswith("maybe not offered"):
             code = "not-offered"
-        advice = [
-            self._advice_on_refusal(roles) if meaning.is_refusal else None,
-            OUTCOME_UNKNOWN_ADVICE if is_outcome_unknown else None,
-            self._other_program() if status in (401, *NOT_OFFERED_STATUSES) and not own else None,
-        ]
-        if is_about_object and is_maybe_not_offered:
-            advice.append(_NO_SUCH_OBJECT)
-        elif is_maybe_not_offered and status != 403:
-            advice.append(_MAYBE_NOT_OFFERED)
-        elif status == 404 and operation.documented and not operation.names_objects and 404 not in operation.hints:
-            advice.append(f"The service does not know this path: check {self.settings.base_url_text}.")
-        facts |= {
-            "error_id": self._error_id,
-            "from_service": own,
-            "required_roles": roles,
-            "advice": " ".join(filter(None, advice)) or None,
-        }
-        if is_outcome_unknown:
-            return operation.outcome_unknown(text, **facts)
+        elif roles:
+            code = "role-missing"
         return operation.failed(meaning.error_type, text, code=code, **facts)
+
+    def _redirect(self) -> CustodyError:
+        """Return the error for a redirect."""
+        is_quoted = self.response.location and not self.operation.confidential
+        target = f" to {self.auth.redact(self.response.location)}" if is_quoted else ""
+        return self.operation.failed(
+            CustodyResponseError,
+            f"the service redirects{target}; redirects are not followed",
+            code="response-unusable",
+            status=self.response.status,
+            error_code=self._error_text()[1],
+            retry_after=self.response.retry_after,
+            advice="The base URL must be the service's own.",
+        )
+
+    def _required_roles(self) -> tuple[str, ...]:
+        """Return the roles of which the user needs one, if the service itself refuses for lack of a role."""
+        if self.response.status != 403 or not self.response.is_service_error:
+            return ()
+        return tuple(self.auth.redact(each, 60) for each in parse_required_roles(self.response.data["message"]))
+
+    def _offer(self, roles: Sequence[str]) -> str:
+        """
+        Return what an error status says about whether the service offers the operation: a key of ``_OFFER_ADVICE``.
+
+        :param roles: the roles that the service names in its refusal.
+        """
+        operation, status, own = self.operation, self.response.status, self.response.is_service_error
+        if status == 403:
+            # It is a refusal, unless this package can do without the operation.
+            return "refused, maybe not offered" if operation.optional and own and not roles else ""
+        if status in NOT_OFFERED_STATUSES and not operation.documented:
+            is_about_object = status == 404 and own and operation.names_objects
+            return "no such object" if is_about_object else "maybe not offered"
+        if status == 404 and not operation.names_objects and 404 not in operation.hints:
+            return "unknown path"
+        return ""
 
     def _advice_on_refusal(self, roles: Sequence[str]) -> str | None:
         """

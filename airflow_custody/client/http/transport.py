@@ -294,29 +294,36 @@ class Transport:
         while True:
             prepared = self._prepare(operation, request, before_send, authenticate=authenticate)
             outcome = self._exchange(operation, prepared)
+            if isinstance(outcome, Response) and outcome.status < 400:
+                break
             if isinstance(outcome, _Failure) and outcome.is_late:
                 late += 1
                 if late == _MAX_LATE:
-                    raise outcome.error
+                    break
                 continue
-            if authenticate and not renewed and isinstance(outcome, Response) and outcome.status == 401:
-                renewed = self.auth.renew(prepared)
-                # A gateway's 401 does not prove that the request was not carried out.
-                if renewed and (operation.is_repeatable or outcome.is_service_error):
-                    continue
-            if isinstance(outcome, Response) and outcome.status not in _RETRIED_STATUSES:
-                break
-            delay = _next_delay(operation, outcome, retries) if retries < self.settings.max_retries else None
+            if authenticate and not renewed and self._renew_credentials(operation, outcome, prepared):
+                renewed = True
+                continue
+            delay = _next_delay(operation, outcome, retries, self.settings.max_retries)
             if delay is None:
                 break
             retries += 1
-            reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
-            when = f"in {delay:.1f} s" if delay else "now"
-            log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, self.settings.max_retries, when)
             time.sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
         return Reply[T](operation, outcome, self.auth, self.settings).read(shape)
+
+    def _renew_credentials(
+        self, operation: Operation, outcome: Response | _Failure, prepared: requests.PreparedRequest
+    ) -> bool:
+        """
+        Renew refused credentials, and tell whether to send the request again.
+
+        A gateway's 401 does not prove that the request was not carried out.
+        """
+        if isinstance(outcome, _Failure) or outcome.status != 401 or not self.auth.renew(prepared):
+            return False
+        return operation.is_repeatable or outcome.is_service_error
 
     def _prepare(
         self,
@@ -390,10 +397,7 @@ class Transport:
         # A request cannot be carried out without its body, so any received data is not its response.
         sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
         if response is None or sent is False:
-            error = explain_failure(operation, self.settings, self.auth, chain, sent=sent)
-            is_safe = error.nothing_sent or operation.is_retried
-            # Do not repeat a request that a proxy refused, because the account there may get locked.
-            return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
+            return self._failure(operation, chain, sent=sent)
         log.debug(
             "%s %s: status %s, %d bytes, %.3f s",
             operation.method,
@@ -403,6 +407,12 @@ class Transport:
             time.monotonic() - started,
         )
         return response
+
+    def _failure(self, operation: Operation, chain: Sequence[BaseException], *, sent: bool | None) -> _Failure:
+        error = explain_failure(operation, self.settings, self.auth, chain, sent=sent)
+        is_safe = error.nothing_sent or operation.is_retried
+        # Do not repeat a request that a proxy refused, because the account there may get locked.
+        return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
         """
@@ -420,20 +430,27 @@ class Transport:
                 log.warning("%s: an observer failed: %s", operation.name, type(exception).__name__)
 
 
-def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
+def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int, maximum: int) -> float | None:
     """
-    Return the seconds until the next retry; None: no retry.
+    Return the seconds until the next retry, and log it; None: no retry.
 
     There is no delay before the first retry. After that, it doubles each time. ``Retry-After: 0`` is ignored.
+
+    :param operation: the operation.
+    :param outcome: the failure, or the response with an error status.
+    :param retries: the number of retries so far.
+    :param maximum: the maximum number of retries.
     """
     if isinstance(outcome, _Failure):
-        if not outcome.may_retry:
-            return None
-    elif not operation.is_retried:
+        may_retry, retry_after, reason = outcome.may_retry, None, outcome.error.message
+    else:
+        may_retry = outcome.status in _RETRIED_STATUSES and operation.is_retried
+        retry_after, reason = outcome.retry_after, f"status {outcome.status}"
+    if not may_retry or retries >= maximum or (retry_after or 0.0) > MAX_RETRY_AFTER:
         return None
-    elif outcome.retry_after:
-        return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
-    if not retries:
-        return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
-    return min(_MAX_BACKOFF, growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread)
+    delay = growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread if retries else 0.0
+    delay = retry_after or min(_MAX_BACKOFF, delay)
+    when = f"in {delay:.1f} s" if delay else "now"
+    log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries + 1, maximum, when)
+    return delay
