@@ -26,7 +26,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.json_text import read_json
-from airflow_custody.client.secrets import REDACTED, as_secret, redact
+from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.wire import TypedDict
 
@@ -81,7 +81,7 @@ class Authentication(ABC):
 
     def hide(self, secret: str | SecretStr) -> None:
         """Redact a secret in all text that :meth:`redact` returns."""
-        self._secrets |= {as_secret(secret)}
+        self._secrets |= {_wrapped(secret)}
 
     def hide_token(self, token: SecretStr) -> None:
         """
@@ -382,7 +382,7 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 def _wrapped(secret: object) -> SecretStr:
     """Return a secret from a caller or the service in a form that error reports do not show; empty: it is no text."""
-    return as_secret(secret) if isinstance(secret, (str, SecretStr)) else SecretStr("")
+    return secret if isinstance(secret, SecretStr) else SecretStr(secret if isinstance(secret, str) else "")
 
 
 def _bearer(token: SecretStr) -> str:

@@ -256,7 +256,8 @@ def _with_rules(facts: _Facts) -> _Facts:
 
 def _with_optional(facts: _Facts) -> _Facts:
     """Read what the package can do without. If the service does not offer it, there is neither a value nor an error."""
-    client, user, signer = facts.client, facts.user.value, Answer[WireUser]()
+    client, user = facts.client, facts.user.value
+    signer: Answer[WireUser] = Answer()
     # The checks of network, TLS and clock are about the other calls.
     responses = [*facts.responses]
     tenant = _attempt_optional(client.get_tenant_config)

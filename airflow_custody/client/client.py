@@ -165,6 +165,16 @@ class CustodyClient(
         return client
 
     @cached_property
+    def settings(self) -> ClientSettings:
+        """The client's settings."""
+        return self._transport.settings
+
+    @cached_property
+    def auth(self) -> Authentication:
+        """The way the client authenticates; its ``repr`` contains no secret."""
+        return self._transport.auth
+
+    @cached_property
     def verifier(self) -> Verifier | None:
         """
         The verifier of whitelisted addresses.

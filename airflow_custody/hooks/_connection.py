@@ -19,7 +19,7 @@ from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, digests_of_files
-from airflow_custody.client.text import as_name, read_number, sanitize
+from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import ConnectionFields, mask
 
@@ -183,10 +183,11 @@ class ConnectionReader:
         Some forms save a missing port as 0.
         """
         given: Any = self._fields["port"]
-        text = as_name("" if given is None else given)
-        if text is not None and not text.strip():
+        given = "" if given is None else given
+        text = str(given).strip() if type(given) in (int, str) else "not a number"
+        if not text:
             return None
-        port = None if text is None else read_number(text.strip(), _MAX_PORT)
+        port = read_number(text, _MAX_PORT)
         if port is None:
             raise _wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
         return port or None

@@ -6,29 +6,21 @@ Each listing is complete, or ends with an error that gives the reason.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.text import count, has_unprintable, sanitize
+from airflow_custody.client.text import count, sanitize
 
 Row = TypeVar("Row")
 
-#: Maximum number of characters of an id.
-MAX_ID_LENGTH = 200
-#: The largest count: larger numbers are not exact in every JSON reader.
-MAX_COUNT = 2**53 - 1
 #: Maximum number of rows that are read from one listing, so that no response makes reading endless.
 MAX_LISTED_ROWS = 1_000_000
-# A whole number in its shortest form, with at most as many digits as MAX_COUNT.
-_COUNT = re.compile("0|[1-9][0-9]{0,15}")
 # The maximum number of calls for a listing is the maximum number of rows, divided by this number. Full pages have a
 # hundred rows, but services may return fewer.
 _MIN_ROWS_PER_CALL = 50
@@ -299,53 +291,6 @@ def _unique_ids(operation: Operation, rows: list[tuple[str, Row]]) -> set[str]:
     if len(ids) < len(rows):
         raise _listed_twice(operation, Counter(identifier for identifier, _ in rows).most_common(1)[0][0])
     return ids
-
-
-def read_rows(reply: Reply[Any], key: str, *others: str) -> list[tuple[str, Any]]:
-    """
-    Return the rows of a page, each with its id.
-
-    An empty object is an empty page, because the service leaves out empty values.
-
-    :param reply: the page.
-    :param key: the key of its rows.
-    :param others: the other keys of a page; without its rows, a page must have one of them.
-    :raises CustodyResponseError: if it has none of these keys, or the id of a row is missing or unusable.
-    """
-    reply.require_any_key(key, *others)
-    rows = reply.body.get(key) or []
-    given = [row.get("id") for row in rows]
-    ids = ["" if each is None or isinstance(each, (bool, dict, list)) else str(each) for each in given]
-    if not are_ids(ids):
-        raise reply.unexpected("a row has no usable 'id'")
-    return list(zip(ids, rows, strict=True))
-
-
-def are_ids(texts: Sequence[str]) -> bool:
-    """
-    Tell whether all of these texts can be ids.
-
-    An id is not empty or very long, and has no invisible characters.
-    """
-    are_short = all(0 < len(each) <= MAX_ID_LENGTH and each == each.strip() for each in texts)
-    return are_short and not has_unprintable("".join(texts))
-
-
-def read_count(reply: Reply[Any], name: str) -> int | None:
-    """
-    Return a number that the service has counted; None: it is absent.
-
-    :param reply: the response.
-    :param name: the key of the number.
-    :raises CustodyResponseError: if it is not a whole number in its shortest form, or too large to be exact.
-    """
-    value = reply.body.get(name)
-    if value is None:
-        return None
-    text = str(value) if type(value) in (int, str) else ""
-    if not _COUNT.fullmatch(text) or int(text) > MAX_COUNT:
-        raise reply.unexpected(f"its {name!r} is not a number")
-    return int(text)
 
 
 def listing_changed(operation: Operation, why: str) -> CustodyError:

@@ -61,6 +61,19 @@ def parse_required_roles(message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(_ROLE_NAME.fullmatch, names)))[:_MAX_ROLES]
 
 
+#: The largest count: larger numbers are not exact in every JSON reader.
+MAX_COUNT = 2**53 - 1
+# A whole number in its shortest form, with at most as many digits as MAX_COUNT.
+_COUNT = re.compile("0|[1-9][0-9]{0,15}")
+# No id contains white space or another character that is not visible in ASCII.
+_ID = re.compile("[!-~]{1,200}")
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text can be an id."""
+    return _ID.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class _StatusMeaning:
     """
@@ -425,6 +438,38 @@ class Reply(Generic[T]):
         """
         if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
+
+    def rows(self, key: str, *others: str) -> list[tuple[str, Any]]:
+        """
+        Return the rows of a page of a listing, each with its id.
+
+        :param key: the key of the rows.
+        :param others: the other keys of a page, of which a page without rows must have one: see
+            :meth:`require_any_key`.
+        :raises CustodyError: if the page has none of these keys, or the id of a row is missing or unusable.
+        """
+        self.require_any_key(key, *others)
+        rows = self.body.get(key) or []  # type: ignore[attr-defined]
+        given = [row.get("id") for row in rows]
+        ids = [str(each) if type(each) in (str, int) else "" for each in given]
+        if not all(map(is_id, ids)):
+            raise self.unexpected("a row has no usable 'id'")
+        return list(zip(ids, rows, strict=True))
+
+    def count(self, name: str) -> int | None:
+        """
+        Return a number that the service has counted; None: it is absent.
+
+        :param name: the key of the number.
+        :raises CustodyError: if it is not a whole number in its shortest form, or too large to be exact.
+        """
+        value = self.body.get(name)  # type: ignore[attr-defined]
+        if value is None:
+            return None
+        text = str(value) if type(value) in (int, str) else ""
+        if not _COUNT.fullmatch(text) or int(text) > MAX_COUNT:
+            raise self.unexpected(f"its {name!r} is not a number")
+        return int(text)
 
     def _status_error(self) -> CustodyError:
         """Return the error for a status other than 2xx."""

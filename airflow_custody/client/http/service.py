@@ -32,10 +32,6 @@ class ServiceOperations:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        #: The client's settings.
-        self.settings = transport.settings
-        #: The way the client authenticates; its ``repr`` contains no secret.
-        self.auth = transport.auth
 
     def _write(
         self,
@@ -135,7 +131,7 @@ class ServiceOperations:
         if unread is not None:
             why, retryable = f"reading it back failed too: {unread.reason}", unread.retryable
             if unread.status == 404:
-                advice = f"{advice} Check {self.settings.base_url_text}."
+                advice = f"{advice} Check {self._transport.settings.base_url_text}."
         return operation.failed(
             CustodyResponseError,
             f"{doubt.message}; {why}",

@@ -11,14 +11,12 @@ from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, Cu
 from airflow_custody.client.http.listings import (
     Listing,
     OffsetPage,
-    are_ids,
     check_page_size,
     read_all,
-    read_count,
     read_offset_listing,
-    read_rows,
 )
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.responses import is_id
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
@@ -119,7 +117,7 @@ class WhitelistOperations(ServiceOperations):
         body = request.to_wire()
         reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        if not are_ids([identifier]):
+        if not is_id(identifier):
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
 
@@ -269,7 +267,7 @@ class WhitelistOperations(ServiceOperations):
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
-        number = read_count(reply, "signatures")
+        number = reply.count("signatures")
         if not number:
             raise reply.unexpected("it has no number of 'signatures'")
         return number
@@ -362,13 +360,13 @@ class WhitelistOperations(ServiceOperations):
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
-        rows = read_rows(reply, "result", "totalItems")
+        rows = reply.rows("result", "totalItems")
         wanted = filters.get("ids")
         if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
             # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
-        total = read_count(reply, "totalItems")
+        total = reply.count("totalItems")
         return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
 
 
