@@ -18,7 +18,7 @@ from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
     from airflow_custody.client import VerificationPins
-    from airflow_custody.client.http.authentication import Authentication
+    from airflow_custody.client.auth import Authentication
 
 DEFAULT_CONN_ID = "custody_default"
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]

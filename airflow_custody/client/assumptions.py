@@ -88,12 +88,13 @@ class _Found:
     calls: list[WebhookCall] = field(default_factory=list)
 
     def read(self, name: str, call: Callable[[], T], default: T) -> T:
-        value, error = attempt(call)
-        if error is None:
-            self.offered[name] = None
-            return value  # type: ignore[return-value]
-        self.errors.setdefault(name, error)
-        return default
+        try:
+            value = call()
+        except CustodyError as error:
+            self.errors.setdefault(name, error)
+            return default
+        self.offered[name] = None
+        return value
 
     @property
     def pending(self) -> list[WhitelistEnvelope]:
@@ -182,7 +183,7 @@ def _operations(found: _Found) -> _Verdict:
 
 
 def _refusals(found: _Found) -> _Verdict:
-    _, error = attempt(lambda: found.client.get_whitelist_request(_NO_REQUEST))
+    error = attempt(lambda: found.client.get_whitelist_request(_NO_REQUEST)).error
     if not isinstance(error, CustodyNotFoundError):
         raise error or CustodyResponseError("the service returns a request for an id that does not exist")
     if error.from_service:
@@ -292,7 +293,7 @@ def _signatures(found: _Found) -> _Verdict:
     verifier, rules = found.snapshot.verifier, found.rules
     if verifier is None:
         return "cannot tell", {"pinned keys": 0}, "Pin the super-administrators' keys."
-    _, error = attempt(lambda: verifier.verify_rules(rules)) if rules else (None, None)
+    error = attempt(lambda: verifier.verify_rules(rules)).error if rules else None
     proved: dict[str, Counter[str]] = {"in effect": Counter(), "pending": Counter()}
     for each in found.snapshot:
         if each.envelope is not None and each.reported != "rejected":
@@ -319,13 +320,13 @@ def _clock(found: _Found) -> _Verdict:
 
 
 def _journal(found: _Found) -> _Verdict:
-    newest, error = attempt(found.client.get_newest_webhook_call)
-    calls = [*found.calls, *([newest] if newest else [])]
+    newest = attempt(found.client.get_newest_webhook_call)
+    calls = [*found.calls, *([newest.value] if newest.value else [])]
     dates = [each.created_at for each in calls if each.created_at is not None]
     seen: dict[str, Any] = {"calls": len(found.calls), "without a time": len(calls) - len(dates)}
     is_ordered = all(first <= second for first, second in pairwise(dates))
-    if error is not None and is_ordered:
-        raise error
+    if newest.error is not None and is_ordered:
+        raise newest.error
     if not dates:
         return "cannot tell", seen, "No call with a time stamp is listed."
     seen |= {"oldest, in hours": _hours(min(dates)), "newest, in hours": _hours(max(dates)), "by time": is_ordered}

@@ -8,10 +8,11 @@ import hmac
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -23,16 +24,15 @@ from airflow_custody.client.errors import (
     CustodyConnectionError,
     CustodyError,
 )
-from airflow_custody.client.http.authentication import DEFAULT_SOURCE, Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.json_text import read_json
-from airflow_custody.client.secrets import as_secret
-from airflow_custody.client.text import without_line_end
+from airflow_custody.client.secrets import REDACTED, redact
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.wire import TypedDict
 
-if TYPE_CHECKING:
-    from airflow_custody.client.http.transport import Transport
-
+DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
+# Keep replaced tokens, because a service may still echo them.
+_MAX_TOKENS = 200
 # A token is replaced this long before it expires.
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only temporarily.
@@ -52,6 +52,74 @@ SIGN_IN = Operation(
 
 class WireToken(TypedDict, total=False):
     result: str | None
+
+
+class Authentication(ABC):
+    """
+    The base of all ways to authenticate.
+
+    It puts credentials on requests, and keeps them out of everything else.
+
+    :param source: place of the credentials, for error messages.
+    """
+
+    #: Advice to the user when the service does not accept the credentials.
+    advice = ""
+    #: Whether credentials are valid only briefly, because they sign the time.
+    signs_time = False
+
+    def __init__(self, *, source: str) -> None:
+        self.source = source
+        # Replace this collection, never modify it, because another thread may be reading it to redact a text.
+        self._secrets: frozenset[SecretStr] = frozenset()
+        self._tokens: tuple[SecretStr, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the service has refused the credentials; if so, this object does not send them again."""
+        return False
+
+    def hide(self, secret: str | SecretStr) -> None:
+        """Redact a secret in all text that :meth:`redact` returns."""
+        self._secrets |= {_wrapped(secret)}
+
+    def hide_token(self, token: SecretStr) -> None:
+        """
+        Hide a token that will be replaced.
+
+        The last 200 tokens stay hidden.
+        """
+        if token not in self._tokens:
+            self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
+
+    @abstractmethod
+    def apply(self, request: PreparedRequest, transport: Any) -> None:
+        """
+        Put the credentials on a request that is ready to be sent.
+
+        :param request: the request.
+        :param transport: the client's transport, to fetch a token with the same host, TLS and proxy.
+        """
+
+    def renew(self, request: PreparedRequest) -> bool:
+        """
+        Tell whether to repeat a request after a 401.
+
+        It is sent once more, with newer credentials.
+        """
+        return False
+
+    def redact(self, text: object, limit: int = 300) -> str:
+        """
+        Return text from outside in a form for messages.
+
+        Secrets in it are replaced, then it is cut to the limit.
+        """
+        secrets = (each.get_secret_value() for each in (*self._secrets, *self._tokens))
+        return sanitize(redact(str(text), secrets), limit)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({REDACTED})"
 
 
 class BearerToken(Authentication):
@@ -77,7 +145,7 @@ class BearerToken(Authentication):
             self.expires = datetime.fromtimestamp(_jwt_time(self._token), tz=timezone.utc)  # type: ignore[arg-type]
         self.advice = f"The token (from {source}) is wrong, revoked or expired: replace it there."
 
-    def apply(self, request: PreparedRequest, transport: Transport) -> None:
+    def apply(self, request: PreparedRequest, transport: Any) -> None:
         """
         Add the ``Authorization`` header to a request.
 
@@ -129,7 +197,7 @@ class ApiKey(Authentication):
             "signatures also cover; it must pass them on unchanged."
         )
 
-    def apply(self, request: PreparedRequest, transport: Transport) -> None:
+    def apply(self, request: PreparedRequest, transport: Any) -> None:
         """Sign a request; without a body, its content type is removed."""
         if not request.body:
             request.headers.pop("Content-Type", None)
@@ -200,7 +268,8 @@ class PasswordSignIn(Authentication):
         super().__init__(source=source)
         password = _wrapped(password)
         self._username = (username or "").strip()
-        self._password = SecretStr(without_line_end(password.get_secret_value()))
+        # Files and secrets backends may add a line break.
+        self._password = SecretStr(password.get_secret_value().rstrip("\r\n"))
         if not self._username:
             raise _missing("username", "the user name is missing")
         if not self._password:
@@ -222,14 +291,9 @@ class PasswordSignIn(Authentication):
 
     @property
     def is_refused(self) -> bool:
-        """
-        Whether the service has refused the password.
-
-        If so, this object does not send it again.
-        """
         return self._refusal is not None
 
-    def apply(self, request: PreparedRequest, transport: Transport) -> None:
+    def apply(self, request: PreparedRequest, transport: Any) -> None:
         """
         Add the ``Authorization`` header to a request.
 
@@ -260,7 +324,7 @@ class PasswordSignIn(Authentication):
     def _usable_token(self) -> SecretStr | None:
         return self._token if time.time() < self._renew_at else None
 
-    def _wait_and_sign_in(self, transport: Transport) -> SecretStr:
+    def _wait_and_sign_in(self, transport: Any) -> SecretStr:
         """Return the token that another thread has fetched, or a new one."""
         if not self._lock.acquire(timeout=transport.settings.timeout):
             raise SIGN_IN.failed(
@@ -274,7 +338,7 @@ class PasswordSignIn(Authentication):
         finally:
             self._lock.release()
 
-    def _sign_in(self, transport: Transport) -> SecretStr:
+    def _sign_in(self, transport: Any) -> SecretStr:
         """
         Return a new token.
 
@@ -291,7 +355,7 @@ class PasswordSignIn(Authentication):
         # Make a new error each time, because an error that several threads share would collect all their tracebacks.
         raise CustodyError.from_json(self._refusal)
 
-    def _fetch_token(self, transport: Transport) -> SecretStr:
+    def _fetch_token(self, transport: Any) -> SecretStr:
         body = {"username": self._username, "password": self._password}
         reply = transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
         token = _wrapped(reply.body.get("result"))
@@ -318,7 +382,7 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 def _wrapped(secret: object) -> SecretStr:
     """Return a secret from a caller or the service in a form that error reports do not show; empty: it is no text."""
-    return as_secret(secret) if isinstance(secret, (str, SecretStr)) else SecretStr("")
+    return secret if isinstance(secret, SecretStr) else SecretStr(secret if isinstance(secret, str) else "")
 
 
 def _bearer(token: SecretStr) -> str:

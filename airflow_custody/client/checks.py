@@ -9,9 +9,9 @@ They are used by ``custody check`` and the button *Test Connection*.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from airflow_custody.client.describe import NOTHING_PINNED, describe_pins, describe_rules, how_to_pin
 from airflow_custody.client.errors import (
@@ -89,7 +89,20 @@ class Check:
         return self.error.code if self.error else ""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """
+    The result of a call.
+
+    :param value: its value; None: there is none.
+    :param error: its error; None: there is none. Both are None if the call was not made.
+    """
+
+    value: T | None = None
+    error: CustodyError | None = None
+
+
+@dataclass(frozen=True)
 class _Facts:
     """
     The results of the calls.
@@ -104,39 +117,27 @@ class _Facts:
     :param other_program: the error that proves that another program responds. Then the only other result is
         ``responses``.
     :param listing: the health listing.
-    :param listing_error: the reason why there is no health listing.
     :param user: the user.
-    :param user_error: the reason why the user is not known.
     :param rules: the rules in force; they are read only if keys are pinned.
-    :param rules_error: the reason why the rules are not known, or not verified.
-    :param verified: the verified rules.
-    :param tenant: the tenant's configuration.
-    :param tenant_error: the reason why it is not known. Both are None if the service does not offer it.
-    :param signer: the user, compared with the rules in force; only for a signer.
-    :param signer_error: the reason why this is not known.
-    :param currencies: the currencies.
-    :param currencies_error: the reason why they are not known. Both are None if the service does not offer them.
+    :param verified: the verified rules, or the reason why they are not known, or not verified.
+    :param tenant: the tenant's configuration; neither a value nor an error if the service does not offer it.
+    :param signer: the user, compared with the rules in force; only for a signer, and if the service offers it.
+    :param currencies: the currencies; neither a value nor an error if the service does not offer them.
     """
 
     client: CustodyClient
     roles: list[str]
-    responses: list[Observation] = field(default_factory=list)
+    responses: list[Observation]
     unreachable: CustodyError | None = None
     sign_in_error: CustodyError | None = None
     other_program: CustodyError | None = None
-    listing: HealthListing | None = None
-    listing_error: CustodyError | None = None
-    user: WireUser | None = None
-    user_error: CustodyError | None = None
-    rules: WireRules | None = None
-    rules_error: CustodyError | None = None
-    verified: VerifiedRules | None = None
-    tenant: TenantConfig | None = None
-    tenant_error: CustodyError | None = None
-    signer: WireUser | None = None
-    signer_error: CustodyError | None = None
-    currencies: list[Currency] | None = None
-    currencies_error: CustodyError | None = None
+    listing: Answer[HealthListing] = Answer()
+    user: Answer[WireUser] = Answer()
+    rules: Answer[WireRules] = Answer()
+    verified: Answer[VerifiedRules] = Answer()
+    tenant: Answer[TenantConfig] = Answer()
+    signer: Answer[WireUser] = Answer()
+    currencies: Answer[list[Currency]] = Answer()
 
     @property
     def is_proved(self) -> bool:
@@ -145,8 +146,9 @@ class _Facts:
 
         Any other response may come from another server.
         """
-        has_listing = self.listing is not None and not self.listing.is_blank
-        return has_listing or self.user is not None or self.verified is not None
+        listing = self.listing.value
+        has_listing = listing is not None and not listing.is_blank
+        return has_listing or self.user.value is not None or self.verified.value is not None
 
     def not_ok(self, error: CustodyError, state: CheckState = "failed", detail: str = "", advice: str = "") -> Check:
         """
@@ -197,38 +199,35 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
     facts = _read_facts(client, list(roles))
     results = {name: check(facts) for name, check in _CHECKS.items()}
     found = {name: each for name, each in results.items() if each is not None}
-    return ConnectionReport(found, facts.listing, facts.user)
+    return ConnectionReport(found, facts.listing.value, facts.user.value)
 
 
 # --- the calls -----------------------------------------------------------------------------------------------
 
 
 def _read_facts(client: CustodyClient, roles: list[str]) -> _Facts:
-    facts = _Facts(client, roles)
-    client.observe(lambda each: facts.responses.append(each) if each.status is not None else None)
-    facts.listing, error = attempt(client.list_health_checks)
-    if isinstance(error, CustodyAuthenticationError):
-        facts.sign_in_error = error
+    responses: list[Observation] = []
+    client.observe(lambda each: responses.append(each) if each.status is not None else None)
+    facts = _Facts(client, roles, responses)
+    listing = attempt(client.list_health_checks)
+    if isinstance(listing.error, CustodyAuthenticationError):
+        return replace(facts, sign_in_error=listing.error)
+    if listing.error is not None and not responses:
+        return replace(facts, unreachable=listing.error)
+    facts = replace(facts, listing=listing)
+    if isinstance(listing.error, (CustodyConnectionError, CustodyConfigurationError)):
         return facts
-    if error is not None and not facts.responses:
-        facts.unreachable = error
-        return facts
-    facts.listing_error = error
-    if isinstance(error, (CustodyConnectionError, CustodyConfigurationError)):
-        return facts
-    facts.user, error = attempt(lambda: _read_user(client))
-    if isinstance(error, CustodyAuthenticationError):
-        facts.sign_in_error = error
-        return facts
-    facts.user_error = error
-    _read_rules(facts)
-    errors = [each for each in (facts.listing_error, facts.user_error) if each is not None]
-    if not facts.is_proved and client.settings.base_url.endswith("/ui") and all(map(_is_of_pages, errors)):
-        return _Facts(client, roles, facts.responses, other_program=_UI)
-    if not facts.is_proved and all(map(_is_of_another_program, errors)):
-        return _Facts(client, roles, facts.responses, other_program=errors[0])
+    user = attempt(lambda: _read_user(client))
+    if isinstance(user.error, CustodyAuthenticationError):
+        return replace(facts, sign_in_error=user.error)
+    facts = _with_rules(replace(facts, user=user))
     if facts.is_proved:
-        _read_optional(facts)
+        return _with_optional(facts)
+    errors = [each for each in (listing.error, user.error) if each is not None]
+    if client.settings.base_url.endswith("/ui") and all(map(_is_of_pages, errors)):
+        return _Facts(client, roles, responses, other_program=_UI)
+    if all(map(_is_of_another_program, errors)):
+        return _Facts(client, roles, responses, other_program=errors[0])
     return facts
 
 
@@ -243,32 +242,35 @@ def _read_user(client: CustodyClient) -> WireUser:
     return user
 
 
-def _read_rules(facts: _Facts) -> None:
+def _with_rules(facts: _Facts) -> _Facts:
     """Read and verify the rules in force, if keys are pinned."""
     verifier = facts.client.verifier
     if verifier is None:
-        return
-    rules, facts.rules_error = attempt(facts.client.get_rules)
-    if rules is not None:
-        facts.rules = rules
-        facts.verified, facts.rules_error = attempt(lambda: verifier.verify_rules(rules))
+        return facts
+    rules = attempt(facts.client.get_rules)
+    found = rules.value
+    if found is None:
+        return replace(facts, verified=Answer(error=rules.error))
+    return replace(facts, rules=rules, verified=attempt(lambda: verifier.verify_rules(found)))
 
 
-def _read_optional(facts: _Facts) -> None:
+def _with_optional(facts: _Facts) -> _Facts:
     """Read what the package can do without. If the service does not offer it, there is neither a value nor an error."""
-    client, number = facts.client, len(facts.responses)
-    facts.tenant, facts.tenant_error = _attempt_optional(client.get_tenant_config)
-    if facts.user is not None and not missing_roles([_APPROVER], facts.user.get("roles") or ()):
-        # In a call of its own, so that a service that rejects the parameter still returns the user.
-        facts.signer, facts.signer_error = _attempt_optional(lambda: client.get_current_user(check_enforced=True))
-    facts.currencies, facts.currencies_error = _attempt_optional(client.list_currencies)
+    client, user = facts.client, facts.user.value
+    signer: Answer[WireUser] = Answer()
     # The checks of network, TLS and clock are about the other calls.
-    del facts.responses[number:]
+    responses = [*facts.responses]
+    tenant = _attempt_optional(client.get_tenant_config)
+    if user is not None and not missing_roles([_APPROVER], user.get("roles") or ()):
+        # In a call of its own, so that a service that rejects the parameter still returns the user.
+        signer = _attempt_optional(lambda: client.get_current_user(check_enforced=True))
+    currencies = _attempt_optional(client.list_currencies)
+    return replace(facts, responses=responses, tenant=tenant, signer=signer, currencies=currencies)
 
 
-def _attempt_optional(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
-    value, error = attempt(call)
-    return value, None if error is not None and error.not_offered_by_service else error
+def _attempt_optional(call: Callable[[], T]) -> Answer[T]:
+    answer = attempt(call)
+    return Answer() if answer.error is not None and answer.error.not_offered_by_service else answer
 
 
 # --- the checks ----------------------------------------------------------------------------------------------
@@ -315,9 +317,9 @@ def _check_credentials(facts: _Facts) -> Check:
         expires = getattr(facts.client.auth, "expires", None)
         until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
         return Check("ok", f"the service accepts them{until}")
-    if facts.user_error is None:
+    if facts.user.error is None:
         return Check()
-    cause = facts.listing_error or facts.user_error
+    cause = facts.listing.error or facts.user.error
     others = (_check_health, _check_user, _check_roles, _check_signatures)
     if any(check(facts).state == "failed" for check in others):
         # The failure is reported by the other check. It leaves open whether the credentials are accepted: a 403 may be
@@ -327,23 +329,23 @@ def _check_credentials(facts: _Facts) -> Check:
 
 
 def _check_user(facts: _Facts) -> Check:
-    if facts.user_error:
+    if facts.user.error:
         # The check of the roles reports a missing role.
-        state = "unknown" if facts.user_error.is_missing_role else _state_of(facts.user_error)
-        return facts.not_ok(facts.user_error, state)
-    if facts.user is None:
+        state = "unknown" if facts.user.error.is_missing_role else _state_of(facts.user.error)
+        return facts.not_ok(facts.user.error, state)
+    if facts.user.value is None:
         return Check()
     # Truncate each value separately, so that a long one does not crowd out the others.
-    values = {name: value for name, value in facts.user.items() if name != "roles" and value}
+    values = {name: value for name, value in facts.user.value.items() if name != "roles" and value}
     detail = ", ".join(f"{name} {facts.client.auth.redact(str(value), 80)}" for name, value in values.items())
-    status = facts.user.get("status")
+    status = facts.user.value.get("status")
     if status and not may_work(status):
         return Check("unknown", detail, "The meaning of this status is not published. Check that this user may work.")
     return Check("ok", detail)
 
 
 def _check_roles(facts: _Facts) -> Check:
-    error, user = facts.user_error, facts.user
+    error, user = facts.user.error, facts.user.value
     if error is not None and error.is_missing_role:
         return facts.not_ok(error)
     if user is None and (error is None or _state_of(error) != "unknown"):
@@ -361,43 +363,43 @@ def _check_roles(facts: _Facts) -> Check:
 
 def _check_health(facts: _Facts) -> Check:
     # Any error is a failure: every service offers the listing from version 3.14 on, and every health gate needs it.
-    if facts.listing_error:
-        return facts.not_ok(facts.listing_error)
-    if facts.listing is None:
+    if facts.listing.error:
+        return facts.not_ok(facts.listing.error)
+    if facts.listing.value is None:
         return Check()
-    return Check("ok", f"{count(len(facts.listing), 'check')}; run 'custody health' to evaluate them")
+    return Check("ok", f"{count(len(facts.listing.value), 'check')}; run 'custody health' to evaluate them")
 
 
 def _check_signatures(facts: _Facts) -> Check:
     if facts.unreachable or facts.other_program:
         return Check()
-    settings, error = facts.client.settings, facts.rules_error
+    settings, error = facts.client.settings, facts.verified.error
     if settings.pins is None:
         return Check("not checked", NOTHING_PINNED, how_to_pin(settings.source))
     pins = describe_pins(settings.pins)
-    if facts.rules is not None and facts.verified is not None:
-        return Check("ok", f"{pins}. {describe_rules(settings.pins, facts.verified, facts.rules)}")
+    if facts.rules.value is not None and facts.verified.value is not None:
+        return Check("ok", f"{pins}. {describe_rules(settings.pins, facts.verified.value, facts.rules.value)}")
     if error is None:
         return Check()
     if _state_of(error) == "unknown":
         detail = "the service does not offer its rules"
         advice = "Each address is verified with the rules that it carries."
         return facts.not_ok(error, "unknown", f"{pins}. {detail}", advice)
-    are_read = facts.rules is not None
+    are_read = facts.rules.value is not None
     advice = "No address is verified under them. Check the pins; do not take keys from the service." if are_read else ""
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
 def _check_tenant(facts: _Facts) -> Check | None:
     """Compare the tenant's configuration with the user's tenant and with the pins."""
-    if facts.tenant_error:
-        return facts.not_ok(facts.tenant_error, "unknown")
-    if facts.tenant is None:
+    if facts.tenant.error:
+        return facts.not_ok(facts.tenant.error, "unknown")
+    if facts.tenant.value is None:
         return None
-    redact, tenant, pins = facts.client.auth.redact, facts.tenant, facts.client.settings.pins
+    redact, tenant, pins = facts.client.auth.redact, facts.tenant.value, facts.client.settings.pins
     detail = f"tenant {redact(tenant.tenant_id, 80)}"
     detail += f", version {redact(tenant.version, 80)}" if tenant.version else ""
-    of_user = facts.user.get("tenantId") if facts.user else None
+    of_user = facts.user.value.get("tenantId") if facts.user.value else None
     if of_user and of_user != tenant.tenant_id:
         detail += f", but the user belongs to tenant {redact(of_user, 80)}"
         two = CustodyResponseError("the service names two tenants", code="response-unusable")
@@ -419,9 +421,9 @@ def _check_tenant(facts: _Facts) -> Check | None:
 
 def _check_signer(facts: _Facts) -> Check | None:
     """Tell whether a signer and the signer's key are in the rules in force, according to the service."""
-    if facts.signer_error:
-        return facts.not_ok(facts.signer_error, "unknown")
-    user = facts.signer or {}
+    if facts.signer.error:
+        return facts.not_ok(facts.signer.error, "unknown")
+    user = facts.signer.value or {}
     known = {"user": user.get("enforcedInRules"), "public key": user.get("publicKeyEnforcedInRules")}
     words = {name: "in" if value else "not in" for name, value in known.items() if value is not None}
     if not words:
@@ -439,11 +441,11 @@ def _check_signer(facts: _Facts) -> Check | None:
 
 def _check_chains(facts: _Facts) -> Check | None:
     """Name the active chains."""
-    if facts.currencies_error:
-        return facts.not_ok(facts.currencies_error, "unknown")
-    if facts.currencies is None:
+    if facts.currencies.error:
+        return facts.not_ok(facts.currencies.error, "unknown")
+    if facts.currencies.value is None:
         return None
-    chains = [each for each in facts.currencies if each.is_chain]
+    chains = [each for each in facts.currencies.value if each.is_chain]
     active = [
         facts.client.auth.redact(f"{each.blockchain or each.symbol}{each.network and f' ({each.network})'}", 60)
         for each in chains
@@ -537,16 +539,16 @@ def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) ->
     return f"{words}. Missing: {', '.join(missing)}" if missing else words
 
 
-def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
+def attempt(call: Callable[[], T]) -> Answer[T]:
     """
     Make a call, and return its value or its error.
 
     :param call: the call.
     """
     try:
-        return call(), None
+        return Answer(call())
     except CustodyError as error:
-        return None, error
+        return Answer(error=error)
 
 
 def _is_of_another_program(error: CustodyError) -> bool:

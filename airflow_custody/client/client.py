@@ -13,10 +13,9 @@ from functools import cached_property
 from pydantic import SecretStr
 
 from airflow_custody.client.approvals.operations import ApprovalOperations
-from airflow_custody.client.auth import BearerToken
+from airflow_custody.client.auth import Authentication, BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.health.operations import HealthOperations
-from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.responses import Observation
 from airflow_custody.client.http.transport import Transport
 from airflow_custody.client.rules.operations import RulesOperations
@@ -165,12 +164,12 @@ class CustodyClient(
         super(CustodyClient, client).__init__(Transport(settings, auth))
         return client
 
-    @property
+    @cached_property
     def settings(self) -> ClientSettings:
         """The client's settings."""
         return self._transport.settings
 
-    @property
+    @cached_property
     def auth(self) -> Authentication:
         """The way the client authenticates; its ``repr`` contains no secret."""
         return self._transport.auth

@@ -1,11 +1,9 @@
-"""Reads JSON from outside, in bounded memory."""
+"""Reads JSON from outside: in bounded memory, and only if it has one meaning."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NoReturn
-
-from airflow_custody.client.wire import each_once
 
 # The service's own answers have one value in about 70 bytes: most of their text is hashes, keys and signatures.
 _BYTES_PER_VALUE = 64
@@ -13,8 +11,8 @@ _BYTES_PER_VALUE = 64
 _MIN_VALUES = 10_000
 
 
-class TooManyValuesError(ValueError):
-    """Raised for JSON text with more values than its limit of bytes allows."""
+class UnusableJsonError(ValueError):
+    """Raised for JSON text that is refused for its structure."""
 
 
 def check_structure(text: str | bytes, max_bytes: int) -> None:
@@ -26,34 +24,49 @@ def check_structure(text: str | bytes, max_bytes: int) -> None:
 
     :param text: the text, not parsed yet. Separators within strings count, too.
     :param max_bytes: maximum size of such a text in bytes.
-    :raises TooManyValuesError: if it may have more values.
+    :raises UnusableJsonError: if it may have more values.
     """
     separators: tuple[Any, ...] = (",", ":", "[", "{") if isinstance(text, str) else (b",", b":", b"[", b"{")
     maximum = max(_MIN_VALUES, max_bytes // _BYTES_PER_VALUE)
     if sum(map(text.count, separators)) > maximum:
-        raise TooManyValuesError(f"it has more than {maximum} values")
+        raise UnusableJsonError(f"it has more than {maximum} values")
 
 
-def read_json(data: bytes, max_bytes: int, *, unique_keys: bool = False) -> Any:
+def read_json(data: bytes, max_bytes: int) -> Any:
     """
     Return the data in JSON text from outside.
+
+    A repeated key is refused: Python would keep only its last value, and other parsers may keep another.
 
     :param data: the text, in UTF-8.
     :param max_bytes: maximum size of such a text in bytes; the caller has checked it. It also limits the number of
         values: see :func:`check_structure`.
-    :param unique_keys: whether to refuse a repeated key. Otherwise, its last value counts. Default False.
-    :raises ValueError: if it is not JSON, has too many values, or is nested too deeply, or if a key is repeated.
+    :raises UnusableJsonError: if it has too many values, is nested too deeply, or repeats a key in one object.
+    :raises ValueError: if it is not JSON, or half a surrogate pair is in it.
     """
     check_structure(data, max_bytes)
-    if not unique_keys:
+    try:
+        found = json.loads(data.decode(), object_pairs_hook=_each_once, parse_constant=_refuse)
+    except RecursionError:
+        found = _TOO_DEEP
+    if found is _TOO_DEEP:
+        raise UnusableJsonError("it is nested too deeply")
+    # Python accepts half a surrogate pair, which cannot be encoded again.
+    if b"\\u" in data:
         from pydantic_core import from_json
 
-        return from_json(data, allow_inf_nan=False)
-    try:
-        return json.loads(data.decode(), object_pairs_hook=each_once, parse_constant=_refuse)
-    except RecursionError:
-        pass
-    raise ValueError("it is nested too deeply")
+        from_json(data)
+    return found
+
+
+_TOO_DEEP = object()
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise UnusableJsonError("it repeats a key in one object")
+    return found
 
 
 def _refuse(name: str) -> NoReturn:

@@ -349,23 +349,26 @@ def _read_words(value: object) -> tuple[str, ...]:
 # --- changed files -------------------------------------------------------------------------------------------
 
 
-def digests_of_files(values: Mapping[str, Any]) -> dict[str, str]:
+def digests_of_files(values: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """
     Return a digest of each file that these settings name, to detect that a file has changed.
 
-    The digest of a file that cannot be read is the reason.
-
     :param values: the settings by name, as in a connection.
+    :return: the digests, by setting and path. The digest of a file that cannot be read is the reason.
     """
-    found: dict[str, str] = {}
+    found: dict[tuple[str, str], str] = {}
     for name in ("verify", "client_cert", "superadmin_keys"):
         value = values.get(name)
-        for text in value if isinstance(value, list) else [value]:
-            for path in text.split(",") if isinstance(text, str) and not is_key_text(text) else ():
-                try:
-                    found[path] = hashlib.sha256(read_file(path.strip())).hexdigest()
-                except (OSError, ValueError) as exception:
-                    found[path] = _os_text(exception)
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text]
+        if name == "client_cert":
+            texts = [path.strip() for text in texts for path in text.split(",")]
+        for path in texts:
+            if name == "superadmin_keys" and is_key_text(path):
+                continue
+            try:
+                found[name, path] = hashlib.sha256(read_file(path)).hexdigest()
+            except (OSError, ValueError) as exception:
+                found[name, path] = _os_text(exception)
     return found
 
 

@@ -46,15 +46,6 @@ def pem_text(pem: str | bytes) -> str:
     return text.replace("\\r", "").replace("\\n", "\n")
 
 
-def without_line_end(secret: str) -> str:
-    """
-    Return a password without line breaks at its end.
-
-    Files and secrets backends may add them.
-    """
-    return secret.rstrip("\r\n")
-
-
 def is_uuid(text: str) -> bool:
     """Tell whether the text is a UUID."""
     return _UUID.fullmatch(text) is not None

@@ -18,15 +18,15 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.settings import ClientSettings, digests_of_files, is_key_text
-from airflow_custody.client.text import as_name, read_number, sanitize
+from airflow_custody.client.settings import ClientSettings, digests_of_files
+from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks._lookup import ConnectionFields, mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_custody.client.http.authentication import Authentication
+    from airflow_custody.client.auth import Authentication
 
 # Names of settings in a connection, if they differ from the client's.
 _CONNECTION_FIELDS = {
@@ -104,14 +104,13 @@ class ConnectionReader:
             raise CustodyConfigurationError(
                 f"unknown key {names}. Correct or remove it; valid keys: {', '.join(_FORM)}", setting="Extra"
             )
-        keys = self._extras.get("superadmin_keys")
-        for each in keys if isinstance(keys, list) else [keys]:
-            # A relative path would depend on the folder in which the process was started.
-            if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
-                raise CustodyConfigurationError(
-                    "must be public keys in PEM, or the absolute path of a file with them",
-                    setting="superadmin_keys",
-                )
+        _, digests = self.values
+        # A relative path would depend on the folder in which the process was started.
+        if any(name == "superadmin_keys" and not os.path.isabs(path) for name, path in digests):
+            raise CustodyConfigurationError(
+                "must be public keys in PEM, or the absolute path of a file with them",
+                setting="superadmin_keys",
+            )
         more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
         return ClientSettings.parse({**self._extras, **more})
 
@@ -184,10 +183,11 @@ class ConnectionReader:
         Some forms save a missing port as 0.
         """
         given: Any = self._fields["port"]
-        text = as_name("" if given is None else given)
-        if text is not None and not text.strip():
+        given = "" if given is None else given
+        text = str(given).strip() if type(given) in (int, str) else "not a number"
+        if not text:
             return None
-        port = None if text is None else read_number(text.strip(), _MAX_PORT)
+        port = read_number(text, _MAX_PORT)
         if port is None:
             raise _wrong(f"must be a whole number up to {_MAX_PORT}", "Port")
         return port or None

@@ -17,7 +17,6 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.json_text import read_json
-from airflow_custody.client.text import without_line_end
 
 try:
     from airflow.sdk.log import mask_secret
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pydantic import Secret, SecretStr
 
 
+_VARIABLE = "AIRFLOW_CONN_"
 #: Maximum size of a connection's extras in bytes.
 _MAX_EXTRAS = 1024 * 1024
 
@@ -71,7 +71,7 @@ def find_connection(
     """
     with suppress(AirflowNotFoundException):
         return read_connection(get(conn_id))
-    what, variable = "is not defined", f"AIRFLOW_CONN_{conn_id.upper()}"
+    what, variable = "is not defined", f"{_VARIABLE}{conn_id.upper()}"
     if near := _similar_id(conn_id, get):
         what = f"is not defined: did you mean {near!r}?"
     if variable in os.environ:
@@ -85,11 +85,6 @@ def find_connection(
     )
 
 
-# The id that all operators have by default.
-_DEFAULT_ID = "custody_default"
-_VARIABLE = "AIRFLOW_CONN_"
-
-
 def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
     """
     Return a similar id of a connection that exists; empty if none is known.
@@ -98,8 +93,8 @@ def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
     another spelling are tried.
     """
     plain = conn_id.strip().lower().replace("-", "_").replace(" ", "_")
-    known = [each.removeprefix(_VARIABLE).lower() for each in os.environ if each.startswith(_VARIABLE)]
-    for each in get_close_matches(plain, {*known, _DEFAULT_ID, plain} - {conn_id}, n=3, cutoff=0.8):
+    known = {each.removeprefix(_VARIABLE).lower() for each in os.environ if each.startswith(_VARIABLE)}
+    for each in get_close_matches(plain, (known | {"custody_default", plain}) - {conn_id}, n=3, cutoff=0.8):
         # A suggestion must not replace the error about the connection.
         with suppress(Exception):
             get(each)
@@ -115,39 +110,32 @@ def read_connection(connection: Connection) -> ConnectionFields:
     """
     from pydantic import Secret, SecretStr
 
-    password: Any = connection.password
-    if isinstance(password, str) and (stripped := password.strip()):
+    password: Any = "" if connection.password is None else connection.password
+    if isinstance(password, str):
         # Also mask the Password without surrounding white space, because a token is sent in this form.
-        mask(stripped)
-    password = "" if password is None else password
-    password = SecretStr(without_line_end(password)) if isinstance(password, str) else None
-    extras = _read_extras(connection.extra)
-    place = {name: getattr(connection, name) for name in ("host", "schema", "port", "login")}
-    return ConnectionFields(
-        connection.conn_id, connection.conn_type, Secret(place), password, None if extras is None else Secret(extras)
-    )
-
-
-def _read_extras(extras: Any) -> dict[str, Any] | None:
-    """
-    Return a connection's extras, stripped of white space; None if they cannot be read.
-
-    A file or a secrets backend may add white space. Some secrets backends return an object instead of text.
-    """
+        if stripped := password.strip():
+            mask(stripped)
+        # Files and secrets backends may add a line break.
+        password = SecretStr(password.rstrip("\r\n"))
+    else:
+        password = None
+    # Some secrets backends return an object instead of text.
+    extras: Any = connection.extra
     if not isinstance(extras, dict):
         try:
-            extras = read_json((extras or "{}").encode(), _MAX_EXTRAS, unique_keys=True)
+            extras = read_json((extras or "{}").encode(), _MAX_EXTRAS)
         except (AttributeError, TypeError, ValueError):
-            return None
-    if not isinstance(extras, dict):
-        return None
-    return {name: _strip(value) for name, value in extras.items()}
-
-
-def _strip(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.strip()
-    return [_strip(each) for each in value] if isinstance(value, list) else value
+            extras = None
+    known: dict[str, Any] = {}
+    for name, value in extras.items() if isinstance(extras, dict) else ():
+        # A file or a secrets backend may add white space.
+        if isinstance(value, list):
+            known[name] = [each.strip() if isinstance(each, str) else each for each in value]
+        else:
+            known[name] = value.strip() if isinstance(value, str) else value
+    place = {name: getattr(connection, name) for name in ("host", "schema", "port", "login")}
+    hidden = Secret(known) if isinstance(extras, dict) else None
+    return ConnectionFields(connection.conn_id, connection.conn_type, Secret(place), password, hidden)
 
 
 def mask(secret: str | SecretStr) -> None:

@@ -28,8 +28,7 @@ from airflow_custody.client import (
     CustodyOutcomeUnknownError,
     PasswordSignIn,
 )
-from airflow_custody.client.auth import BearerToken
-from airflow_custody.client.http.authentication import Authentication
+from airflow_custody.client.auth import Authentication, BearerToken
 from airflow_custody.sandbox import Sandbox
 
 

@@ -318,7 +318,7 @@ def test_before_send_is_called_when_the_headers_have_left_and_the_body_has_not(
 @pytest.mark.parametrize(
     "raised", [OSError("x"), BrokenPipeError(32, "x"), TimeoutError(), ValueError("x"), KeyboardInterrupt()], ids=repr
 )
-def test_what_before_send_raises_comes_out_unchanged_and_nothing_is_done(
+def test_an_exception_of_before_send_comes_out_unchanged_and_nothing_is_done(
     service: Service, client: CustodyClient, raised: BaseException
 ) -> None:
     def refuse() -> None:
@@ -387,7 +387,7 @@ def test_a_signature_is_new_when_the_body_leaves(
     assert len([each for each in sandbox.control.request_log() if each["status"] == 200]) == is_sent
 
 
-def test_what_times_out_before_the_body_is_read_is_not_done_and_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_time_out_before_the_body_is_read_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever the error's type says."""
 
     def wait(stream: socket.socket) -> None:
@@ -455,7 +455,7 @@ def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
 # --- what was given up -------------------------------------------------------------------------------------
 
 
-def test_nothing_is_delivered_when_the_network_comes_back() -> None:
+def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
     alone = ["unshare", "--map-root-user", "--net"]
     if not shutil.which("unshare") or subprocess.run([*alone, "ip", "link", "set", "lo", "up"], check=False).returncode:
         pytest.skip("no network namespaces: 'unshare --map-root-user --net' fails here")

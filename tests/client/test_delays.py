@@ -27,23 +27,21 @@ def test_a_delay_after_any_number_of_tries_is_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
+    ("seconds", "maximum", "expected"),
     [
-        (0.0, [0]),
-        (0.3, [0, 0.3]),
-        (1, [0, 1]),
-        (9, [0, 1, 3, 7, 9]),
-        (15, [0, 1, 3, 7, 12, 15]),
+        (0.0, 5.0, [0]),
+        (0.3, 5.0, [0, 0.3]),
+        (1, 5.0, [0, 1]),
+        (9, 5.0, [0, 1, 3, 7, 9]),
+        (15, 5.0, [0, 1, 3, 7, 12, 15]),
+        # Constant delays.
+        (3.5, 1.0, [0, 1, 2, 3, 3.5]),
     ],
 )
 def test_tries_begin_at_once_and_when_the_seconds_are_over(
-    clock: SkippingTime, seconds: float, expected: list[float]
+    clock: SkippingTime, seconds: float, maximum: float, expected: list[float]
 ) -> None:
-    assert [clock.skipped for _ in tries_within(seconds)] == pytest.approx(expected)
-
-
-def test_delays_may_be_constant(clock: SkippingTime) -> None:
-    assert [clock.skipped for _ in tries_within(3.5, maximum=1.0)] == [0, 1, 2, 3, 3.5]
+    assert [clock.skipped for _ in tries_within(seconds, maximum=maximum)] == pytest.approx(expected)
 
 
 def test_the_last_try_begins_no_earlier_than_when_the_seconds_are_over(clock: SkippingTime) -> None:

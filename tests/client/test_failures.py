@@ -228,11 +228,6 @@ class Success:
 
 SUCCESSES = {
     "health": Success({"groups": {"db": {"healthChecks": [{"healthCheck": "x"}]}}}, read),
-    "requests": Success({"result": [], "totalItems": "0"}, lambda client: list(client.find_whitelist_requests())),
-    "pending": Success({"result": []}, lambda client: list(client.find_whitelist_requests_for_approval())),
-    "request": Success({"result": {"id": "7"}}, lambda client: client.get_whitelist_request("7")),
-    "webhooks": Success({"webhooks": []}, lambda client: list(client.list_webhooks())),
-    "calls": Success({"calls": []}, lambda client: list(client.list_webhook_calls())),
     "user": Success({"result": {"id": "1"}}, lambda client: client.get_current_user()),
     "create": Success({"result": {"id": "7"}}, create, is_read=False),
     "create webhook": Success(
@@ -279,7 +274,7 @@ def test_a_body_that_says_that_nothing_failed_is_a_success(
 
 
 @pytest.mark.parametrize("number", [True, 7.0, None, "", " 7", [], {"id": "7"}], ids=repr)
-def test_what_is_no_id_leaves_a_create_unknown(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
+def test_an_unusable_id_leaves_a_create_unknown(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
     sandbox.control.add_fault("status", status=200, body={"result": {"id": number}})
     with pytest.raises(CustodyOutcomeUnknownError, match="may have been carried out"):
         create(client)
@@ -304,15 +299,13 @@ def test_a_create_or_a_signature_without_its_result_is_unknown(
         ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": []}}}'),
         ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}'),
         ("user", '{"result": {"id": "7", "roles": [], "roles": ["TPUser"]}}'),
-        ("health", "\ufeff{}"),
+        ("create", '{"result": {"id": "7", "id": "8"}}'),
     ],
-    ids=["group", "status", "roles", "byte order mark"],
+    ids=["group", "status", "roles", "id"],
 )
-def test_what_two_readers_may_read_in_two_ways_is_refused(
-    sandbox: Sandbox, client: CustodyClient, name: str, body: str
-) -> None:
+def test_a_repeated_key_is_refused(sandbox: Sandbox, client: CustodyClient, name: str, body: str) -> None:
     sandbox.control.add_fault("status", status=200, body=body)
-    with pytest.raises(CustodyResponseError, match=r"it repeats a key in one object|its body is not JSON"):
+    with pytest.raises(CustodyError, match="it repeats a key in one object"):
         SUCCESSES[name].call(client)
 
 

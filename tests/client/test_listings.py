@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyResponseError
 from airflow_custody.client.http.listings import (
-    MAX_COUNT,
     MAX_LISTED_ROWS,
     CursorPage,
     Listing,
@@ -24,6 +23,7 @@ from airflow_custody.client.http.listings import (
     read_twice,
 )
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.responses import MAX_COUNT
 
 LIST = Operation("list", "GET", "/list")
 Change = tuple[str, int, int]

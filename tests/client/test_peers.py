@@ -181,7 +181,7 @@ def test_the_port_that_was_tried_is_named_although_the_base_url_has_none(scheme:
 
 
 @pytest.mark.parametrize("call", [create, read])
-def test_nobody_listens(call: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_without_a_listener(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     error = error_of(call, "http://127.0.0.1:9/prefix", max_retries=1)
     assert error.code == "unreachable"

@@ -28,7 +28,7 @@ def refusal(**values: Any) -> CustodyConfigurationError:
     return caught.value
 
 
-def test_nothing_is_pinned_by_default() -> None:
+def test_by_default_no_key_is_pinned() -> None:
     # Airflow 2 saves an empty box as false.
     assert pins_of(superadmin_keys="", superadmin_minimum=None, allow_legacy_signatures=False) is None
     with CustodyClient(URL, "t0ken") as client:
@@ -107,9 +107,7 @@ def test_a_file_is_read_when_the_client_is_made(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:80],
 )
-def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
-    settings: dict[str, Any], setting: str, why: str
-) -> None:
+def test_a_wrong_pin_is_named_and_refused(settings: dict[str, Any], setting: str, why: str) -> None:
     error = refusal(**settings)
     assert error.setting == setting
     assert error.code == "setting-wrong"
@@ -128,7 +126,7 @@ def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_is_wrong_with_a_file_is_said_of_its_path(tmp_path: Path, text: str | bytes | None, why: str) -> None:
+def test_a_fault_of_a_file_is_reported_with_its_path(tmp_path: Path, text: str | bytes | None, why: str) -> None:
     file = tmp_path / "admins.pem"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -163,13 +161,13 @@ def test_a_private_key_is_refused_and_not_shown() -> None:
         ({"allow_legacy_signatures": "false"}, "allow_legacy_signatures", False),
     ],
 )
-def test_what_else_is_pinned(settings: dict[str, Any], attribute: str, value: object) -> None:
+def test_the_other_pins(settings: dict[str, Any], attribute: str, value: object) -> None:
     found = getattr(pins_of(**pinned(1), **settings), attribute)
     assert (set(found) if isinstance(value, set) else found) == value
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_the_reading_of_a_date(text: str) -> None:
+def test_every_text_is_a_date_or_refused(text: str) -> None:
     try:
         pins_of(**pinned(1), rules_not_before=text)
     except CustodyConfigurationError as error:

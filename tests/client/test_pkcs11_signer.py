@@ -160,7 +160,7 @@ def test_a_child_of_a_process_in_use_does_not_wait(fake_hsm: FakeHsm, monkeypatc
     ],
     ids=["wrong PIN", "no PIN", "no such key", "another curve", "no such token"],
 )
-def test_what_no_retry_changes_fails_at_once(hsm: Any, changes: dict[str, Any], why: str, retryable: bool) -> None:
+def test_a_permanent_fault_fails_at_once(hsm: Any, changes: dict[str, Any], why: str, retryable: bool) -> None:
     if changes.get("key") == "p384":
         hsm.generate("p384", "secp384r1")
     one = signer(hsm, **{"key": "here", **changes})

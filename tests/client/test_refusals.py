@@ -60,27 +60,15 @@ def test_roles_are_found_in_any_text(roles: list[str], before: str, after: str) 
     assert parse_required_roles(message) == tuple(roles[:20])
 
 
-# Each call, with what it needs besides the named role, and whether this package can do without it.
+# Calls, with what each needs besides the named role, and whether this package can do without it.
 CALLS: dict[str, tuple[Call, str, bool]] = {
     "health": (read, "TPUser", False),
     "create": (create, "WhitelistedAddressCreator and TPUser", False),
-    "find": (lambda client: list(client.find_whitelist_requests()), "TPUser", False),
-    "approve": (
-        lambda client: client.approve_whitelist_requests(["7"], "c2ln", "fine"),
-        "WhitelistedAddressApprover and TPUser",
-        False,
-    ),
-    "reject": (
-        lambda client: client.reject_whitelist_requests(["7"], "no"),
-        "WhitelistedAddressApprover and TPUser",
-        False,
-    ),
     "user": (lambda client: client.get_current_user(), "TPUser", False),
     "rules": (lambda client: client.get_rules(), "", True),
     # Any response may hold a secret, and so may the request.
     "webhooks": (lambda client: list(client.list_webhooks()), "", False),
     "delete webhook": (lambda client: client.delete_webhook(WEBHOOK), "", False),
-    "create webhook": (lambda client: client.create_webhook("currencyStatus.updated", "https://x.test/"), "", False),
 }
 
 
@@ -132,21 +120,6 @@ def test_a_gateway_can_name_no_role(sandbox: Sandbox, client: CustodyClient, nam
     assert error.required_roles == ()
     assert not error.is_missing_role
     assert not error.not_offered_by_service
-
-
-def test_the_sandbox_refuses_in_both_ways(sandbox: Sandbox) -> None:
-    sandbox.control.configure(role_refusal="filter failed: {} (E7)", disabled=["GET /whitelists/addresses/{id}"])
-    with CustodyClient(sandbox.url, sandbox.control.add_token(["TPUser"])) as client:
-        error = refusal_of(client, create)
-        assert error.required_roles == ("whitelistedaddresscreator",)
-        assert "filter failed: one of the 'whitelistedaddresscreator' role is required (E7)" in str(error)
-        assert refusal_of(client, lambda client: list(client.list_webhooks())).required_roles == (
-            "admin",
-            "adminreadonly",
-        )
-        disabled = refusal_of(client, lambda client: client.get_whitelist_request("7"))
-        assert disabled.code == "request-refused"
-        assert list(client.find_whitelist_requests()) == []
 
 
 # --- the id of an error ------------------------------------------------------------------------------------
@@ -201,14 +174,3 @@ def test_a_secret_is_no_id(sandbox: Sandbox, client: CustodyClient) -> None:
     with pytest.raises(CustodyError) as caught:
         read(client)
     assert sandbox.token not in f"{caught.value} {caught.value.to_json()}"
-
-
-def test_the_errors_of_the_sandbox_can_have_ids(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.configure(error_ids=True)
-    ids = set()
-    for _ in range(2):
-        with pytest.raises(CustodyError) as caught:
-            client.get_whitelist_request("99999")
-        ids.add(caught.value.error_id)
-    assert len(ids) == 2
-    assert None not in ids

@@ -25,8 +25,7 @@ from airflow_custody.client import (
     CustodyError,
     PasswordSignIn,
 )
-from airflow_custody.client.auth import BearerToken
-from airflow_custody.client.http.authentication import Authentication
+from airflow_custody.client.auth import Authentication, BearerToken
 from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.sandbox import Sandbox
 
@@ -93,7 +92,7 @@ def test_a_secret_is_redacted_in_every_form(secret: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "====", "tea"])
-def test_what_is_no_secret_stays(secret: str) -> None:
+def test_other_text_is_not_redacted(secret: str) -> None:
     assert redact("no such text", [secret]) == "no such text"
     assert redact("t0ken-and-more", ["t0ken", "t0ken-and-more"]) == REDACTED
 
@@ -248,7 +247,7 @@ CARRIERS = {
 
 
 @pytest.mark.parametrize("name", CARRIERS)
-def test_no_secret_is_shown(hostile: Hostile, name: str) -> None:
+def test_secrets_are_shown_in_no_form(hostile: Hostile, name: str) -> None:
     carrier = CARRIERS[name]
     hostile.sign_in_works = name != "sign-in"
 
@@ -276,7 +275,7 @@ def test_no_secret_is_shown(hostile: Hostile, name: str) -> None:
     ],
     ids=lambda fault: fault["kind"],
 )
-def test_no_part_of_a_token_is_shown(sandbox: Sandbox, client: CustodyClient, fault: Any, name: str) -> None:
+def test_a_cut_text_shows_no_part_of_a_token(sandbox: Sandbox, client: CustodyClient, fault: Any, name: str) -> None:
     token, auth = sandbox.token, PasswordSignIn("ann", sandbox.token)
     sandbox.control.add_fault(**json.loads(json.dumps(fault).replace("{token}", token)))
     with CustodyClient(sandbox.url, auth=auth, max_retries=0) as other:
@@ -309,7 +308,7 @@ def test_only_error_and_message_of_a_json_object_are_quoted(hostile: Hostile, bo
         assert f"content type text/x-test, {len(body)} bytes, beginning '<html>a page</html> " in texts
 
 
-def test_no_proxy_password_in_an_error_a_repr_or_the_log() -> None:
+def test_a_proxys_password_is_in_no_error_repr_or_log() -> None:
     with raw_server(
         lambda stream: stream.sendall(b"HTTP/1.1 407 Denied proxy-s3cret\r\nContent-Length: 0\r\n\r\n")
     ) as (url, _):
@@ -327,7 +326,7 @@ def test_the_log_has_no_query_of_a_confidential_operation(client: CustodyClient)
     assert WORD not in "".join(lines)
 
 
-def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile) -> None:
+def test_an_unexpected_exception_becomes_an_error_without_its_text(hostile: Hostile) -> None:
     class Careless(Authentication):
         def apply(self, request: Any, transport: Any) -> None:
             request.headers["Authorization"] = "Bearer s3cret-\u20ac"

@@ -34,7 +34,7 @@ def test_words_are_a_list_or_separated_by_commas(name: str, value: Any, words: t
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [7, True, ["a", None], {"a": 1}, '["Live"]', "('Live',)", b"Live"], ids=repr)
-def test_what_is_no_word_is_refused(name: str, value: Any) -> None:
+def test_a_value_that_is_not_words_is_refused(name: str, value: Any) -> None:
     with pytest.raises(CustodyConfigurationError, match=f"'{name}' must be a list of words") as caught:
         settings_of(**{name: value})
     assert caught.value.setting == name

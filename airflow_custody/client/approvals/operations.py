@@ -8,7 +8,6 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from airflow_custody.client.arguments import MAX_PAGE_SIZE
-from airflow_custody.client.http.listings import read_count
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
 from airflow_custody.client.text import count
@@ -97,7 +96,5 @@ class ApprovalOperations(ServiceOperations):
         reply = self._transport.call(GET_PENDING_APPROVALS, dict[str, Any], query={"limit": str(MAX_PAGE_SIZE)})
         # ``{}`` means that nothing is pending. Any other response without counts may come from a gateway.
         reply.require_any_key(*_COUNTS)
-        counts: dict[str, int] = {}
-        for wire, name in _COUNTS.items():
-            counts[name] = read_count(reply, wire) or 0
+        counts = {name: reply.count(wire) or 0 for wire, name in _COUNTS.items()}
         return PendingApprovals(**counts, limit=MAX_PAGE_SIZE)

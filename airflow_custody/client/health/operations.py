@@ -38,7 +38,6 @@ class HealthOperations(ServiceOperations):
         query = {} if tenant_id is None else {"tenantId": _check_tenant_id(tenant_id)}
         reply = self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing, query=query)
         reply.require_any_key("groups")
-        reply.require_unique_keys()
         checks = HealthListing(is_blank=reply.response.says_nothing, date=reply.response.date)
         for name, group in (reply.body.get("groups") or {}).items():
             if group is None or (group and "healthChecks" not in group):

@@ -10,9 +10,8 @@ import http.client
 import socket
 import ssl
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
@@ -20,13 +19,13 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import ProxyError as UrllibProxyError
 from urllib3.exceptions import TimeoutError as UrllibTimeoutError
 
+from airflow_custody.client.auth import Authentication
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConfigurationError,
     CustodyConnectionError,
     CustodyError,
 )
-from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.settings import ClientSettings, Proxy
 
@@ -69,266 +68,182 @@ _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class _Facts:
+class _Kind(NamedTuple):
     """
-    The facts about a request without a response.
+    The error for a kind of failure.
 
-    :param chain: the exceptions; empty: there was a response before the request's body was sent.
-    :param sent: whether the request was sent.
-    :param proxy: the proxy, if the failure is about it; None: the failure is about the service.
-    """
-
-    chain: Sequence[BaseException]
-    sent: bool
-    proxy: Proxy | None
-
-    @cached_property
-    def _tls_errors(self) -> list[ssl.SSLError]:
-        return [each for each in self.chain if isinstance(each, ssl.SSLError)]
-
-    @cached_property
-    def is_foreign(self) -> bool:
-        """Whether the peer sent data that is not HTTP."""
-        lines = [str(each.args[0]) for each in self.chain if type(each) is http.client.BadStatusLine]
-        return any(not each.startswith("HTTP/") for each in lines)
-
-    @property
-    def is_from_proxy(self) -> bool:
-        """Whether the proxy, or the connection to it, failed."""
-        return _is_proxys(self.chain) or self.is_at_connect
-
-    @cached_property
-    def is_at_connect(self) -> bool:
-        """Whether the proxy was reached, but did not answer the request to connect to the service."""
-        return any(map(_was_connecting, self.chain))
-
-    @property
-    def is_refused_by_proxy(self) -> bool:
-        """Whether the proxy was reached, but did not connect to the service."""
-        return self.proxy is not None and is_proxy_refusal(self.chain)
-
-    @property
-    def is_certificate_refused(self) -> bool:
-        """Whether the peer's certificate was not accepted."""
-        return any(isinstance(each, ssl.SSLCertVerificationError) for each in self._tls_errors)
-
-    @property
-    def is_not_tls(self) -> bool:
-        """Whether the peer does not speak TLS."""
-        return any(each.reason in _NOT_TLS for each in self._tls_errors)
-
-    @property
-    def is_tls(self) -> bool:
-        """Whether TLS failed in any way."""
-        return bool(self._tls_errors)
-
-    @property
-    def is_unknown_host(self) -> bool:
-        """Whether the host's name does not exist."""
-        errors = [each for each in self.chain if isinstance(each, socket.gaierror)]
-        return not self.sent and any(each.errno in _NO_SUCH_NAME for each in errors)
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """
-    A kind of failure, and the error for it.
-
-    :param applies: whether a failure is of this kind.
     :param code: the error's code.
     :param retryable: whether another try may help.
-    :param message: the message, with the names of texts in braces (``Failures._texts``).
-    :param advice: the advice, with the same names. Default: none.
+    :param message: the message, with the names of texts in braces.
+    :param advice: the advice, with the same names.
     """
 
-    applies: Callable[[_Facts], bool]
     code: ErrorCode
     retryable: bool
     message: str
-    advice: str = ""
+    advice: str
 
 
-# The first kind that applies is used.
-_KINDS = (
-    _Kind(
-        lambda facts: facts.is_certificate_refused,
-        "tls-failed",
-        retryable=False,
-        message="TLS: the certificate of {name} was not accepted: {cause}",
-        advice="{certificate_advice}",
+_KINDS = {
+    "certificate": _Kind(
+        "tls-failed", False, "TLS: the certificate of {name} was not accepted: {cause}", "{certificate_advice}"
     ),
-    _Kind(
-        lambda facts: facts.is_not_tls,
+    "no TLS": _Kind(
         "unreachable",
-        retryable=False,
-        message="{name} does not speak TLS on this port",
-        advice="Start {place} with http://, or use the HTTPS port.",
+        False,
+        "{name} does not speak TLS on this port",
+        "Start {place} with http://, or use the HTTPS port.",
     ),
-    _Kind(
-        lambda facts: facts.is_foreign,
+    "no HTTP": _Kind(
         "response-unusable",
-        retryable=False,
-        message="{name} sent data that is not HTTP",
-        advice="Another program listens there, or the port expects TLS. Check {place}.",
+        False,
+        "{name} sent data that is not HTTP",
+        "Another program listens there, or the port expects TLS. Check {place}.",
     ),
-    _Kind(
-        lambda facts: facts.is_tls,
-        "tls-failed",
-        retryable=True,
-        message="TLS: {name} cannot be reached: {cause}",
-        advice="{check} {client_certificate_advice}",
-    ),
-    _Kind(
-        lambda facts: facts.is_refused_by_proxy,
+    "TLS": _Kind("tls-failed", True, "TLS: {name} cannot be reached: {cause}", "{check} {client_certificate_advice}"),
+    "refused by the proxy": _Kind(
         "unreachable",
-        retryable=True,
-        message="{host} cannot be reached through {name}: {cause}",
-        advice="Check {place}, and that the proxy allows this host.",
+        True,
+        "{host} cannot be reached through {name}: {cause}",
+        "Check {place}, and that the proxy allows this host.",
     ),
-    _Kind(
-        lambda facts: facts.is_at_connect,
+    "no answer from the proxy": _Kind(
         "unreachable",
-        retryable=True,
-        message="{host} cannot be reached through {name}: the proxy did not answer CONNECT: {cause}",
-        advice="Check {place}, and that the proxy allows this host.",
+        True,
+        "{host} cannot be reached through {name}: the proxy did not answer CONNECT: {cause}",
+        "Check {place}, and that the proxy allows this host.",
     ),
-    _Kind(
-        lambda facts: facts.is_unknown_host,
+    "unknown host": _Kind(
         "unknown-host",
-        retryable=True,
-        message="{name} cannot be reached: {cause}",
-        advice="This machine cannot resolve the host's name. Correct it in {place}.",
+        True,
+        "{name} cannot be reached: {cause}",
+        "This machine cannot resolve the host's name. Correct it in {place}.",
     ),
-    _Kind(
-        lambda facts: not facts.chain,
+    "early response": _Kind(
         "unreachable",
-        retryable=True,
-        message="{name} responded before the request's body was sent; the request was not carried out",
-        advice="{check}",
+        True,
+        "{name} responded before the request's body was sent; the request was not carried out",
+        "{check}",
     ),
-    _Kind(
-        lambda facts: not facts.sent,
-        "unreachable",
-        retryable=True,
-        message="{tried} cannot be reached: {cause}",
-        advice="{check}",
-    ),
-    _Kind(
-        lambda facts: is_timeout(facts.chain),
+    "not sent": _Kind("unreachable", True, "{tried} cannot be reached: {cause}", "{check}"),
+    "time-out": _Kind(
         "no-response",
-        retryable=True,
-        message="no complete response from {host} within {timeout:g} s",
-        advice="If the service is only slow, increase {timeout_setting}.",
+        True,
+        "no complete response from {host} within {timeout:g} s",
+        "If the service is only slow, increase {timeout_setting}.",
     ),
-    _Kind(
-        lambda facts: True,
-        "no-response",
-        retryable=True,
-        message="the connection to {host} was lost before the response was complete: {cause}",
+    "lost": _Kind(
+        "no-response", True, "the connection to {host} was lost before the response was complete: {cause}", ""
     ),
-)
+}
 
 
-@dataclass(frozen=True)
-class Failures:
+def explain_failure(
+    operation: Operation,
+    settings: ClientSettings,
+    auth: Authentication,
+    chain: Sequence[BaseException],
+    *,
+    sent: bool | None,
+) -> CustodyError:
     """
-    The failures of one client's requests.
+    Return the error for a request that failed.
 
+    The error holds no reference to the request object.
+
+    :param operation: the operation that was called.
     :param settings: the client's settings.
     :param auth: the way to authenticate; it redacts quotations.
+    :param chain: the exceptions; empty: there was a response before the request's body was sent.
+    :param sent: whether sending the body had begun; None: there is no body, and the exceptions show whether the
+        request was sent.
     """
-
-    _settings: ClientSettings
-    _auth: Authentication
-
-    def explain(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> CustodyError:
-        """
-        Return the error for a request that failed.
-
-        The error holds no reference to the request object.
-
-        :param operation: the operation that was called.
-        :param chain: the exceptions; empty: there was a response before the request's body was sent.
-        :param sent: whether sending the body had begun; None: there is no body, and the exceptions show whether the
-            request was sent.
-        """
-        is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
-        if sent is None:
-            sent = is_network and not any(map(_is_before_sending, chain))
-        if not is_network and not sent:
-            return operation.failed(
-                CustodyConfigurationError,
-                f"this request cannot be sent with these settings: {type(chain[-1]).__name__}",
-                code="setting-wrong",
-                nothing_sent=True,
-            )
-        return self._error(operation, _Facts(chain, sent=sent, proxy=None))
-
-    def _error(self, operation: Operation, facts: _Facts) -> CustodyError:
-        """Return the error for a failure by its kind."""
-        if facts.is_foreign or facts.is_from_proxy:
-            # Non-HTTP data comes from the first peer, which is the proxy if there is one.
-            facts = replace(facts, proxy=self._settings.proxy_in_use)
-        kind = next(each for each in _KINDS if each.applies(facts))
-        texts = self._texts(operation, facts)
-        message = kind.message.format_map(texts)
-        advice = kind.advice.format_map(texts) or None
-        if facts.sent:
-            return operation.after_sending(
-                CustodyConnectionError, message, code=kind.code, advice=advice, retryable=kind.retryable
-            )
+    is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
+    if sent is None:
+        sent = is_network and not any(map(_is_before_sending, chain))
+    if not is_network and not sent:
         return operation.failed(
-            CustodyConnectionError,
-            # Without an exception, the request's headers may have been sent.
-            f"{message}; this request was not sent" if facts.chain else message,
-            code=kind.code,
-            advice=advice,
-            retryable=kind.retryable,
+            CustodyConfigurationError,
+            f"this request cannot be sent with these settings: {type(chain[-1]).__name__}",
+            code="setting-wrong",
             nothing_sent=True,
         )
+    # Non-HTTP data comes from the first peer, which is the proxy if there is one.
+    is_from_proxy = _is_proxys(chain) or any(map(_is_foreign, chain)) or any(map(_was_connecting, chain))
+    proxy = settings.proxy_in_use if is_from_proxy else None
+    host = urlsplit(settings.base_url).netloc
+    if proxy is None:
+        peer = {"place": settings.base_url_text, "name": host, "tried": _with_port(settings.base_url)}
+        check = f"Check {settings.base_url_text}, and that the service is up."
+    else:
+        name = f"the proxy {proxy.address}"
+        peer = {"place": proxy.place, "name": name, "tried": name}
+        check = f"Check {proxy.place}, and that the proxy is up."
+    texts: dict[str, object] = {
+        **peer,
+        "check": check,
+        "host": host,
+        "cause": _cause(operation, auth, chain),
+        "timeout": settings.timeout,
+        "timeout_setting": settings.name("timeout"),
+        "certificate_advice": _certificate_advice(chain, peer["place"], settings),
+        "client_certificate_advice": _client_certificate_advice(proxy, settings),
+    }
+    kind = _KINDS[_kind_of(chain, sent=sent, has_proxy=proxy is not None)]
+    message = kind.message.format_map(texts)
+    facts: dict[str, Any] = {
+        "code": kind.code,
+        "advice": kind.advice.format_map(texts) or None,
+        "retryable": kind.retryable,
+    }
+    if sent:
+        return operation.after_sending(CustodyConnectionError, message, **facts)
+    # Without an exception, the request's headers may have been sent.
+    message = f"{message}; this request was not sent" if chain else message
+    return operation.failed(CustodyConnectionError, message, **facts, nothing_sent=True)
 
-    def _texts(self, operation: Operation, facts: _Facts) -> dict[str, object]:
-        """Return the texts for a message and its advice."""
-        settings, proxy = self._settings, facts.proxy
-        host = urlsplit(settings.base_url).netloc
-        if proxy is None:
-            peer = {"place": settings.base_url_text, "name": host, "tried": _with_port(settings.base_url)}
-            check = f"Check {settings.base_url_text}, and that the service is up."
-        else:
-            name = f"the proxy {proxy.address}"
-            peer = {"place": proxy.place, "name": name, "tried": name}
-            check = f"Check {proxy.place}, and that the proxy is up."
-        return {
-            **peer,
-            "check": check,
-            "host": host,
-            "cause": self._cause(operation, facts.chain),
-            "timeout": settings.timeout,
-            "timeout_setting": settings.name("timeout"),
-            "certificate_advice": _certificate_advice(facts.chain, peer["place"], settings),
-            "client_certificate_advice": _client_certificate_advice(facts, settings),
-        }
 
-    def _cause(self, operation: Operation, chain: Sequence[BaseException]) -> str:
-        """
-        Return the reason for a failure, for people; empty if there is no exception.
+def _kind_of(chain: Sequence[BaseException], *, sent: bool, has_proxy: bool) -> str:
+    """Return the kind of a failure: a key of ``_KINDS``."""
+    tls_errors = [each for each in chain if isinstance(each, ssl.SSLError)]
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in tls_errors):
+        return "certificate"
+    if any(each.reason in _NOT_TLS for each in tls_errors):
+        return "no TLS"
+    if any(map(_is_foreign, chain)):
+        return "no HTTP"
+    if tls_errors:
+        return "TLS"
+    if has_proxy and is_proxy_refusal(chain):
+        return "refused by the proxy"
+    if any(map(_was_connecting, chain)):
+        return "no answer from the proxy"
+    if not sent and any(map(_is_unknown_name, chain)):
+        return "unknown host"
+    if not chain:
+        return "early response"
+    if not sent:
+        return "not sent"
+    return "time-out" if is_timeout(chain) else "lost"
 
-        It is the operating system's own text, if there is one.
-        """
-        if not chain:
-            return ""
-        for each in chain:
-            if isinstance(each, ssl.SSLCertVerificationError):
-                return self._auth.redact(str(each.verify_message).rstrip("."), 160)
-            if isinstance(each, requests.RequestException):
-                continue
-            if isinstance(each, OSError) and each.strerror:
-                return self._auth.redact(each.strerror, 160)
-        if operation.confidential:
-            # Do not quote other texts, because they may quote the peer.
-            return type(chain[-1]).__name__
-        return self._auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
+
+def _cause(operation: Operation, auth: Authentication, chain: Sequence[BaseException]) -> str:
+    """
+    Return the reason for a failure, for people; empty if there is no exception.
+
+    It is the operating system's own text, if there is one.
+    """
+    if not chain:
+        return ""
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return auth.redact(str(each.verify_message).rstrip("."), 160)
+        if not isinstance(each, requests.RequestException) and isinstance(each, OSError) and each.strerror:
+            return auth.redact(each.strerror, 160)
+    if operation.confidential:
+        # Do not quote other texts, because they may quote the peer.
+        return type(chain[-1]).__name__
+    return auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
 
 
 def exception_chain(exception: BaseException, without: BaseException | None = None) -> Iterator[BaseException]:
@@ -356,6 +271,16 @@ def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
     not_reached = (ConnectTimeoutError, NewConnectionError, ssl.SSLError, TimeoutError)
     chain = list(chain)
     return _is_proxys(chain) and not any(isinstance(each, not_reached) for each in chain)
+
+
+def _is_foreign(exception: BaseException) -> bool:
+    """Tell whether the peer sent data that is not HTTP."""
+    return type(exception) is http.client.BadStatusLine and not str(exception.args[0]).startswith("HTTP/")
+
+
+def _is_unknown_name(exception: BaseException) -> bool:
+    """Tell whether the host's name does not exist."""
+    return isinstance(exception, socket.gaierror) and exception.errno in _NO_SUCH_NAME
 
 
 def _is_before_sending(exception: BaseException) -> bool:
@@ -394,9 +319,9 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
     return advice.format(place=place, bundle=bundle, unknown_ca=unknown_ca.format(bundle=bundle))
 
 
-def _client_certificate_advice(facts: _Facts, settings: ClientSettings) -> str:
+def _client_certificate_advice(proxy: Proxy | None, settings: ClientSettings) -> str:
     """Return advice about a peer that may require a client certificate."""
-    if facts.proxy:
+    if proxy is not None:
         return "If it requires a client certificate, use another proxy, because only the service is sent one."
     setting = settings.name("client_cert")
     if settings.client_cert is not None:

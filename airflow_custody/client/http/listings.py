@@ -10,20 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.text import as_name, count, has_unprintable, read_number, sanitize
+from airflow_custody.client.text import count, sanitize
 
 Row = TypeVar("Row")
 
-#: Maximum number of characters of an id.
-MAX_ID_LENGTH = 200
-#: The largest count: larger numbers are not exact in every JSON reader.
-MAX_COUNT = 2**53 - 1
 #: Maximum number of rows that are read from one listing, so that no response makes reading endless.
 MAX_LISTED_ROWS = 1_000_000
 # The maximum number of calls for a listing is the maximum number of rows, divided by this number. Full pages have a
@@ -138,32 +133,52 @@ def _read_offset_pages(
             raise listing_changed(operation, f"its total changed from {total} to {page.total}")
         total = page.total
         check_length(operation, total or len(page.rows), calls)
-        if follows and not any(identifier in ids for identifier, _ in page.rows[:1]):
-            # Rows moved up. Otherwise, this page begins with a row that was returned before, even if rows are dropped.
-            raise listing_changed(operation, f"the page at {offset} does not begin with a row of an earlier page")
         new = [each for each in page.rows if each[0] not in ids]
-        if follows and not new and len(page.rows) >= limit:
-            # The last row of a full page has a place that no earlier page reached.
-            raise listing_changed(operation, f"the page at {offset} is full, but has no new row")
-        ids.update(_unique_ids(operation, new))
+        ids |= _unique_ids(operation, new)
+        _check_page(operation, page, new, len(ids), offset=offset, is_full=len(page.rows) >= limit, follows=follows)
         yield OffsetPage(new, total)
-        if total is None:
-            # The service leaves out a total of zero, so it does not count these rows.
-            if len(page.rows) >= limit:
-                why = f"a page has {count(limit, 'row')} and no total, so whether more rows follow is unknown"
-                raise _unreadable(operation, why)
-            return
-        if len(ids) > total:
-            raise listing_changed(
-                operation, f"{count(len(ids), 'row was', 'rows were')} listed, but the total is {total}"
-            )
-        if len(ids) == total:
-            return
         step = len(page.rows) - overlap
-        if offset + limit >= total and (step <= 0 or not new):
+        if total is None or len(ids) == total or (offset + limit >= total and (step <= 0 or not new)):
             return
         follows = step > 0 and overlap > 0
         offset += step if step > 0 else limit
+
+
+def _check_page(
+    operation: Operation,
+    page: OffsetPage[Row],
+    new: list[tuple[str, Row]],
+    listed: int,
+    *,
+    offset: int,
+    is_full: bool,
+    follows: bool,
+) -> None:
+    """
+    Check that a page continues the listing.
+
+    :param operation: the listing, for errors.
+    :param page: the page.
+    :param new: its rows that no earlier page has.
+    :param listed: the number of different rows of this page and all earlier ones.
+    :param offset: its offset.
+    :param is_full: whether it has as many rows as were requested.
+    :param follows: whether it must overlap with the previous page.
+    :raises CustodyResponseError: if it does not (retryable), or if it does not tell whether more rows follow.
+    """
+    if follows and new[:1] == page.rows[:1]:
+        # Rows moved up. Otherwise, this page begins with a row that was returned before, even if rows are dropped.
+        raise listing_changed(operation, f"the page at {offset} does not begin with a row of an earlier page")
+    if follows and is_full and not new:
+        # The last row of a full page has a place that no earlier page reached.
+        raise listing_changed(operation, f"the page at {offset} is full, but has no new row")
+    if page.total is None and is_full:
+        # The service leaves out a total of zero, so it does not count these rows.
+        why = f"a page has {count(len(page.rows), 'row')} and no total, so whether more rows follow is unknown"
+        raise _unreadable(operation, why)
+    if page.total is not None and listed > page.total:
+        rows = count(listed, "row was", "rows were")
+        raise listing_changed(operation, f"{rows} listed, but the total is {page.total}")
 
 
 def check_length(operation: Operation, rows: int, calls: int) -> None:
@@ -276,45 +291,6 @@ def _unique_ids(operation: Operation, rows: list[tuple[str, Row]]) -> set[str]:
     if len(ids) < len(rows):
         raise _listed_twice(operation, Counter(identifier for identifier, _ in rows).most_common(1)[0][0])
     return ids
-
-
-def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
-    """
-    Return the ids of a page's rows.
-
-    :raises CustodyResponseError: if an id is missing or unusable.
-    """
-    found = ["" if each is None or isinstance(each, (bool, dict, list)) else str(each) for each in ids]
-    if not all(is_readable_id(each) for each in found):
-        raise reply.unexpected("a row has no usable 'id'")
-    return found
-
-
-def is_readable_id(text: str) -> bool:
-    """
-    Tell whether a text can be an id.
-
-    An id is not empty or very long, and has no invisible characters.
-    """
-    return 0 < len(text) <= MAX_ID_LENGTH and text == text.strip() and not has_unprintable(text)
-
-
-def read_count(reply: Reply[Any], name: str) -> int | None:
-    """
-    Return a number that the service has counted; None: it is absent.
-
-    :param reply: the response.
-    :param name: the key of the number.
-    :raises CustodyResponseError: if it is not a whole number in its shortest form, or too large to be exact.
-    """
-    value = reply.body.get(name)
-    if value is None:
-        return None
-    text = as_name(value) or ""
-    number = read_number(text, MAX_COUNT)
-    if number is None or str(number) != text:
-        raise reply.unexpected(f"its {name!r} is not a number")
-    return number
 
 
 def listing_changed(operation: Operation, why: str) -> CustodyError:

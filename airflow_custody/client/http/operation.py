@@ -127,10 +127,9 @@ class Operation:
         """
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, advice=advice, **facts)
-        advice = " ".join(filter(None, [advice, OUTCOME_UNKNOWN_ADVICE]))
-        return self.outcome_unknown(message, **{**facts, "advice": advice})
+        return self.outcome_unknown(message, advice=advice, **facts)
 
-    def outcome_unknown(self, message: str, **facts: Any) -> CustodyError:
+    def outcome_unknown(self, message: str, *, advice: str | None = None, **facts: Any) -> CustodyError:
         """Return the error for a request that may have been carried out."""
-        facts["retryable"] = False
+        facts |= {"retryable": False, "advice": " ".join(filter(None, [advice, OUTCOME_UNKNOWN_ADVICE]))}
         return self.failed(CustodyOutcomeUnknownError, message, code="outcome-unknown", **facts)

@@ -6,12 +6,14 @@ import codecs
 import math
 import re
 import ssl
-from collections.abc import Callable
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import requests
@@ -20,6 +22,7 @@ from pydantic_core import SchemaValidator
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
+from airflow_custody.client.auth import Authentication
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     NOT_OFFERED_STATUSES,
@@ -34,9 +37,9 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
-from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.operation import OUTCOME_UNKNOWN_ADVICE, Operation, missing_roles
-from airflow_custody.client.json_text import TooManyValuesError, check_structure, read_json
+from airflow_custody.client.http.failures import NETWORK_ERRORS, exception_chain, is_timeout
+from airflow_custody.client.http.operation import Operation, missing_roles
+from airflow_custody.client.json_text import UnusableJsonError, read_json
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
 
@@ -56,6 +59,19 @@ def parse_required_roles(message: str) -> tuple[str, ...]:
     found = _ROLES_REQUIRED.search(message)
     names = [each.strip() for each in found[1].split("-")] if found else []
     return tuple(dict.fromkeys(filter(_ROLE_NAME.fullmatch, names)))[:_MAX_ROLES]
+
+
+#: The largest count: larger numbers are not exact in every JSON reader.
+MAX_COUNT = 2**53 - 1
+# A whole number in its shortest form, with at most as many digits as MAX_COUNT.
+_COUNT = re.compile("0|[1-9][0-9]{0,15}")
+# No id contains white space or another character that is not visible in ASCII.
+_ID = re.compile("[!-~]{1,200}")
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text can be an id."""
+    return _ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,15 @@ _MEANINGS = {
     429: _StatusMeaning(CustodyRateLimitError, "rate-limited"),
     499: _GIVEN_UP,
 }
-_NO_SUCH_OBJECT = "It may not exist, or the service may not offer this undocumented operation."
+_OFFER_ADVICE = {
+    "": "",
+    # The advice on the refusal says so.
+    "refused, maybe not offered": "",
+    "no such object": "It may not exist, or the service may not offer this undocumented operation.",
+    "maybe not offered": "The service may not offer this operation: it is not part of its documented interface.",
+    # The base URL is probably wrong.
+    "unknown path": "The service does not know this path: check {url}.",
+}
 _NO_ROLE_NAMED = (
     "The refusal names no role: the operation may be disabled for this tenant, or the object may not be visible to "
     "this user."
@@ -99,10 +123,8 @@ _ROLES_REQUIRED = re.compile(r"one of the '([^']*)' role is required")
 _ROLE_NAME = re.compile(r"[a-z]{1,60}")
 _MAX_ROLES = 20
 _ERROR_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
-_MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 # The pattern allows no "<" in the tag, because searching a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
-_NO_JSON = object()
 
 
 @dataclass(frozen=True)
@@ -177,7 +199,9 @@ class Response:
     A response: its status, some headers, and the received body.
 
     :param body: the body; not in its ``repr``, because it may hold a token.
-    :param max_bytes: maximum size of the body in bytes; it also limits the number of values in it.
+    :param data: the body as JSON data; not in its ``repr`` either.
+    :param no_json: the reason why the body is not JSON, is nested too deeply, repeats a key, or has too many values;
+        empty if it is usable.
     :param truncated: why the body is not complete; None if it is.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     """
@@ -188,30 +212,10 @@ class Response:
     location: str | None
     retry_after: float | None
     body: bytes = field(repr=False)
-    max_bytes: int
-    truncated: str | None = None
-    date: datetime | None = None
-
-    @cached_property
-    def data(self) -> Any:
-        """
-        The body as JSON data.
-
-        If the body is not JSON, nested too deeply, or has too many values, the value is ``_NO_JSON``.
-        """
-        try:
-            return read_json(self.body, self.max_bytes)
-        except ValueError:
-            return _NO_JSON
-
-    @property
-    def no_json_reason(self) -> str:
-        """The reason why the body is not JSON data."""
-        try:
-            check_structure(self.body, self.max_bytes)
-        except TooManyValuesError as error:
-            return str(error)
-        return "its body is not JSON" if self.body else "its body is empty"
+    data: Any = field(repr=False)
+    no_json: str
+    truncated: str | None
+    date: datetime | None
 
     @property
     def is_service_error(self) -> bool:
@@ -244,11 +248,6 @@ class Response:
         return has_code or has_error or data.get("success") is False
 
     @property
-    def is_json(self) -> bool:
-        """Whether the body is JSON."""
-        return self.data is not _NO_JSON
-
-    @property
     def says_nothing(self) -> bool:
         """
         Whether there is no body, or an empty object.
@@ -256,6 +255,93 @@ class Response:
         The service leaves out empty values.
         """
         return not self.body.strip() or self.data == {}
+
+
+# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
+_PIECE = 16 * 1024
+
+
+def read_response(operation: Operation, received: requests.Response, settings: ClientSettings) -> Response:
+    """
+    Read a response within the limits of time and size.
+
+    :param operation: the operation, for errors.
+    :param received: the response, whose body is unread.
+    :param settings: the client's settings: ``timeout`` and ``max_response_bytes``.
+    :raises CustodyError: if the body is too large.
+    :raises OSError: or another network error, if a success is not complete when the time is over.
+    """
+    status, headers, limit = received.status_code, received.headers, settings.max_response_bytes
+    deadline = time.monotonic() + settings.timeout
+    body, truncated = bytearray(), None
+    try:
+        # An interim response has no body, and the stream does not end after it.
+        for piece in _decoded_pieces(received) if status >= 200 else ():
+            body += piece
+            # Count the bytes as received too, because compressed data may decode to nothing.
+            if max(len(body), received.raw.tell()) > limit:
+                raise operation.after_sending(
+                    CustodyResponseError,
+                    f"the response is larger than {limit} bytes and was not read to its end",
+                    code="response-unusable",
+                    status=status,
+                )
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    except zlib.error:
+        truncated = "its compressed body ends early or is damaged"
+    except NETWORK_ERRORS as exception:
+        if status < 400 and is_timeout(exception_chain(exception)):
+            raise
+        # The status of an error is enough, even if its body is not complete.
+        truncated = "its body ends early"
+    # http.client accepts the end of the stream as the end of the headers.
+    is_framed = status == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
+    if not (truncated or body or is_framed):
+        truncated = "its body or its headers end early"
+    retry_after = headers.get("Retry-After")
+    data, no_json = _read_data(bytes(body), limit)
+    return Response(
+        status=status,
+        reason=received.reason or "",
+        content_type=headers.get("Content-Type", ""),
+        location=headers.get("Location"),
+        retry_after=parse_retry_after(retry_after) if retry_after else None,
+        body=bytes(body),
+        data=data,
+        no_json=no_json,
+        truncated=truncated,
+        date=parse_date(headers.get("Date")),
+    )
+
+
+def _read_data(body: bytes, limit: int) -> tuple[Any, str]:
+    """Return a body as JSON data, and the reason why it is unusable; empty if it is usable."""
+    try:
+        return read_json(body, limit), ""
+    except UnusableJsonError as error:
+        return None, str(error)
+    except ValueError:
+        return None, "its body is not JSON" if body else "its body is empty"
+
+
+def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
+    """
+    Yield the body, decompressed, in a piece for each read.
+
+    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
+    as the server sends such data.
+
+    :raises zlib.error: if the compressed data is damaged, or not complete.
+    """
+    is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
+    # The sum makes zlib detect the format.
+    decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
+    while piece := received.raw.read1(_PIECE, decode_content=False):
+        yield decompressor.decompress(piece) if is_compressed else piece
+    is_whole = decompressor.eof and not decompressor.unused_data
+    if is_compressed and received.raw.tell() and not is_whole:
+        raise zlib.error
 
 
 @cache
@@ -312,8 +398,8 @@ class Reply(Generic[T]):
                 status=response.status,
                 error_code=code,
             )
-        if response.data is _NO_JSON:
-            raise self.unexpected(response.no_json_reason)
+        if response.no_json:
+            raise self.unexpected(response.no_json)
         try:
             self.body = _validator(shape).validate_python(response.data)
             return self
@@ -353,60 +439,82 @@ class Reply(Generic[T]):
         if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
-    def require_unique_keys(self) -> None:
+    def rows(self, key: str, *others: str) -> list[tuple[str, Any]]:
         """
-        Refuse a body in which a key is repeated.
+        Return the rows of a page of a listing, each with its id.
 
-        Python keeps only the last value of a repeated key, and other parsers may keep another.
-
-        Use it where the body proves success. It reads the body a second time.
-
-        :raises CustodyError: if a key is repeated.
+        :param key: the key of the rows.
+        :param others: the other keys of a page, of which a page without rows must have one: see
+            :meth:`require_any_key`.
+        :raises CustodyError: if the page has none of these keys, or the id of a row is missing or unusable.
         """
-        try:
-            read_json(self.response.body, self.response.max_bytes, unique_keys=True)
-            return
-        except ValueError as error:
-            why = str(error)
-        raise self.unexpected(why)
+        self.require_any_key(key, *others)
+        rows = self.body.get(key) or []  # type: ignore[attr-defined]
+        given = [row.get("id") for row in rows]
+        ids = [str(each) if type(each) in (str, int) else "" for each in given]
+        if not all(map(is_id, ids)):
+            raise self.unexpected("a row has no usable 'id'")
+        return list(zip(ids, rows, strict=True))
+
+    def count(self, name: str) -> int | None:
+        """
+        Return a number that the service has counted; None: it is absent.
+
+        :param name: the key of the number.
+        :raises CustodyError: if it is not a whole number in its shortest form, or too large to be exact.
+        """
+        value = self.body.get(name)  # type: ignore[attr-defined]
+        if value is None:
+            return None
+        text = str(value) if type(value) in (int, str) else ""
+        if not _COUNT.fullmatch(text) or int(text) > MAX_COUNT:
+            raise self.unexpected(f"its {name!r} is not a number")
+        return int(text)
 
     def _status_error(self) -> CustodyError:
         """Return the error for a status other than 2xx."""
-        status = self.response.status
+        operation, response = self.operation, self.response
+        status = response.status
         if status < 200:
             # A server is processing the request, so a create may still be carried out.
             return self.unexpected("it is not a final response")
         if status < 400:
             return self._redirect()
-        operation, own = self.operation, self.response.is_service_error
-        default = _SERVER_FAILED if status >= 500 else _REQUEST_REFUSED
-        meaning = _MEANINGS.get(status, default)
+        own = response.is_service_error
+        meaning = _MEANINGS.get(status, _SERVER_FAILED if status >= 500 else _REQUEST_REFUSED)
         # A gateway's refusal does not prove that nothing was created.
         is_refused = meaning.is_refusal and (own or not operation.creates)
         is_outcome_unknown = not is_refused and not operation.is_repeatable
+        roles = self._required_roles()
+        offer = self._offer(roles)
         text, error_code = self._error_text()
-        advice = [
-            self._advice_on_refusal() if meaning.is_refusal else None,
-            OUTCOME_UNKNOWN_ADVICE if is_outcome_unknown else None,
-            self._advice_on_sender(),
-            self._advice_on_offer(),
-        ]
         facts: dict[str, Any] = {
             "status": status,
             "error_code": error_code,
             "error_id": self._error_id,
-            "retry_after": self.response.retry_after,
+            "retry_after": response.retry_after,
             "from_service": own,
-            "required_roles": self._required_roles,
-            "advice": " ".join(filter(None, advice)) or None,
+            "required_roles": roles,
         }
+        advice = [self._advice_on_refusal(roles)] if meaning.is_refusal else []
+        if status in (401, *NOT_OFFERED_STATUSES) and not own:
+            advice.append(self._other_program())
+        advice.append(_OFFER_ADVICE[offer].format(url=self.settings.base_url_text))
+        facts["advice"] = " ".join(filter(None, advice)) or None
         if is_outcome_unknown:
             return operation.outcome_unknown(text, **facts)
-        return operation.failed(meaning.error_type, text, code=self._error_code(meaning), **facts)
+        code = meaning.code
+        if status in (403, 404, 405) and not own:
+            # A program other than the service may have refused the operation.
+            code = "response-unusable"
+        elif offer.endswith("maybe not offered"):
+            code = "not-offered"
+        elif roles:
+            code = "role-missing"
+        return operation.failed(meaning.error_type, text, code=code, **facts)
 
     def _redirect(self) -> CustodyError:
         """Return the error for a redirect."""
-        _, error_code = self._error_text()
         is_quoted = self.response.location and not self.operation.confidential
         target = f" to {self.auth.redact(self.response.location)}" if is_quoted else ""
         return self.operation.failed(
@@ -414,24 +522,53 @@ class Reply(Generic[T]):
             f"the service redirects{target}; redirects are not followed",
             code="response-unusable",
             status=self.response.status,
-            error_code=error_code,
+            error_code=self._error_text()[1],
             retry_after=self.response.retry_after,
             advice="The base URL must be the service's own.",
         )
 
-    # The parts of the error for a status from 400 on.
-
-    @property
     def _required_roles(self) -> tuple[str, ...]:
-        """The roles of which the user needs one, if the service itself refuses the operation for lack of a role."""
+        """Return the roles of which the user needs one, if the service itself refuses for lack of a role."""
         if self.response.status != 403 or not self.response.is_service_error:
             return ()
         return tuple(self.auth.redact(each, 60) for each in parse_required_roles(self.response.data["message"]))
 
-    @property
-    def _is_other_refusal(self) -> bool:
-        """Whether the service itself refuses the operation (403), but not for lack of a role."""
-        return self.response.status == 403 and self.response.is_service_error and not self._required_roles
+    def _offer(self, roles: Sequence[str]) -> str:
+        """
+        Return what an error status says about whether the service offers the operation: a key of ``_OFFER_ADVICE``.
+
+        :param roles: the roles that the service names in its refusal.
+        """
+        operation, status, own = self.operation, self.response.status, self.response.is_service_error
+        if status == 403:
+            # It is a refusal, unless this package can do without the operation.
+            return "refused, maybe not offered" if operation.optional and own and not roles else ""
+        if status in NOT_OFFERED_STATUSES and not operation.documented:
+            is_about_object = status == 404 and own and operation.names_objects
+            return "no such object" if is_about_object else "maybe not offered"
+        if status == 404 and not operation.names_objects and 404 not in operation.hints:
+            return "unknown path"
+        return ""
+
+    def _advice_on_refusal(self, roles: Sequence[str]) -> str | None:
+        """
+        Return advice about a refusal, by its status.
+
+        :param roles: the roles of which the user needs one, if the service itself refuses for lack of a role.
+        """
+        response = self.response
+        if response.status == 401:
+            return self.auth.advice
+        if roles:
+            needed = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
+            others = missing_roles(self.operation.roles, roles)
+            also = f" This operation also needs {' and '.join(others)}." if others else ""
+            return f"{self.settings.user_text} needs {needed}.{also}"
+        if response.status == 403 and response.is_service_error:
+            return _NO_ROLE_NAMED
+        if response.retry_after is not None:
+            return f"The service requests a wait of {response.retry_after:g} s."
+        return self.operation.hints.get(response.status)
 
     @property
     def _error_id(self) -> str | None:
@@ -445,75 +582,6 @@ class Reply(Generic[T]):
         texts = [str(each) for each in ids if type(each) in (str, int)]
         found = next(filter(_ERROR_ID.fullmatch, texts), None)
         return self.auth.redact(found, 80) if found else None
-
-    @property
-    def _is_foreign_refusal(self) -> bool:
-        """Whether a program other than the service may have refused the operation."""
-        return self.response.status in (403, 404, 405) and not self.response.is_service_error
-
-    @property
-    def _is_about_object(self) -> bool:
-        """Whether the service itself reports that an object does not exist."""
-        return self.response.status == 404 and self.response.is_service_error and self.operation.names_objects
-
-    @property
-    def _is_maybe_not_offered(self) -> bool:
-        """
-        Whether it is possible that the service does not offer the operation.
-
-        A 403 is a refusal, unless this package can do without the operation.
-        """
-        if self.response.status == 403:
-            return self.operation.optional and self._is_other_refusal
-        return self.response.status in NOT_OFFERED_STATUSES and not self.operation.documented
-
-    @property
-    def _is_unknown_path(self) -> bool:
-        """
-        Whether a documented path does not exist.
-
-        If so, the base URL is probably wrong.
-        """
-        is_documented = self.operation.documented and not self.operation.names_objects
-        return self.response.status == 404 and is_documented and 404 not in self.operation.hints
-
-    def _error_code(self, meaning: _StatusMeaning) -> ErrorCode:
-        if self._is_foreign_refusal:
-            return "response-unusable"
-        if self._is_maybe_not_offered and not self._is_about_object:
-            return "not-offered"
-        return "role-missing" if self._required_roles else meaning.code
-
-    def _advice_on_refusal(self) -> str | None:
-        """Return advice about a refusal, by its status."""
-        if self.response.status == 401:
-            return self.auth.advice
-        if roles := self._required_roles:
-            needed = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
-            others = missing_roles(self.operation.roles, roles)
-            also = f" This operation also needs {' and '.join(others)}." if others else ""
-            return f"{self.settings.user_text} needs {needed}.{also}"
-        if self._is_other_refusal:
-            return _NO_ROLE_NAMED
-        if self.response.retry_after is not None:
-            return f"The service requests a wait of {self.response.retry_after:g} s."
-        return self.operation.hints.get(self.response.status)
-
-    def _advice_on_sender(self) -> str | None:
-        """Return advice about a status that another program may have sent."""
-        is_telling = self.response.status in (401, *NOT_OFFERED_STATUSES)
-        return self._other_program() if is_telling and not self.response.is_service_error else None
-
-    def _advice_on_offer(self) -> str | None:
-        """Return advice about an operation that the service may not offer."""
-        if self._is_unknown_path:
-            return f"The service does not know this path: check {self.settings.base_url_text}."
-        if not self._is_maybe_not_offered:
-            return None
-        if self.response.status == 403:
-            # The advice on the refusal says so.
-            return None
-        return _NO_SUCH_OBJECT if self._is_about_object else _MAYBE_NOT_OFFERED
 
     def _other_program(self) -> str:
         """Return advice about a response from another program."""
@@ -548,32 +616,22 @@ class Reply(Generic[T]):
         The service has two forms, flat and RPC. A gateway may send anything or nothing: only the first words of
         another form are quoted. If the operation is confidential, only the service's own refusal may be quoted.
         """
-        if not self._may_quote_error:
+        response, operation = self.response, self.operation
+        is_quoted_refusal = operation.quotes_refusals and response.is_service_error and response.status < 500
+        if operation.confidential and not is_quoted_refusal:
             return f"error response ({self._describe_body()})", None
-        data = self.response.data if isinstance(self.response.data, dict) else {}
+        data = response.data if isinstance(response.data, dict) else {}
         texts = [data[key] for key in ("error", "message") if _is_given_text(data.get(key))]
         if not texts:
-            return self._describe_other_error(), None
+            reason = self.auth.redact(response.reason, 60) or "no reason"
+            if not response.body.strip():
+                return f"{reason}; the response has no body", None
+            return f"{reason}: not an error of the service, but {self._describe_body()}", None
         text = ": ".join(texts)
-        if self.operation.confidential:
+        if operation.confidential:
             text = shorten_urls(text)
         code = data.get("error_code")
         return self.auth.redact(text), self.auth.redact(code, 60) if _is_given_text(code) else None
-
-    @property
-    def _may_quote_error(self) -> bool:
-        """Whether a message may quote an error body."""
-        if not self.operation.confidential:
-            return True
-        is_refusal = self.response.is_service_error and self.response.status < 500
-        return self.operation.quotes_refusals and is_refusal
-
-    def _describe_other_error(self) -> str:
-        """Describe an error whose body has neither of the service's forms."""
-        reason = self.auth.redact(self.response.reason, 60) or "no reason"
-        if not self.response.body.strip():
-            return f"{reason}; the response has no body"
-        return f"{reason}: not an error of the service, but {self._describe_body()}"
 
 
 def _is_given_text(value: object) -> bool:

@@ -82,53 +82,22 @@ class ServiceOperations:
                 raise
             doubt = error
         is_absent = is_deletion and doubt.from_service and isinstance(doubt, CustodyNotFoundError)
-        if doubt.from_service and not is_absent:
-            _accept_if_done(operation, doubt, read_back)
-        else:
-            self._confirm(operation, doubt, read_back, probe, is_absent=is_absent, is_accepted=is_accepted)
-
-    def _confirm(
-        self,
-        operation: Operation,
-        doubt: CustodyError,
-        read_back: Callable[[], str | None],
-        probe: Callable[[], object] | None,
-        *,
-        is_absent: bool,
-        is_accepted: bool,
-    ) -> None:
-        """
-        Read the object after an inconclusive response.
-
-        :param is_absent: whether the service itself reports that the object to delete does not exist.
-        :param is_accepted: whether the response is a success in an unknown form.
-        """
-        # Do not retry after the service's own 404, because the service would respond in the same way again.
-        retryable = not is_absent
-        advice = "The outcome is unknown. It is safe to repeat."
-        counts_unread = False
+        state, unread = None, None
         try:
             state = read_back()
-            why = f"when it was read back, {state}"
         except CustodyError as error:
-            if probe is not None and (is_absent or is_accepted):
-                counts_unread = _is_unreadable(error, probe, is_absent=is_absent)
-            state = None if counts_unread else "unread"
-            why, retryable = f"reading it back failed too: {error.reason}", error.retryable
-            if error.status == 404:
-                advice = f"{advice} Check {self._transport.settings.base_url_text}."
-        if state is not None:
-            raise operation.failed(
-                CustodyResponseError,
-                f"{doubt.message}; {why}",
-                code="outcome-unknown",
-                status=doubt.status,
-                retryable=retryable,
-                advice=lines(None if doubt.status == 200 else doubt.advice, advice),
-            )
+            unread = error
+        if doubt.from_service and not is_absent:
+            _accept_if_done(operation, doubt, state, unread)
+            return
+        counts = unread is None
+        if unread is not None and (is_absent or is_accepted):
+            counts = _is_unreadable(unread, probe, is_absent=is_absent)
+        if state is not None or not counts:
+            raise self._not_confirmed(operation, doubt, state, unread, is_absent=is_absent)
         if is_absent:
             raise doubt
-        if not counts_unread:
+        if unread is None:
             log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
             return
         log.warning(
@@ -138,27 +107,63 @@ class ServiceOperations:
             doubt.status,
         )
 
+    def _not_confirmed(
+        self,
+        operation: Operation,
+        doubt: CustodyError,
+        state: str | None,
+        unread: CustodyError | None,
+        *,
+        is_absent: bool,
+    ) -> CustodyError:
+        """
+        Return the error for a write that reading the object back does not confirm.
+
+        :param operation: the write.
+        :param doubt: the error for its response.
+        :param state: the object's state; None: it could not be read.
+        :param unread: the error of reading it back.
+        :param is_absent: whether the service itself reports that the object to delete does not exist. Do not retry
+            then, because the service would respond in the same way again.
+        """
+        advice = "The outcome is unknown. It is safe to repeat."
+        why, retryable = f"when it was read back, {state}", not is_absent
+        if unread is not None:
+            why, retryable = f"reading it back failed too: {unread.reason}", unread.retryable
+            if unread.status == 404:
+                advice = f"{advice} Check {self._transport.settings.base_url_text}."
+        return operation.failed(
+            CustodyResponseError,
+            f"{doubt.message}; {why}",
+            code="outcome-unknown",
+            status=doubt.status,
+            retryable=retryable,
+            advice=lines(None if doubt.status == 200 else doubt.advice, advice),
+        )
+
 
 def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool | None]) -> bool | None:
     """Tell whether a 2xx response confirms the write; None: it is JSON that says neither yes nor no."""
     if response.says_nothing:
         return True
-    if not response.is_json or response.says_error:
+    if response.no_json or response.says_error:
         return False
     return shows(response.data) if isinstance(response.data, dict) else None
 
 
-def _is_unreadable(error: CustodyError, probe: Callable[[], object], *, is_absent: bool) -> bool:
+def _is_unreadable(error: CustodyError, probe: Callable[[], object] | None, *, is_absent: bool) -> bool:
     """
     Tell whether a write counts without reading the object back, because the object cannot be read.
 
     It counts only if the base URL is right. With a wrong one, every path may be unknown.
 
     :param error: the error of reading the object back.
-    :param probe: sends a documented read.
+    :param probe: sends a documented read; None: the write is not documented, so it does not count.
     :param is_absent: whether the service itself reports that the object does not exist. If so, a missing role or a
         gateway may be the reason why the object cannot be read. Otherwise, the service itself must not offer the read.
     """
+    if probe is None:
+        return False
     if error.from_service and error.status != 404:
         # The service knows the path, so the base URL is right.
         return error.status in NOT_OFFERED_STATUSES and (is_absent or not error.is_missing_role)
@@ -191,17 +196,20 @@ def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
     return not is_deletion or error.status in (400, 404, 409)
 
 
-def _accept_if_done(operation: Operation, refusal: CustodyError, read_back: Callable[[], str | None]) -> None:
-    """Raise the refusal of a write, unless it is already done."""
-    failure: CustodyError | None = None
-    fault: str | None = None
-    try:
-        fault = read_back()
-    except CustodyError as error:
-        failure = error
-    if failure is not None and failure.retryable:
-        raise failure
-    if failure is not None or fault is not None:
+def _accept_if_done(
+    operation: Operation, refusal: CustodyError, state: str | None, unread: CustodyError | None
+) -> None:
+    """
+    Raise the service's own refusal of a write, unless reading the object back shows that it is already done.
+
+    :param operation: the write.
+    :param refusal: the refusal.
+    :param state: the object's state, if it is not the new one.
+    :param unread: the error of reading it back.
+    """
+    if unread is not None and unread.retryable:
+        raise unread
+    if unread is not None or state is not None:
         raise refusal
     log.warning(
         "%s: rejected (%s), but it is already done, by an earlier try or by another client.",

@@ -10,8 +10,7 @@ import socket
 import ssl
 import sys
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -25,19 +24,13 @@ from urllib3.connection import HTTPConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
+from airflow_custody.client.auth import Authentication
 from airflow_custody.client.delays import growing_delay
-from airflow_custody.client.errors import CustodyError, CustodyResponseError
-from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.failures import (
-    NETWORK_ERRORS,
-    Failures,
-    exception_chain,
-    is_proxy_refusal,
-    is_timeout,
-)
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.http.failures import exception_chain, explain_failure, is_proxy_refusal
 from airflow_custody.client.http.fence import FENCE, Moment, is_too_old
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_date, parse_retry_after
+from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, read_response
 from airflow_custody.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
@@ -48,8 +41,6 @@ MAX_RETRY_AFTER = 60.0
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
-_PIECE = 16 * 1024
 # Maximum number of pooled connections: one for each thread of a caller.
 _MAX_CONNECTIONS = 32
 # Operations that are safe to repeat are repeated after these statuses.
@@ -66,10 +57,12 @@ class _Failure:
 
     :param error: the error to raise.
     :param may_retry: whether sending the request again is safe and may help.
+    :param is_late: whether the request was not sent because a step before sending took too long. Default False.
     """
 
     error: CustodyError
     may_retry: bool
+    is_late: bool = False
 
 
 class _NotSentError(Exception):
@@ -107,25 +100,22 @@ class _Body:
 
     def read(self, size: int = -1) -> bytes:
         if not self.was_read:
-            self._prepare_to_leave()
+            # Connecting also takes time, but it only counts towards the signature's age.
+            started = _clocks()
+            raised: BaseException | None = None
+            try:
+                if self._before_send is not None:
+                    self._before_send()
+            except BaseException as exception:
+                raised = exception
+            if raised is not None:
+                raise _NotSentError(raised)
+            if is_too_old(started, _clocks()):
+                raise _NotSentError(None, f"recording the request took longer than {FENCE:g} s")
+            if self._signed_at is not None and is_too_old(self._signed_at, _clocks()):
+                raise _NotSentError(None, f"the request could not leave within {FENCE:g} s after it was signed")
             self.was_read = True
         return self._data.read(size)
-
-    def _prepare_to_leave(self) -> None:
-        # Connecting also takes time, but it only counts towards the signature's age.
-        started = _clocks()
-        raised: BaseException | None = None
-        try:
-            if self._before_send is not None:
-                self._before_send()
-        except BaseException as exception:
-            raised = exception
-        if raised is not None:
-            raise _NotSentError(raised)
-        if is_too_old(started, _clocks()):
-            raise _NotSentError(None, f"recording the request took longer than {FENCE:g} s")
-        if self._signed_at is not None and is_too_old(self._signed_at, _clocks()):
-            raise _NotSentError(None, f"the request could not leave within {FENCE:g} s after it was signed")
 
 
 def _unwrap(secret: SecretStr) -> str:
@@ -304,20 +294,20 @@ class Transport:
         while True:
             prepared = self._prepare(operation, request, before_send, authenticate=authenticate)
             outcome = self._exchange(operation, prepared)
-            if isinstance(outcome, _NotSentError):
+            if isinstance(outcome, Response) and outcome.status < 400:
+                break
+            if isinstance(outcome, _Failure) and outcome.is_late:
                 late += 1
                 if late == _MAX_LATE:
-                    raise _too_late(operation, outcome)
+                    break
                 continue
-            may_renew = authenticate and not renewed
-            if may_renew and self._renew_credentials(operation, outcome, prepared):
+            if authenticate and not renewed and self._renew_credentials(operation, outcome, prepared):
                 renewed = True
                 continue
-            delay = _next_delay(operation, outcome, retries) if retries < self.settings.max_retries else None
+            delay = _next_delay(operation, outcome, retries, self.settings.max_retries)
             if delay is None:
                 break
             retries += 1
-            self._log_retry(operation, outcome, retries, delay)
             time.sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
@@ -331,16 +321,9 @@ class Transport:
 
         A gateway's 401 does not prove that the request was not carried out.
         """
-        if isinstance(outcome, _Failure) or outcome.status != 401:
-            return False
-        if not self.auth.renew(prepared):
+        if isinstance(outcome, _Failure) or outcome.status != 401 or not self.auth.renew(prepared):
             return False
         return operation.is_repeatable or outcome.is_service_error
-
-    def _log_retry(self, operation: Operation, outcome: Response | _Failure, retries: int, delay: float) -> None:
-        reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
-        when = f"in {delay:.1f} s" if delay else "now"
-        log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, self.settings.max_retries, when)
 
     def _prepare(
         self,
@@ -356,34 +339,61 @@ class Transport:
         Each try is signed anew, because the service never accepts a nonce of an API key twice.
         """
         prepared = self._session().prepare_request(request)
-        signed_at = None
+        error: CustodyError | None = None
         if authenticate:
-            self._apply_credentials(operation, prepared)
-            signed_at = _clocks() if self.auth.signs_time else None
+            try:
+                self.auth.apply(prepared, self)
+            except CustodyError as raised:
+                error = raised
+        if error is not None:
+            raise error if error.operation else error.with_facts(operation=operation.name)
         if prepared.body is not None:
+            signed_at = _clocks() if authenticate and self.auth.signs_time else None
             prepared.body = _Body(prepared.body, before_send, signed_at)  # type: ignore[assignment, arg-type]
         return prepared
 
-    def _apply_credentials(self, operation: Operation, prepared: requests.PreparedRequest) -> None:
-        """Put the credentials on a request; an error names the operation."""
-        try:
-            self.auth.apply(prepared, self)
-            return
-        except CustodyError as raised:
-            error = raised
-        raise error if error.operation else error.with_facts(operation=operation.name)
-
-    def _exchange(
-        self, operation: Operation, prepared: requests.PreparedRequest
-    ) -> Response | _Failure | _NotSentError:
+    def _exchange(self, operation: Operation, prepared: requests.PreparedRequest) -> Response | _Failure:
         """Send one request once. Return its response or the failure."""
         started = time.monotonic()
-        response, chain = self._receive(operation, prepared)
-        not_sent = _not_sent(chain)
+        # An exception that the caller is handling joins the chain of a new exception, but is not about this call.
+        earlier = sys.exc_info()[1]
+        response: Response | None = None
+        seen: Observation | None = None
+        chain: list[BaseException] = []
+        not_sent: _NotSentError | None = None
+        ended: BaseException | None = None
+        token = _calling.set((operation, self.auth))
+        try:
+            with self._session().send(
+                prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
+            ) as received:
+                # Observe the connection before the body is read, because reading returns the connection to the pool or
+                # closes it.
+                seen = Observation.of(received) if self._observers else None
+                response = read_response(operation, received, self.settings)
+        except CustodyError:
+            raise
+        except _NotSentError as exception:
+            not_sent = exception
+        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header, with its secret.
+        except Exception as exception:
+            chain = list(exception_chain(exception, earlier))
+        except BaseException as exception:
+            # Such as Airflow's time-out of a task.
+            ended = exception
+        finally:
+            _calling.reset(token)
+            if self._observers and not_sent is None:
+                self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
+        if ended is not None:
+            # Leave out the frames of the libraries, because error reports would show their variables: the headers.
+            raise ended.with_traceback(None)
         if not_sent is not None:
             if not_sent.raised is not None:
                 raise not_sent.raised
-            return not_sent
+            why = f"{not_sent}, {_MAX_LATE} times in a row; this request was not sent"
+            error = operation.failed(CustodyError, why, code="task-stopped", retryable=True, nothing_sent=True)
+            return _Failure(error, may_retry=True, is_late=True)
         # A request cannot be carried out without its body, so any received data is not its response.
         sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
         if response is None or sent is False:
@@ -398,44 +408,8 @@ class Transport:
         )
         return response
 
-    def _receive(
-        self, operation: Operation, prepared: requests.PreparedRequest
-    ) -> tuple[Response | None, list[BaseException]]:
-        """Send one request once, and return its response or the exceptions."""
-        # An exception that the caller is handling joins the chain of a new exception, but is not about this call.
-        earlier = sys.exc_info()[1]
-        response: Response | None = None
-        seen: Observation | None = None
-        chain: list[BaseException] = []
-        ended: BaseException | None = None
-        token = _calling.set((operation, self.auth))
-        try:
-            with self._session().send(
-                prepared, stream=True, allow_redirects=False, timeout=self.settings.timeout, proxies=self._proxies
-            ) as received:
-                # Observe the connection before the body is read, because reading returns the connection to the pool or
-                # closes it.
-                seen = Observation.of(received) if self._observers else None
-                response = self._read(operation, received)
-        except CustodyError:
-            raise
-        # Catch unexpected exceptions too, because a UnicodeEncodeError contains the whole header, with its secret.
-        except Exception as exception:
-            chain = list(exception_chain(exception, earlier))
-        except BaseException as exception:
-            # Such as Airflow's time-out of a task.
-            ended = exception
-        finally:
-            _calling.reset(token)
-            if _not_sent(chain) is None:
-                self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
-        if ended is not None:
-            # Leave out the frames of the libraries, because error reports would show their variables: the headers.
-            raise ended.with_traceback(None)
-        return response, chain
-
-    def _failure(self, operation: Operation, chain: list[BaseException], *, sent: bool | None) -> _Failure:
-        error = Failures(self.settings, self.auth).explain(operation, chain, sent=sent)
+    def _failure(self, operation: Operation, chain: Sequence[BaseException], *, sent: bool | None) -> _Failure:
+        error = explain_failure(operation, self.settings, self.auth, chain, sent=sent)
         is_safe = error.nothing_sent or operation.is_retried
         # Do not repeat a request that a proxy refused, because the account there may get locked.
         return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
@@ -455,125 +429,28 @@ class Transport:
             except Exception as exception:
                 log.warning("%s: an observer failed: %s", operation.name, type(exception).__name__)
 
-    def _read(self, operation: Operation, received: requests.Response) -> Response:
-        """Read the response."""
-        headers = received.headers
-        body, truncated = self._read_body(operation, received)
-        if not (truncated or body) and _may_lack_body(received):
-            truncated = "its body or its headers end early"
-        retry_after = headers.get("Retry-After")
-        return Response(
-            status=received.status_code,
-            reason=received.reason or "",
-            content_type=headers.get("Content-Type", ""),
-            location=headers.get("Location"),
-            retry_after=parse_retry_after(retry_after) if retry_after else None,
-            body=body,
-            max_bytes=self.settings.max_response_bytes,
-            truncated=truncated,
-            date=parse_date(headers.get("Date")),
-        )
 
-    def _read_body(self, operation: Operation, received: requests.Response) -> tuple[bytes, str | None]:
-        """
-        Read the body within the limits of time and size.
-
-        :return: the body, and the reason why it is incomplete; None: no error occurred.
-        """
-        status, limit = received.status_code, self.settings.max_response_bytes
-        if status < 200:
-            # An interim response has no body, and the stream does not end after it.
-            return b"", None
-        deadline = time.monotonic() + self.settings.timeout
-        body = bytearray()
-        try:
-            for piece in _decoded_pieces(received):
-                body += piece
-                # Count the bytes as received too, because compressed data may decode to nothing.
-                if max(len(body), received.raw.tell()) > limit:
-                    raise operation.after_sending(
-                        CustodyResponseError,
-                        f"the response is larger than {limit} bytes and was not read to its end",
-                        code="response-unusable",
-                        status=status,
-                    )
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-        except zlib.error:
-            return bytes(body), "its compressed body ends early or is damaged"
-        except NETWORK_ERRORS as exception:
-            if status < 400 and is_timeout(exception_chain(exception)):
-                raise
-            # The status of an error is enough, even if its body is not complete.
-            return bytes(body), "its body ends early"
-        return bytes(body), None
-
-
-def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
+def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int, maximum: int) -> float | None:
     """
-    Yield the body, decompressed, in a piece for each read.
+    Return the seconds until the next retry, and log it; None: no retry.
 
-    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
-    as the server sends such data.
+    There is no delay before the first retry. After that, it doubles each time. ``Retry-After: 0`` is ignored.
 
-    :raises zlib.error: if the compressed data is damaged, or not complete.
+    :param operation: the operation.
+    :param outcome: the failure, or the response with an error status.
+    :param retries: the number of retries so far.
+    :param maximum: the maximum number of retries.
     """
-    is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
-    # The sum makes zlib detect the format.
-    decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
-    while piece := received.raw.read1(_PIECE, decode_content=False):
-        yield decompressor.decompress(piece) if is_compressed else piece
-    is_whole = decompressor.eof and not decompressor.unused_data
-    if is_compressed and received.raw.tell() and not is_whole:
-        raise zlib.error
-
-
-def _may_lack_body(received: requests.Response) -> bool:
-    """
-    Tell whether a response without a body may have lost it.
-
-    http.client accepts the end of the stream as the end of the headers.
-    """
-    is_framed = "Content-Length" in received.headers or "Transfer-Encoding" in received.headers
-    return received.status_code != 204 and not is_framed
-
-
-def _not_sent(chain: Sequence[BaseException]) -> _NotSentError | None:
-    """Return the exception that kept a request from leaving, if any."""
-    first = chain[0] if chain else None
-    return first if isinstance(first, _NotSentError) else None
-
-
-def _too_late(operation: Operation, last: _NotSentError) -> CustodyError:
-    """Return the error if preparing took too long in every attempt."""
-    return operation.failed(
-        CustodyError,
-        f"{last}, {_MAX_LATE} times in a row; this request was not sent",
-        code="task-stopped",
-        retryable=True,
-        nothing_sent=True,
-    )
-
-
-def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
-    """Return the seconds until the next retry; None: no retry."""
     if isinstance(outcome, _Failure):
-        return _backoff(retries) if outcome.may_retry else None
-    if outcome.status not in _RETRIED_STATUSES or not operation.is_retried:
+        may_retry, retry_after, reason = outcome.may_retry, None, outcome.error.message
+    else:
+        may_retry = outcome.status in _RETRIED_STATUSES and operation.is_retried
+        retry_after, reason = outcome.retry_after, f"status {outcome.status}"
+    if not may_retry or retries >= maximum or (retry_after or 0.0) > MAX_RETRY_AFTER:
         return None
-    # Ignore Retry-After: 0.
-    if outcome.retry_after:
-        return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
-    return _backoff(retries)
-
-
-def _backoff(retries: int) -> float:
-    """
-    Return the delay before a retry.
-
-    There is none before the first retry. After that, it doubles each time.
-    """
-    if not retries:
-        return 0.0
     spread = random.uniform(0, 0.5)  # noqa: S311 - spreads load
-    return min(_MAX_BACKOFF, growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread)
+    delay = growing_delay(retries - 1, first=1.0, maximum=_MAX_BACKOFF) + spread if retries else 0.0
+    delay = retry_after or min(_MAX_BACKOFF, delay)
+    when = f"in {delay:.1f} s" if delay else "now"
+    log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries + 1, maximum, when)
+    return delay

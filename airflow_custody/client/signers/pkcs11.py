@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.signers import NamedSigner
-from airflow_custody.client.text import sanitize, without_line_end
+from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -127,7 +127,8 @@ class Pkcs11Signer(NamedSigner):
 
         pin = self._pin()
         pin = pin if isinstance(pin, SecretStr) else SecretStr(pin if isinstance(pin, str) else "")
-        return Pkcs11Key(*self._key, SecretStr(without_line_end(pin.get_secret_value())))
+        # Files and secrets backends may add a line break.
+        return Pkcs11Key(*self._key, SecretStr(pin.get_secret_value().rstrip("\r\n")))
 
     def _private_key(self, token: TokenSession) -> Any:
         key = self._only(token.private_keys())

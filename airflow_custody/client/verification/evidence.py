@@ -149,7 +149,7 @@ def _decode(data: bytes, name: str) -> EvidenceFile:
     if len(data) > MAX_EVIDENCE_BYTES:
         raise evidence_error(name, f"is larger than {MAX_EVIDENCE_BYTES // 2**20} MiB")
     try:
-        said = read_json(data, MAX_EVIDENCE_BYTES, unique_keys=True)
+        said = read_json(data, MAX_EVIDENCE_BYTES)
     except ValueError as error:
         raise evidence_error(name, f"is not JSON with unique keys: {sanitize(error, 160)}") from None
     try:

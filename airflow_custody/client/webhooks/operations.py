@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.health.operations import HealthOperations
-from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
+from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
@@ -381,14 +381,13 @@ def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> l
     :param asked_for: the filters, by the rows' keys; None: no filter.
     :raises CustodyResponseError: if the page has no rows in the expected place, or a row that the filters exclude.
     """
-    reply.require_any_key(key, "cursor")
+    rows = reply.rows(key, "cursor")
     if key not in reply.body:
         _require_nothing_else(reply, key)
-    rows = reply.body.get(key) or []
     for name, wanted in asked_for.items():
         if wanted is not None:
-            _require_filtered(reply, rows, name, wanted)
-    return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
+            _require_filtered(reply, [row for _, row in rows], name, wanted)
+    return rows
 
 
 def _require_nothing_else(reply: Reply[Any], key: str) -> None:

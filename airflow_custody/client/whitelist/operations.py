@@ -12,13 +12,11 @@ from airflow_custody.client.http.listings import (
     Listing,
     OffsetPage,
     check_page_size,
-    is_readable_id,
     read_all,
-    read_count,
     read_offset_listing,
-    require_ids,
 )
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.responses import is_id
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, sanitize
 from airflow_custody.client.verification.listed_rules import add_rules
@@ -119,7 +117,7 @@ class WhitelistOperations(ServiceOperations):
         body = request.to_wire()
         reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        if not is_readable_id(identifier):
+        if not is_id(identifier):
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
 
@@ -269,7 +267,7 @@ class WhitelistOperations(ServiceOperations):
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
-        number = read_count(reply, "signatures")
+        number = reply.count("signatures")
         if not number:
             raise reply.unexpected("it has no number of 'signatures'")
         return number
@@ -362,15 +360,14 @@ class WhitelistOperations(ServiceOperations):
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
-        reply.require_any_key("result", "totalItems")
-        rows = reply.body.get("result") or []
-        ids = require_ids(reply, [row.get("id") for row in rows])
-        if others := set(ids).difference(filters.get("ids", ids)):
+        rows = reply.rows("result", "totalItems")
+        wanted = filters.get("ids")
+        if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
             # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
-        total = read_count(reply, "totalItems")
-        add_rules(rows, reply.body.get("rulesContainers"), rules)
-        return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
+        add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
+        total = reply.count("totalItems")
+        return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
 
 
 def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from airflow_custody.client.text import ascii_lower
@@ -29,12 +29,12 @@ class StatusWords:
     effective: tuple[str, ...]
     rejected: tuple[str, ...]
 
+    @cached_property
+    def _meanings(self) -> dict[str, Literal["effective", "rejected"]]:
+        """The meanings of all words, in lower case."""
+        effective = {ascii_lower(word): "effective" for word in self.effective}
+        return {**effective, **{ascii_lower(word): "rejected" for word in self.rejected}}  # type: ignore[dict-item]
+
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
         """Return the meaning of a status word alone, without regard to the listings."""
-        if _is_one_of(status, self.rejected):
-            return "rejected"
-        return "effective" if _is_one_of(status, self.effective) else "unknown"
-
-
-def _is_one_of(status: str | None, words: Iterable[str]) -> bool:
-    return bool(status) and ascii_lower(status or "") in map(ascii_lower, words)
+        return self._meanings.get(ascii_lower(status), "unknown") if status else "unknown"
