@@ -94,18 +94,6 @@ def test_a_record_that_another_dag_wrote_hides_no_event() -> None:
     assert run_dag(dag).xcom("handle") == 0
 
 
-def test_a_moved_task_continues_where_its_old_name_ended(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    write_calls(sandbox, webhook, 1)
-    old = reading(asset, start="beginning")
-    assert run_dag(old).state == "success"
-    write_calls(sandbox, webhook, 2)
-    moved = reading(asset, continue_from=f"{old.dag_id}/read")
-    assert run_dag(moved).state == "success"
-    assert run_dag(moved).state_of("read") == "skipped"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
-
-
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
 def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
     dag = reading(new_asset(), start="beginning")
@@ -117,7 +105,7 @@ def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webh
     assert "state store" not in task_log.text
 
 
-def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: str) -> None:
+def test_calls_that_a_killed_task_has_read_are_read_again(sandbox: Sandbox, webhook: str) -> None:
     asset = new_asset()
     write_calls(sandbox, webhook, 1)
     # The DAG and the task have the names that they have in the program.

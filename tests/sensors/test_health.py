@@ -88,16 +88,7 @@ def test_a_time_out_says_what_is_missing_and_what_to_do(sandbox: Sandbox, mode: 
     assert re.search(says, task_log.text)
 
 
-@pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("mode", MODES)
-def test_what_has_expired_by_the_services_clock_is_not_healthy(sandbox: Sandbox, mode: str, task_log: TaskLog) -> None:
-    sandbox.control.configure(clock_offset=180)
-    sandbox.control.update_health(group="hsm", validUntilDate="{now-120s}")
-    assert run_sensor(QuickSensor, mode, timeout=0.5).state_of("wait") == "failed"
-    assert "it expired at" in task_log.text
-
-
-def test_it_polls_once_before_it_defers_and_hands_on_what_it_was_given(sandbox: Sandbox) -> None:
+def test_a_sensor_polls_once_before_it_defers_and_hands_on_its_settings(sandbox: Sandbox) -> None:
     assert wait(QuickSensor, deferrable=True)["healthy"]
     before = time.time()
     with pytest.raises(TaskDeferred) as deferred:

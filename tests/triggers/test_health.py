@@ -232,7 +232,7 @@ def test_a_change_that_was_reverted_before_the_state_is_saved_causes_no_event(sa
 
 
 @pytest.mark.usefixtures("saves_at_once")
-def test_nothing_is_watched_until_the_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
+def test_a_watcher_waits_until_its_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
     store = Store()
     sandbox.control.update_health(group="hsm", status="error")
     assert watch(sandbox, store, fire_on="change") == ["unhealthy"]

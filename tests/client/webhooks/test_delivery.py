@@ -170,7 +170,7 @@ def test_a_body_that_is_not_bytes_is_refused(body: Any) -> None:
 
 
 @given(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.lists(st.integers())))
-def test_no_value_of_an_argument_accepts_an_old_delivery(value: Any) -> None:
+def test_an_old_delivery_is_refused_with_any_arguments(value: Any) -> None:
     old = delivery(at=1)
     for arguments in ({"tolerance": value}, {"now": value}, {"first_time": value}):
         if isinstance(value, (int, float)) and "now" in arguments and abs(value - 1) <= 30:
