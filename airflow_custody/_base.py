@@ -65,9 +65,11 @@ class RendersNoData(BaseOperator):
 
     What this class and its subclasses use of Airflow beyond its documented interface, tried on 3.3.2 and 2.11.2:
 
-    - A mapped task's instance is constructed with ``_airflow_from_mapped=True``.
+    - Airflow constructs a mapped task's instance with ``_airflow_from_mapped=True``; ``__new__`` gets all arguments.
     - A mapped task has ``expand_input.value`` and ``partial_kwargs``.
-    - ``render_template`` is called for each field and, by itself, for each part of a collection.
+    - Airflow calls ``render_template`` for each field, and ``render_template`` calls itself for each part of a
+      collection. It skips objects whose ``id()`` is in ``seen_oids``.
+    - Airflow 3 stores and shows the result of a value's method ``serialize``; Airflow 2 uses its text.
     """
 
     #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row; None if the
@@ -88,7 +90,6 @@ class RendersNoData(BaseOperator):
 
         Airflow calls this for each field, and for each part of a list or a dict.
         """
-        # Airflow skips objects whose id() is in this set.
         seen_oids = set() if seen_oids is None else seen_oids
         seen_oids.update(id(part) for value in self._data(context) for part in _parts(value))
         return super().render_template(content, context, jinja_env, seen_oids)

@@ -1,17 +1,15 @@
-"""The reading of webhook calls in real runs: what Airflow stores, and what a killed task leaves behind."""
+"""
+The reading of webhook calls in real runs: the events and positions that Airflow stores.
+
+Killed tasks and triggerers are the subject of tests/faults/events_run.py.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
 from support.airflow.airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from support.airflow.task_log import TaskLog
@@ -23,8 +21,6 @@ from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
-
-KILLED = Path(__file__).parent.parent / "support" / "airflow" / "killed_read.py"
 
 
 def ids_of(extra: Any) -> list[str]:
@@ -103,29 +99,6 @@ def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webh
     assert run_dag(dag).state_of("read") == "failed"
     assert "is no longer in Airflow's database" in task_log.text
     assert "state store" not in task_log.text
-
-
-def test_calls_that_a_killed_task_has_read_are_read_again(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    write_calls(sandbox, webhook, 1)
-    # The DAG and the task have the names that they have in the program.
-    assert run_dag(reading(asset, "killed_read", start="beginning")).state == "success"
-    write_calls(sandbox, webhook, 2, 3)
-    before = len(sandbox.control.request_log(path="/webhooks/calls"))
-    # It kills itself with SIGKILL when it has set the event.
-    done = subprocess.run(
-        [sys.executable, str(KILLED), asset.uri],
-        env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
-    assert len(sandbox.control.request_log(path="/webhooks/calls")) > before
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"]]
-    assert run_dag(reading(asset, "killed_read")).state == "success"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2", "3"]]
 
 
 def test_a_mapped_task_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.airflow.connections import connection_json
-from support.airflow.request_triggers import end_waits_after, events, first, until
+from support.airflow.request_triggers import events, first, until
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -108,14 +108,6 @@ def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytes
 
 
 # --- how a wait ends -----------------------------------------------------------------------------------------
-
-
-def test_times_out_and_waits_out_failures(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = create(sandbox, 150)
-    sandbox.control.add_fault("status", status=503)
-    (event,) = asyncio.run(events(trigger(numbers, deadline=end_waits_after(monkeypatch, sandbox, 6))))
-    assert event["status"] == "timeout"
-    assert "0 of 150 whitelisting requests are in effect" in event["message"]
 
 
 # --- the failure of one request ends its own trigger, and no other --------------------------------------------
