@@ -293,8 +293,9 @@ class CustodyTask(RendersNoData):
                 return None
         if name in self.omit_if_none and is_missing(value):
             return None
-        is_optional = is_missing(value) and name in self._optional_parameters()
-        refuse_missing(name, value, advice=f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else "")
+        is_optional = name in self._optional_parameters()
+        advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
+        refuse_missing(name, value, advice=advice)
         return value
 
 
@@ -322,22 +323,33 @@ def _without_marks(name: str, value: Any) -> Any:
 
     :raises CustodyRequestError: if such an expression is inside other text, as in ``INV-{{ none }}``.
     """
-    if isinstance(value, dict):
-        return {key: _without_marks(name, each) for key, each in value.items()}
-    if type(value) in (list, tuple, set):
-        return type(value)(_without_marks(name, each) for each in value)
-    # A path in an object storage is not text, but can be rendered, too.
-    text = value if isinstance(value, str) else value.as_posix() if hasattr(value, "as_posix") else ""
-    if _RENDERED_NONE not in text:
+    marked = [text for text in map(_text_of, _parts(value)) if _RENDERED_NONE in text]
+    if not marked:
         return value
-    if text.strip() == _RENDERED_NONE:
-        return None
+    if all(text.strip() == _RENDERED_NONE for text in marked):
+        return _with_none(value)
     raise CustodyRequestError(
         f"{name}: an expression of its template resolved to None inside other text; nothing is sent",
         setting=name,
         advice="Check the value that the template reads. If it may be missing, write {{ ... or 'text' }}.",
         code="parameter-wrong",
     )
+
+
+def _with_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_none(each) for key, each in value.items()}
+    # Airflow renders no other collections.
+    if isinstance(value, set):
+        return {_with_none(each) for each in value}
+    if isinstance(value, (list, tuple)):
+        return [_with_none(each) for each in value]
+    return None if _RENDERED_NONE in _text_of(value) else value
+
+
+def _text_of(value: Any) -> str:
+    """Return a value's text if a template can render the value: a text, or a path in an object storage."""
+    return value if isinstance(value, str) else value.as_posix() if hasattr(value, "as_posix") else ""
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 import pytest
-from airflow.providers.common.compat.sdk import DAG, task
+from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, task
 from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, failing_at_once, new_dag, run_dag
 from support.airflow.task_log import TaskLog
 from support.airflow.task_table import ADDRESS, BTC, REQUEST, TABLE, Entry, documented_tasks
@@ -18,7 +18,7 @@ from airflow_custody._base import NOT_GIVEN, PARAMETER_OF
 from airflow_custody.client import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import CustodyCreateWebhookOperator
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator, CustodyVerifyWhitelistOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -432,6 +432,20 @@ def test_a_none_inside_other_text_is_refused(
         with failing_at_once(INSIDE):
             render_and_execute(operator, dag(), x=None)
         assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (CustodyWhitelistRequestSensor, "expected", {**BTC, "memo": "INV-{{ params.x }}"}),
+        (CustodyVerifyWhitelistOperator, "path", ObjectStoragePath("file:///{{ params.x }}/evidence.json")),
+    ],
+    ids=["nested", "path"],
+)
+def test_a_none_inside_a_nested_text_or_a_path_is_refused(sandbox: Sandbox, kind: Any, name: str, value: Any) -> None:
+    with failing_at_once(f"{name}: an expression of its template resolved to None inside other text"):
+        render_and_execute(entry_of(kind).make(**{name: value}), text_dag(), x=None)
+    assert sandbox.control.request_log() == []
 
 
 def test_an_undefined_name_is_refused_although_the_dag_allows_it(sandbox: Sandbox) -> None:

@@ -22,6 +22,7 @@ from airflow_custody._base import CustodyTask
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import lines, sanitize
+from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task, map_place
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_custody.client.wait_state import PollHistory, WaitState
+    from airflow_custody.client.wait_state import WaitState
 
 # Airflow's own timeout of a deferral is a backstop in case the triggerer is down. It must come after the trigger's
 # timeout, because only the trigger knows the last result.
@@ -80,8 +81,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     @cached_property
     def _polls(self) -> PollHistory:
         """The polls of this process."""
-        from airflow_custody.client.wait_state import PollHistory
-
         return PollHistory()
 
     @cached_property

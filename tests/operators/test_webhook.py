@@ -117,6 +117,13 @@ def test_neither_log_nor_error_has_the_secret_parts_of_the_url(
     assert not [each for each in ("PassW0rd9", "T0KEN1", "T0KEN2") if each in shown]
 
 
+def test_an_error_names_no_parameter_that_the_operator_lacks(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("html", method="GET", path="/webhooks")
+    with failing_at_once("Nothing was created") as caught:
+        create(secret_conn_id="hook")
+    assert "look_before_create" not in str(caught.value)
+
+
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("drop", method="POST", work=True)
     kept: dict[str, str] = {}
