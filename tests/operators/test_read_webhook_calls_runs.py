@@ -15,7 +15,6 @@ from support.airflow.airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from support.airflow.task_log import TaskLog
 from support.airflow.webhook_reads import forget_reads, new_asset, register_assets, stored_events, write_calls
 
-from airflow_custody.assets import UnhandledEvents
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox
@@ -67,27 +66,6 @@ def test_a_position_that_another_dag_wrote_skips_no_call(sandbox: Sandbox, webho
     read = [each for each in stored_events(asset) if "calls" in each]
     assert [ids_of(each) for each in read] == [["1"], ["2"], ["3"]]
     assert [bool(each["gap"]) for each in read] == [True, False, False]
-
-
-def test_a_record_that_another_dag_wrote_hides_no_event() -> None:
-    asset, handled = new_asset(), new_asset()
-    with new_dag() as dag:
-
-        @task(inlets=[asset, handled], outlets=[handled])
-        def handle(ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> int:
-            events = UnhandledEvents(inlet_events, asset, handled, ti=ti)
-            number = len(list(events))
-            outlet_events[handled].extra = events.place
-            return number
-
-        handle()
-    register_assets(dag)
-    attack = stranger(handled, {"until": "9999-01-01T00:00:00+00:00", "recent": []})
-    for _ in range(2):
-        assert run_dag(stranger(asset, {"news": True})).state == "success"
-        assert run_dag(attack).state == "success"
-        assert run_dag(dag).xcom("handle") == 1
-    assert run_dag(dag).xcom("handle") == 0
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")

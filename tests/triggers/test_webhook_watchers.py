@@ -23,7 +23,6 @@ from support.airflow.watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add
 
 pytestmark = pytest.mark.usefixtures("connection")
 
-NO_TYPE = "44444444-4444-4444-8444-444444444444"
 GONE = "33333333-3333-4333-8333-333333333333"
 
 
@@ -83,25 +82,6 @@ async def test_a_journal_that_was_cut_off(sandbox: Sandbox, task_log: TaskLog) -
     assert "may have been removed" in payload["gap"]
     assert "Webhook calls may be lost" in task_log.text
     await until(lambda: "z" in store.known)
-
-
-@in_triggerers
-async def test_a_webhook_has_the_type_and_not_its_calls(sandbox: Sandbox) -> None:
-    for webhook_id, kind in ((HOOK, "requestStatus.updated"), (OTHER_HOOK, "currencyStatus.updated"), (NO_TYPE, "")):
-        sandbox.control.add_webhook(kind, id=webhook_id)
-    triggerer, store = await Triggerer.watching(webhook_types=["requestStatus.updated"])
-    other = Store("other")
-    triggerer.start(2, other, webhook_types=["CurrencyStatus.updated"], statuses=["success"])
-    await until(lambda: other.values)
-    add_call(sandbox, "a")
-    add_call(sandbox, "b", OTHER_HOOK)
-    add_call(sandbox, "c", OTHER_HOOK, status="failed")
-    # What the type was of a webhook that is gone, nobody knows; and one has none.
-    add_call(sandbox, "d", GONE)
-    add_call(sandbox, "e", NO_TYPE)
-    await until(lambda: store.known == other.known == set("abcde"))
-    assert triggerer.ids(1) == ["a", "d", "e"]
-    assert triggerer.ids(2) == ["b", "d", "e"]
 
 
 @in_triggerers
