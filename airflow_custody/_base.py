@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
@@ -22,10 +22,21 @@ if TYPE_CHECKING:
 
 
 class _NotGiven(Enum):
+    """Values of a field whose parameter has none. Airflow's UI shows each as None."""
+
     NOT_GIVEN = "not given"
+    #: None, where the constructor accepts a None that is written in the DAG file.
+    WRITTEN_NONE = "written None"
 
     def __repr__(self) -> str:
         return self.name
+
+    def serialize(self) -> None:
+        """Return what Airflow 3 stores in the serialized DAG and shows as the rendered value."""
+
+    def __str__(self) -> str:
+        # Airflow 2 stores and shows this text.
+        return "None"
 
 
 #: Default of an optional templated parameter. If the default were None, a None from an upstream task would look like an
@@ -35,31 +46,10 @@ NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 #: The names of parameters by their fields, where the two differ. Each Airflow operator already has a property "label".
 PARAMETER_OF = {"address_label": "label"}
 
-
 # Names of parameters in other providers.
 _OTHER_NAMES = {"conn_id": "custody_conn_id", "name": "label", "chain": "blockchain", "tag": "memo"}
-
-
-class _Finalize:
-    """
-    Jinja's ``finalize``: it sees the value of each expression of a template before it becomes text.
-
-    :param inner: the DAG's own ``finalize``; None: it has none.
-    """
-
-    def __init__(self, inner: Callable[[Any], Any] | None) -> None:
-        self._inner = inner
-        #: Number of expressions without a value.
-        self.without_value = 0
-        #: Whether a template had an expression without a value beside other text.
-        self.is_in_text = False
-
-    def __call__(self, value: Any) -> Any:
-        value = value if self._inner is None else self._inner(value)
-        # A DAG can turn off Jinja's own error about an undefined name. Jinja is not imported here, because it is heavy.
-        if value is None or any(each.__name__ == "Undefined" for each in type(value).__mro__):
-            self.without_value += 1
-        return value
+# The text of a template's expression without a value. The invisible characters distinguish it from the text "None".
+_RENDERED_NONE = "\N{WORD JOINER}None\N{WORD JOINER}"
 
 
 class RendersNoData(BaseOperator):
@@ -72,15 +62,19 @@ class RendersNoData(BaseOperator):
 
     A subclass must not build a new text from a parameter in its constructor: this class would not recognize the new
     text as upstream data, and Airflow would render it.
+
+    What this class and its subclasses use of Airflow beyond its documented interface, tried on 3.3.2 and 2.11.2:
+
+    - Airflow constructs a mapped task's instance with ``_airflow_from_mapped=True``; ``__new__`` gets all arguments.
+    - A mapped task has ``expand_input.value`` and ``partial_kwargs``.
+    - Airflow calls ``render_template`` for each field, and ``render_template`` calls itself for each part of a
+      collection. It skips objects whose ``id()`` is in ``seen_oids``.
+    - Airflow 3 stores and shows the result of a value's method ``serialize``; Airflow 2 uses its text.
     """
 
     #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row; None if the
     #: task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
-    #: Whether the fields have been rendered.
-    _is_rendered = False
-    #: The fields in which an expression without a value is beside other text, as in ``INV-None``.
-    _partly_rendered: tuple[str, ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         task = super().__new__(cls)
@@ -88,42 +82,17 @@ class RendersNoData(BaseOperator):
             vars(task)["_mapped_arguments"] = kwargs
         return task
 
-    def _do_render_template_fields(
-        self,
-        parent: Any,
-        template_fields: Iterable[str],
-        context: Context,
-        jinja_env: Any,
-        seen_oids: set[int],
-    ) -> None:
-        if self._is_rendered:
-            # After a deferral, dag.test() of Airflow 2 would render the rendered values again.
-            return
-        # Mark upstream data as rendered: Airflow skips objects whose id() is in this set.
-        seen_oids.update(id(part) for part in _parts(self._data(context)))
-        if parent is not self:
-            # An object in a field.
-            super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
-            return
-        for field in template_fields:
-            finalize = _Finalize(jinja_env.finalize)
-            environment = jinja_env.overlay(finalize=finalize)
-            super()._do_render_template_fields(parent, (field,), context, environment, seen_oids)
-            if finalize.is_in_text:
-                self._partly_rendered = (*self._partly_rendered, field)
-        self._is_rendered = True
+    def render_template(
+        self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
+    ) -> Any:
+        """
+        Render a value, unless it comes from an upstream task.
 
-    def _render(self, template: Any, *args: Any, **kwargs: Any) -> Any:
-        """Render a template, and note whether a value was missing beside other text."""
-        finalize = template.environment.finalize
-        if not isinstance(finalize, _Finalize):
-            return super()._render(template, *args, **kwargs)
-        before = finalize.without_value
-        rendered = super()._render(template, *args, **kwargs)
-        # A None alone is handled like any other None.
-        if finalize.without_value > before and not is_missing(rendered):
-            finalize.is_in_text = True
-        return rendered
+        Airflow calls this for each field, and for each part of a list or a dict.
+        """
+        seen_oids = set() if seen_oids is None else seen_oids
+        seen_oids.update(id(part) for value in self._data(context) for part in _parts(value))
+        return super().render_template(content, context, jinja_env, seen_oids)
 
     def _mapped_task(self) -> Any:
         """Return this instance's mapped task; None if it is not mapped."""
@@ -173,10 +142,8 @@ class CustodyTask(RendersNoData):
         being refused. Default: none of them.
     """
 
-    #: The fields that may be None in the run: their parameters were not passed, or None has a meaning.
-    _left_out: frozenset[str] = frozenset()
-    #: The parameters that are None in the constructor, and for which None has a meaning.
-    _none_has_meaning: frozenset[str] = frozenset()
+    #: Whether the values of the fields have been checked, and are final.
+    _is_checked = False
     #: The error about the first wrong setting of a mapped task; empty if there is none.
     _refused = ""
     #: The ids of the task's whitelisting requests, once they are known.
@@ -262,40 +229,26 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return a parameter's value, and record a None that has a meaning.
+        Return a parameter's value, to be assigned to its field, if a None has a meaning.
 
         A None is accepted only if the DAG file contains it. In a mapped task, ``partial()`` must contain it, because a
-        None in a row may be a missing value. This is checked later, because Airflow 2 has not set the task's id yet.
+        None in a row may be a missing value.
         """
-        if value is None:
-            self._none_has_meaning = self._none_has_meaning.union([name])
-        return value
+        return _NotGiven.WRITTEN_NONE if value is None else value
 
-    def _is_written_none(self, name: str) -> bool:
-        task = self._mapped_task()
-        return task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> Any:
+        """Render the fields, unless they were checked: after a deferral, dag.test() of Airflow 2 renders them again."""
+        if not self._is_checked:
+            super().render_template_fields(context, jinja_env)
 
-    def _leave_out(self) -> None:
-        """Set to None the fields whose parameters were not passed."""
-        fields = [field for field in self.template_fields if getattr(self, field, None) is NOT_GIVEN]
-        for field in fields:
-            setattr(self, field, None)
-        written = [each for each in self._none_has_meaning if self._is_written_none(each)]
-        self._left_out = self._left_out.union(fields, written)
-
-    def prepare_template(self) -> None:
-        """
-        Set omitted fields to None, so that Airflow's UI shows None, too.
-
-        Airflow calls this after parsing the DAG file.
-        """
-        super().prepare_template()
-        self._leave_out()
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow does not call prepare_template() for a mapped task.
-        self._leave_out()
-        super()._do_render_template_fields(*args, **kwargs)
+    def render_template(
+        self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
+    ) -> Any:
+        """Render a value, and mark each expression without a value."""
+        environment = jinja_env or self.get_template_env()
+        if not isinstance(environment.finalize, _Finalize):
+            environment = environment.overlay(finalize=_Finalize(environment.finalize))
+        return super().render_template(content, context, environment, seen_oids)
 
     @classmethod
     def _optional_parameters(cls) -> set[str]:
@@ -308,7 +261,7 @@ class CustodyTask(RendersNoData):
 
     def _check_given(self) -> None:
         """
-        Check the settings, and the values of the fields in the run.
+        Check the settings, and the values of the fields in the run. Set omitted fields to None.
 
         Call this before anything else in the run.
 
@@ -316,27 +269,87 @@ class CustodyTask(RendersNoData):
         """
         if self._refused:
             raise CustodyRequestError(f"{self._refused}; nothing is sent")
-        self._leave_out()
-        for field in self._partly_rendered:
-            name = PARAMETER_OF.get(field, field)
-            raise CustodyRequestError(
-                f"{name}: an expression of its template resolved to None inside other text; nothing is sent",
-                setting=name,
-                advice="Check the value that the template reads. If it may be missing, write {{ ... or 'text' }}.",
-                code="parameter-wrong",
-            )
-        for field in self.template_fields:
-            name, value = PARAMETER_OF.get(field, field), getattr(self, field)
-            if value is None and field in self._left_out:
-                continue
-            if name in self.omit_if_none and is_missing(value):
-                # A template may have turned None into the text "None".
-                setattr(self, field, None)
-                continue
-            is_optional = is_missing(value) and name in self._optional_parameters()
-            advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
-            refuse_missing(name, value, advice=advice)
+        if self._is_checked:
+            return
+        values = {field: self._value_in_run(field, PARAMETER_OF.get(field, field)) for field in self.template_fields}
+        for field, value in values.items():
+            setattr(self, field, value)
         check_text("custody_conn_id", self.custody_conn_id)
+        self._is_checked = True
+
+    def _value_in_run(self, field: str, name: str) -> Any:
+        """
+        Return a field's value; None if it was omitted.
+
+        :raises CustodyRequestError: if the value is missing.
+        """
+        value = _without_marks(name, getattr(self, field))
+        if value is _NotGiven.NOT_GIVEN:
+            return None
+        if value is _NotGiven.WRITTEN_NONE:
+            task = self._mapped_task()
+            value = None
+            if task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None:
+                return None
+        if name in self.omit_if_none and is_missing(value):
+            return None
+        is_optional = name in self._optional_parameters()
+        advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
+        refuse_missing(name, value, advice=advice)
+        return value
+
+
+class _Finalize:
+    """
+    Jinja's ``finalize``: it sees the value of each expression of a template before it becomes text.
+
+    :param inner: the DAG's own ``finalize``; None: it has none.
+    """
+
+    def __init__(self, inner: Callable[[Any], Any] | None) -> None:
+        self._inner = inner
+
+    def __call__(self, value: Any) -> Any:
+        value = value if self._inner is None else self._inner(value)
+        # A DAG can turn off Jinja's own error about an undefined name. Jinja is not imported here, because it is heavy.
+        is_undefined = any(each.__name__ == "Undefined" for each in type(value).__mro__)
+        # Otherwise, converting an undefined name to text raises that error.
+        return _RENDERED_NONE if value is None or (is_undefined and not str(value)) else value
+
+
+def _without_marks(name: str, value: Any) -> Any:
+    """
+    Return a rendered value with None in place of each expression without a value.
+
+    :raises CustodyRequestError: if such an expression is inside other text, as in ``INV-{{ none }}``.
+    """
+    marked = [text for text in map(_text_of, _parts(value)) if _RENDERED_NONE in text]
+    if not marked:
+        return value
+    if all(text.strip() == _RENDERED_NONE for text in marked):
+        return _with_none(value)
+    raise CustodyRequestError(
+        f"{name}: an expression of its template resolved to None inside other text; nothing is sent",
+        setting=name,
+        advice="Check the value that the template reads. If it may be missing, write {{ ... or 'text' }}.",
+        code="parameter-wrong",
+    )
+
+
+def _with_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_none(each) for key, each in value.items()}
+    # Airflow renders no other collections.
+    if isinstance(value, set):
+        return {_with_none(each) for each in value}
+    if isinstance(value, (list, tuple)):
+        return [_with_none(each) for each in value]
+    return None if _RENDERED_NONE in _text_of(value) else value
+
+
+def _text_of(value: Any) -> str:
+    """Return a value's text if a template can render the value: a text, or a path in an object storage."""
+    return value if isinstance(value, str) else value.as_posix() if hasattr(value, "as_posix") else ""
 
 
 @cache

@@ -305,8 +305,8 @@ def test_each_parameter_of_a_trigger_is_stored_and_given_by_its_sensor(sensor: A
     request = dict.fromkeys({"request_id"} & parameters, "1")
     assert trigger(**request).serialize()[1].keys() == parameters
     made = sensor(task_id="wait", poke_interval=7, **request)
-    # As Airflow does before it renders a task.
-    made.prepare_template()
+    # As each task does first when it is executed.
+    made._check_given()
     given = made._trigger(deadline=5.0).serialize()[1]
     assert (given["poke_interval"], given["deadline"]) == (7, 5.0)
     # Only asset watchers use the last one.

@@ -84,7 +84,7 @@ def map_all(source: Callable[[list[Any]], Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_no_parameter_of_any_task_is_rendered(sandbox: Sandbox, native: bool) -> None:
+def test_upstream_text_is_rendered_in_no_parameter_of_any_task(sandbox: Sandbox, native: bool) -> None:
     called = Calls()
     with dag_with(called, render_template_as_native_obj=native) as dag:
         map_all(lambda rows: returned(rows))
@@ -142,7 +142,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_it_does_not_matter_how_the_row_comes(sandbox: Sandbox, source: str) -> None:
+def test_a_row_stays_text_on_every_path(sandbox: Sandbox, source: str) -> None:
     called = Calls()
     with dag_with(called) as dag:
         create(task_id="create", address=ADDRESS, blockchain="BTC").expand_kwargs(SOURCES[source]())
@@ -162,7 +162,7 @@ def test_values_of_expand_and_of_a_mapped_group_stay_text(sandbox: Sandbox) -> N
     assert [each["memo"] for each in bodies(sandbox)] == [TEMPLATE] * 2
 
 
-def test_what_the_author_writes_beside_a_row_is_rendered(sandbox: Sandbox) -> None:
+def test_templates_of_the_author_beside_a_row_are_rendered(sandbox: Sandbox) -> None:
     called = Calls()
     with dag_with(called, default_args={"customer_id": "{{ called('default') }}"}) as dag:
         rows = returned([{"memo": TEMPLATE}, {"memo": "7", "label": "{{ called('over') }}", "if_exists": "create"}])
@@ -186,13 +186,6 @@ def test_an_authors_row_between_others_is_rendered(sandbox: Sandbox) -> None:
     assert called == ["written", "1"]
     written = {**ROW, "label": "written", "linkedWalletIds": ["1"]}
     assert sorted(bodies(sandbox), key=lambda body: body["label"]) == [written, {**ROW, **HOSTILE}]
-
-
-def test_in_native_rendering_a_rows_text_stays_text(sandbox: Sandbox) -> None:
-    with DAG(new_dag().dag_id, schedule=None, render_template_as_native_obj=True) as dag:
-        create(task_id="create").expand_kwargs(returned([{**ROW, "memo": "0x10"}]))
-    assert run_dag(dag).state == "success"
-    assert bodies(sandbox) == [{**ROW, "memo": "0x10"}]
 
 
 def test_airflows_own_parameters_in_a_row_are_not_rendered(sandbox: Sandbox) -> None:
@@ -225,7 +218,7 @@ def test_a_sensor_renders_no_row_when_it_waits_or_resumes(pending: str, settings
     assert set(called) == {"partial"}
 
 
-def test_what_was_rendered_is_not_rendered_again_after_a_deferral(pending: str) -> None:
+def test_a_rendered_value_is_not_rendered_again_after_a_deferral(pending: str) -> None:
     called = Calls()
     with dag_with(called, params={"text": TEMPLATE}) as dag:
         CustodyWhitelistRequestSensor(

@@ -125,7 +125,7 @@ def test_any_value_is_one_level_of_a_name_that_airflow_takes(statsd: StatsdServe
     assert statsd.received() == ["custody.creates.a__b_c.webhook.sent:1|c"]
 
 
-def test_no_secret_no_address_no_label_no_url_leaves(sandbox: Sandbox, tagged: StatsdServer) -> None:
+def test_metrics_have_no_secret_address_label_or_url(sandbox: Sandbox, tagged: StatsdServer) -> None:
     sandbox.control.add_fault("drop", work=True, method="POST")
     create(label="Treasury of ACME")
     create(if_exists="create")
@@ -165,7 +165,7 @@ def test_a_failing_backend_fails_no_task(
     assert [each.getMessage().partition(why)[0] for each in ours] == ["Metrics cannot be sent: "]
 
 
-def test_what_cannot_be_measured_fails_nothing(tagged: StatsdServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_measurement_fails_no_task(tagged: StatsdServer, caplog: pytest.LogCaptureFixture) -> None:
     metrics.pending_listed("c", lambda: [datetime(2026, 1, 1), datetime.now(timezone.utc)])
     assert tagged.received() == []
     assert "Metrics cannot be sent" in caplog.text
@@ -205,7 +205,7 @@ def test_each_exchange_counts(
     ]
 
 
-def test_what_was_not_sent_is_no_call(tagged: StatsdServer) -> None:
+def test_a_request_that_was_not_sent_is_not_counted(tagged: StatsdServer) -> None:
     def refuse() -> None:
         raise CustodyError("another try has taken over")
 
@@ -252,7 +252,7 @@ def test_whether_it_is_healthy_is_sent_whatever_happens(
     ],
     ids=["created", "refused", "lost and found", "came to nothing", "nobody knows"],
 )
-def test_what_became_of_a_create(
+def test_creates_are_counted_by_outcome(
     sandbox: Sandbox, tagged: StatsdServer, faults: list[dict[str, Any]], fails: Any, outcomes: list[str]
 ) -> None:
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)

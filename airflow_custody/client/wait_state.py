@@ -55,16 +55,31 @@ class PollHistory:
         """The last result and its advice, after a time-out."""
         return lines(self.last, self.advice)
 
-    def ends(self, error: CustodyError) -> bool:
+    def settle(self, found: WaitState | CustodyError, log: Any) -> WaitState | None:
         """
-        Tell whether an error ends the wait.
+        Log the result of a poll, and return the final state; None: the wait continues.
 
-        The wait ends if the error is not transient, or if the host does not exist.
+        An error that is not transient ends the wait. So does a host name that does not exist, at the first poll. After
+        a successful poll, the name was found before, so the failure is an ordinary outage.
 
-        After a successful poll, a missing host does not end the wait: its name was found before, so the failure is an
-        ordinary outage.
+        :param found: the state, or an error.
+        :param log: the task's or the trigger's log.
+        :raises CustodyError: if an error ends the wait.
         """
-        return not error.transient or (self.is_first and error.code == "unknown-host")
+        if isinstance(found, CustodyError):
+            if not found.transient or (self.is_first and found.code == "unknown-host"):
+                raise found
+            log.warning("%s", self.note(found))
+            return None
+        text = self.note(found)
+        for warning in found.warnings:
+            log.warning("%s.", warning)
+        if found.error is not None:
+            raise found.error
+        if found.is_done:
+            return found
+        log.info("%s", text)
+        return None
 
     def note(self, found: WaitState | CustodyError) -> str:
         """

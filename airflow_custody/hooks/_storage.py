@@ -6,11 +6,18 @@ An object storage is reached through its Airflow connection.
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from airflow_custody.client.arguments import check_text
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.files import write_new_file
 from airflow_custody.client.text import sanitize
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 #: Schemes, in lower case, of URLs that Airflow itself treats as files of this machine.
 _LOCAL_SCHEMES = ("file", "local")
@@ -56,12 +63,6 @@ def split_location(location: str) -> tuple[str, str]:
         # Airflow would remove white space from the scheme. It could then take the URL for a file:// URL, and follow
         # links out of the bundle.
         raise StorageError(f"{scheme}://", "the part before :// is not an object storage scheme, such as s3")
-    _check_url(scheme, rest)
-    return "", f"{scheme}://{rest}"
-
-
-def _check_url(scheme: str, rest: str) -> None:
-    """Refuse an object's URL with a password or a signature."""
     host, slash, key = rest.partition("?")[0].partition("/")
     user, _, host = host.rpartition("@")
     # Without a slash before it, a ? may be part of a password.
@@ -71,6 +72,97 @@ def _check_url(scheme: str, rest: str) -> None:
     if "?" in rest:
         # The rest may be a signature, which gives access to the file.
         raise StorageError(shown, "give the plain URL without a ?, because its Airflow connection signs the request")
+    return "", f"{scheme}://{rest}"
+
+
+def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = False) -> tuple[str, str]:
+    """
+    Return the full local path and the URL of a task's file. One of them is empty.
+
+    A relative path to read starts at the folder of the DAG file, and must stay within the DAG bundle (on Airflow 2, the
+    DAGs folder). An absolute path into the bundle must not leave the bundle through a link. Only the content of the
+    bundle was reviewed.
+
+    A path to write must be absolute, and must not pass through the bundle: Airflow replaces and removes the folders of
+    a bundle, and a link in it could lead anywhere.
+
+    :param task: the task.
+    :param path: a path, a URL or an ``ObjectStoragePath``.
+    :param context: the task's context.
+    :param to_write: whether the file is to be written. Default False: it is read.
+    :raises CustodyRequestError: if the path is malformed, or is not allowed.
+    :raises StorageError: like :func:`split_location`.
+    """
+    if not isinstance(path, str):
+        from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+        path = str(path) if isinstance(path, ObjectStoragePath) else path
+    text = check_text("path", path)
+    if "\0" in text:
+        raise CustodyRequestError(f"the path {sanitize(text, 200)!r} has a NUL; nothing was read", code="file-wrong")
+    local, url = split_location(text)
+    if url:
+        return "", url
+    folder, root = _folder_and_root(task, context)
+    given = Path(os.path.normpath(folder / local))
+    is_relative = not Path(local).is_absolute()
+    shown = repr(sanitize(local, 200))
+    if to_write:
+        if is_relative or _passes(root, given):
+            why = "is relative" if is_relative else "leads into the DAG bundle"
+            raise CustodyRequestError(
+                f"the path {shown} {why}; nothing was written",
+                setting="path",
+                advice="Give an absolute path outside the DAGs folder, or an object storage URL.",
+                code="file-wrong",
+            )
+        return str(given), ""
+    archive = next((each for each in (folder, *folder.parents) if each.is_file()), None)
+    if is_relative and archive is not None:
+        raise CustodyRequestError(
+            f"the path {shown} is relative, and the DAG file is in the archive {sanitize(archive, 300)}; nothing was "
+            "read",
+            advice="Keep the whitelist file outside the archive, and give its absolute path or an object storage URL.",
+            code="file-wrong",
+        )
+    if (is_relative or _passes(root, given)) and not _is_in(root, given):
+        raise CustodyRequestError(
+            f"the path {shown} leads out of the DAG bundle, to {sanitize(os.path.realpath(given), 300)}; nothing was "
+            "read",
+            advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
+            code="file-wrong",
+        )
+    return str(given), ""
+
+
+def _folder_and_root(task: BaseOperator, context: Context) -> tuple[Path, Path]:
+    """
+    Return the folders of the DAG file and of its bundle.
+
+    On Airflow 2, the DAGs folder counts as the bundle.
+    """
+    # The command line uses this module, too, and does not need Airflow's configuration.
+    from airflow.providers.common.compat.sdk import conf
+
+    dag_file = task.dag.fileloc if task.has_dag() else None  # type: ignore[no-untyped-call]
+    folder = Path(dag_file).parent if dag_file else Path.cwd()
+    bundle: Any = getattr(context["ti"], "bundle_instance", None)
+    if bundle is not None:
+        return folder, Path(bundle.path)
+    root = Path(conf.get("core", "dags_folder"))
+    # In a test or a script, the DAG file may be outside the DAGs folder.
+    return folder, root if _is_in(root, folder) else folder
+
+
+def _passes(root: Path, path: Path) -> bool:
+    """Tell whether a path, or any of its parents, lies in a folder."""
+    return any(_is_in(root, each) for each in (path, *path.parents))
+
+
+def _is_in(root: Path, path: Path) -> bool:
+    """Tell whether a path, with all links followed, lies in a folder. A loop of links ends where it begins."""
+    # Path.resolve() raises an error for a loop.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def read_object(url: str, size: int) -> bytes:
@@ -100,18 +192,14 @@ def write_location(path: str, url: str, data: bytes) -> None:
     try:
         if path:
             write_new_file(path, data)
-        else:
-            _write_object(url, data)
+            return
+        target = _object_path(url)
+        if target.exists():
+            raise FileExistsError
+        # Use one call, because an opened file would be stored in part if writing failed.
+        target.fs.pipe_file(target.path, data, mode="create")
     except Exception as error:
         raise _storage_error(path or url, error) from None
-
-
-def _write_object(url: str, data: bytes) -> None:
-    path = _object_path(url)
-    if path.exists():
-        raise FileExistsError
-    # Use one call, because an opened file would be stored in part if writing failed.
-    path.fs.pipe_file(path.path, data, mode="create")
 
 
 def _object_path(url: str) -> Any:

@@ -12,10 +12,9 @@ from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import check_flag, check_text, describe
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import count
-from airflow_custody.hooks._storage import StorageError, read_object, split_location
+from airflow_custody.hooks._storage import StorageError, locate, read_object
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import WhitelistEventTask
-from airflow_custody.operators._paths import check_path, path_to_read
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 
 if TYPE_CHECKING:
@@ -95,11 +94,10 @@ class WhitelistFileTask(WhitelistEventTask):
             read_whitelist_file,
         )
 
-        name = check_path(self.path)
         try:
-            local, url = split_location(name)
+            local, url = locate(self, self.path, context)
             if not url:
-                return read_whitelist_file(path_to_read(self, local, context), check_addresses=self.check_address)
+                return read_whitelist_file(local, check_addresses=self.check_address)
             # Refuse an unknown format before reading the file.
             format = format_of(url)
             data = read_object(url, MAX_FILE_BYTES + 1)

@@ -6,7 +6,7 @@ The operator imports this module only when the task runs, so that parsing a DAG 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from airflow_custody.metrics import calls_read
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
 
 _STARTS = ("now", "beginning")
@@ -74,17 +73,32 @@ def read_calls(task: Any, context: Context, hook: CustodyHook) -> dict[str, Any]
             advice="Find out which calls are missing. Then run the task once with on_gap='continue'."
             + (" If the task was renamed, name the old task in continue_from instead." if position.gap else ""),
         )
-    # Read the webhooks after the calls, because a webhook always exists before its first call.
-    webhooks = _list_webhooks(client, required=bool(call_filter.webhook_types), log=task.log)
+    webhooks: list[WireWebhook] | None = None
+    try:
+        # Read the webhooks after the calls, because a webhook always exists before its first call.
+        webhooks = list(client.list_webhooks())
+    except CustodyError as error:
+        if call_filter.webhook_types:
+            raise
+        if not error.not_offered:
+            task.log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
     selected = call_filter.select(new.calls, webhooks or ())
     is_due = position.is_old or new.more or len(new.calls) >= _MAX_REPEATED
     if not (selected or gap or is_due):
         raise AirflowSkipException("No new webhook calls.")
     data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=task.with_payload)
-    extra = {**data, "filters": call_filter.to_json(), **new.cursor.to_stored()}
+    extra = {**data, "filters": call_filter.to_json(), "cursor": new.cursor.to_json()}
     context["outlet_events"][task.asset].extra = extra
     calls_read(task.custody_conn_id, len(selected))
-    _log_reading(extra, position, is_first=position.cursor is None and start == "now", log=task.log)
+    if gap:
+        task.log.warning("Webhook calls may be lost: %s.", gap)
+    if position.filters not in (None, extra["filters"]):
+        task.log.warning("The filters have changed. Calls that the old filters left out are not read again.")
+    task.log.info("%s.", count(len(selected), "new webhook call") if selected else "No new webhook calls")
+    if new.more:
+        task.log.info("There are more calls. The next run reads them.")
+    if position.cursor is None and start == "now":
+        task.log.info("Reading starts now. Earlier calls are not read.")
     if webhooks is not None:
         _report(webhooks, call_filter, task.log)
     return {"count": len(selected)}
@@ -105,19 +119,6 @@ class _Position:
     gap: str = ""
     filters: Any = None
     is_old: bool = True
-
-
-def _log_reading(extra: Mapping[str, Any], position: _Position, *, is_first: bool, log: Any) -> None:
-    """Log what was read, as in the event's ``extra``."""
-    if extra["gap"]:
-        log.warning("Webhook calls may be lost: %s.", extra["gap"])
-    if position.filters not in (None, extra["filters"]):
-        log.warning("The filters have changed. Calls that the old filters left out are not read again.")
-    log.info("%s.", count(extra["count"], "new webhook call") if extra["count"] else "No new webhook calls")
-    if extra["more"]:
-        log.info("There are more calls. The next run reads them.")
-    if is_first:
-        log.info("Reading starts now. Earlier calls are not read.")
 
 
 def _find_position(context: Context, asset: Asset, former: str | None, log: Any) -> _Position:
@@ -146,7 +147,7 @@ def _find_position(context: Context, asset: Asset, former: str | None, log: Any)
             except Exception as error:
                 log.warning("The asset's state store cannot be written (%s).", type(error).__name__)
         is_old = not is_own or datetime.now(timezone.utc) - event.timestamp >= _MAX_EVENT_AGE
-        return _Position(CallCursor.from_stored(event.extra), filters=event.extra["filters"], is_old=is_old)
+        return _Position(CallCursor.from_json(event.extra["cursor"]), filters=event.extra["filters"], is_old=is_old)
     try:
         has_position = store is not None and store.get(f"{_HAS_POSITION}{own}")
     except Exception as error:
@@ -167,22 +168,6 @@ def _find_position(context: Context, asset: Asset, former: str | None, log: Any)
     else:
         gap = ""
     return _Position(gap=gap)
-
-
-def _list_webhooks(client: CustodyClient, *, required: bool, log: Any) -> list[WireWebhook] | None:
-    """
-    Return the webhooks.
-
-    :return: the webhooks; None if they cannot be listed and are not required.
-    """
-    try:
-        return list(client.list_webhooks())
-    except CustodyError as error:
-        if required:
-            raise
-        if not error.not_offered:
-            log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
-        return None
 
 
 def _report(webhooks: Sequence[WireWebhook], call_filter: CallFilter, log: Any) -> None:

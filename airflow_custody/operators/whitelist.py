@@ -14,7 +14,7 @@ from airflow_custody.client.text import count, escape, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE
 from airflow_custody.client.whitelist.ids import check_request_id
-from airflow_custody.hooks._storage import StorageError, split_location, write_location
+from airflow_custody.hooks._storage import StorageError, locate, write_location
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import (
     CustodyCreateOperator,
@@ -22,7 +22,6 @@ from airflow_custody.operators._base import (
     WhitelistEventTask,
     delete_if_exists,
 )
-from airflow_custody.operators._paths import check_path, path_to_write
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -312,10 +311,14 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         ids = None
         if self.ids is not None:
             ids = request_ids_or_skip("ids", self.ids, skip_if_empty=self.skip_if_empty, merge=True)
-        file = None if self.path is None else self._find_file(context)
+        path, url = self._locate(context)
         found = verify_service(hook.get_conn(), ids)
-        self._log_findings(found)
-        written = {"path": None, "sha256": None} if file is None else self._write(*file, found)
+        for each in found.unproved_text:
+            self.log.warning("%s", each)
+        self.log.info("%s", lines(*found.duplicates_text, found.summary))
+        written: dict[str, str | None] = {"path": None, "sha256": None}
+        if path or url:
+            written = self._write(path, url, found)
         result = {"counts": found.counts, **written, "duplicates": [list(each) for each in found.duplicates]}
         if not found.is_proved and self.fail_on_unverified:
             self._push(context, result)
@@ -324,18 +327,14 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
             self._emit(context, "verified", written, found.counts)
         return result
 
-    def _find_file(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and URL, one of them empty."""
+    def _locate(self, context: Context) -> tuple[str, str]:
+        """Return the new file's local path and URL: one of them, or both, empty."""
+        if self.path is None:
+            return "", ""
         try:
-            local, url = split_location(check_path(self.path))
+            return locate(self, self.path, context, to_write=True)
         except StorageError as error:
             raise _not_written(error) from None
-        return ("", url) if url else (str(path_to_write(self, local, context)), "")
-
-    def _log_findings(self, found: VerifiedWhitelist) -> None:
-        for each in found.unproved_text:
-            self.log.warning("%s", each)
-        self.log.info("%s", lines(*found.duplicates_text, found.summary))
 
     def _write(self, path: str, url: str, found: VerifiedWhitelist) -> dict[str, str | None]:
         """Write the evidence, and return the file's path or URL and SHA-256."""

@@ -22,6 +22,7 @@ from airflow_custody._base import CustodyTask
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import lines, sanitize
+from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task, map_place
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_custody.client.wait_state import PollHistory, WaitState
+    from airflow_custody.client.wait_state import WaitState
 
 # Airflow's own timeout of a deferral is a backstop in case the triggerer is down. It must come after the trigger's
 # timeout, because only the trigger knows the last result.
@@ -80,8 +81,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     @cached_property
     def _polls(self) -> PollHistory:
         """The polls of this process."""
-        from airflow_custody.client.wait_state import PollHistory
-
         return PollHistory()
 
     @cached_property
@@ -95,41 +94,31 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
         A transient error counts as "not yet".
         """
-        self._leave_out()
+        self._check_given()
         polls = self._polls
         if context.get("task_reschedule_count"):
             # In reschedule mode, each poke runs in its own process. The number of reschedules tells whether an earlier
             # poke has polled. Airflow 2 has no such number: there, each poke is treated as the first.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
+        found: WaitState | CustodyError
         try:
-            state = self._poll()
+            found = self._poll()
             # Recheck within this poke, because in reschedule mode the next poke does not know about the doubt. For a
             # deferrable sensor, the trigger rechecks.
-            while self._needs_recheck(state):
+            while found.in_doubt and found.error is None and not self.deferrable:
                 if (left := give_up - time.monotonic()) <= 0:
                     break
-                self.log.info("%s", polls.note(state))
+                self.log.info("%s", polls.note(found))
                 time.sleep(min(self.recheck_delay, left))
-                state = self._poll()
+                found = self._poll()
         except CustodyError as error:
-            if polls.ends(error):
-                raise
-            self.log.warning("%s", polls.note(error))
-            return False
-        line = polls.note(state)
-        for warning in state.warnings:
-            self.log.warning("%s.", warning)
-        if state.error is not None:
-            raise state.error
-        if not state.is_done:
-            self.log.info("%s", line)
+            found = error
+        state = polls.settle(found, self.log)
+        if state is None:
             return False
         self.log.info("Custody: %s", state.summary)
         return PokeReturnValue(is_done=True, xcom_value=dict(state.result))
-
-    def _needs_recheck(self, state: WaitState) -> bool:
-        return state.in_doubt and state.error is None and not self.deferrable
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""

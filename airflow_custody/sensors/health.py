@@ -116,9 +116,6 @@ class CustodyHealthSensor(CustodySensor):
         begins_in_trigger = deferrable and start_from_trigger and self._mapped_arguments is None
         if begins_in_trigger and self.omit_if_none:
             self._refuse("omit_if_none cannot be used with start_from_trigger: the trigger would refuse the None")
-        if begins_in_trigger:
-            # Set omitted fields to None now, because the trigger is created from the fields below.
-            self._leave_out()
         for name in self.template_fields if begins_in_trigger else ():
             if not _is_plain(getattr(self, name)):
                 self._refuse(f"{name}: with start_from_trigger it must be text, a template, or a list of these")
@@ -147,7 +144,9 @@ class CustodyHealthSensor(CustodySensor):
     def _trigger(self, deadline: float | None) -> CustodyHealthTrigger:
         from airflow_custody.triggers.health import CustodyHealthTrigger
 
-        criteria = {name: getattr(self, name) for name in (*self.template_fields, "require_fresh")}
+        fields = {name: getattr(self, name) for name in (*self.template_fields, "require_fresh")}
+        # With start_from_trigger, the fields are not checked yet.
+        criteria: dict[str, Any] = {name: None if value is NOT_GIVEN else value for name, value in fields.items()}
         return CustodyHealthTrigger(**criteria, poke_interval=self.poke_interval, deadline=deadline)
 
 
@@ -155,6 +154,7 @@ def _is_plain(value: Any) -> bool:
     """Tell whether a value is known at parse time."""
     return (
         value is None
+        or value is NOT_GIVEN
         or isinstance(value, (str, int))
         or (isinstance(value, (list, tuple, set)) and all(map(_is_plain, value)))
     )

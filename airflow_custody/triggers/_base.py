@@ -364,24 +364,11 @@ async def wait_until_done(
                 result = await within(patience, results.get())
             except asyncio.TimeoutError:
                 return event("timeout", message=polls.timed_out)
-            if result is not None and (end := _end_of_wait(result, polls, status, log)):
-                return end
+            try:
+                state = None if result is None else polls.settle(result, log)
+            except CustodyError as error:
+                return error_event(error)
+            if state is not None:
+                return event(status, result=dict(state.result), message=state.summary)
             if deadline is not None and time.time() > deadline:
                 return event("timeout", message=polls.timed_out)
-
-
-def _end_of_wait(result: WaitState | CustodyError, polls: PollHistory, status: str, log: Any) -> TriggerEvent | None:
-    """Return the event that ends a wait; None: the wait continues."""
-    if isinstance(result, CustodyError):
-        if polls.ends(result):
-            return error_event(result)
-        log.warning("%s", polls.note(result))
-        return None
-    for warning in result.warnings:
-        log.warning("%s.", warning)
-    if result.error is not None:
-        return error_event(result.error)
-    if result.is_done:
-        return event(status, result=dict(result.result), message=result.summary)
-    log.info("%s", polls.note(result))
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +26,6 @@ except ImportError:  # Before Airflow 3.3.
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
-    from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.models import WebhookCall, WireWebhook
 
 MAX_CALLS_PER_EVENT = 100
@@ -46,73 +45,20 @@ _OWN_NAME = "Give each watcher its own cursor_name."
 log = logging.getLogger(__name__)
 
 
-class CursorStore:
-    """
-    The store of one reader's cursor.
-
-    :param store: Airflow's state store of the asset; None: there is none.
-    :param key: the cursor's key in the store.
-    """
-
-    def __init__(self, store: Any, key: str) -> None:
-        self._store = store
-        self.key = key
-        self._value: Any = None
-
-    @property
-    def is_there(self) -> bool:
-        """Whether there is a state store."""
-        return self._store is not None
-
-    def __repr__(self) -> str:
-        return f"{self._store!r} {self.key}"
-
-    async def load_async(self) -> CallCursor | None:
-        """Return the cursor, in a triggerer."""
-        self._value = await self._ask("get")
-        try:
-            return None if self._value is None else CallCursor.from_stored(self._value)
-        except CustodyError as error:
-            raise CustodyError(
-                error.text,
-                advice=f"No calls are read until the key {self.key!r} in the asset's state store is repaired. "
-                "To start over as set in 'start', delete the key.",
-                code="record-unreadable",
-            ) from error
-
-    async def save_async(self, cursor: CallCursor) -> bool:
-        """
-        Store a cursor, and return whether this reader wrote the replaced cursor.
-
-        Called in a triggerer. The last events of a triggerer that is about to end are not stored, so their cursor must
-        not be stored either. Such a triggerer can still write, but no longer read. Therefore the stored value is read
-        first: if this fails, nothing is written.
-        """
-        is_own: bool = await self._ask("get") == self._value
-        value = cursor.to_stored()
-        await self._ask("set", value)
-        self._value = value
-        return is_own
-
-    async def _ask(self, what: str, *arguments: Any) -> Any:
-        return await ask_store(self._store, what, self.key, *arguments)
-
-
 class PollResult(NamedTuple):
     """
     The result of a poll for one watcher.
 
     :param cursor: the cursor before the poll; None: there was none.
-    :param gap: description of the calls that may be lost; empty: no calls are lost.
-    :param portions: the payloads of the events to fire, in portions, and the cursor after each portion. The watcher
-        fires one portion per poll.
+    :param events: the payloads of the events to fire.
+    :param after: the cursor after these events.
     :param unknown: descriptions of the ids and types in the watcher's filter that no webhook has, if the webhooks were
         read.
     """
 
     cursor: CallCursor | None
-    gap: str
-    portions: list[tuple[list[dict[str, Any]], CallCursor]]
+    events: list[dict[str, Any]]
+    after: CallCursor
     unknown: frozenset[str]
 
 
@@ -232,10 +178,21 @@ def _read_all(
     """
     Return the new calls of each watcher, and the failures.
 
-    Called in a thread.
+    Called in a thread. Watchers with the same cursor and start share one read.
     """
     client = connection.client()
-    new_calls, errors = _read_calls(client, wanted)
+    groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
+    for watcher, cursor in wanted.items():
+        groups[cursor, watcher.start].append(watcher)
+    new_calls: dict[CallWatcher, NewCalls] = {}
+    errors: list[CustodyError] = []
+    for (cursor, start), watchers in groups.items():
+        try:
+            new = client.read_webhook_calls(cursor, start=start, limit=MAX_CALLS_PER_READING)
+        except CustodyError as error:
+            errors.append(error)
+        else:
+            new_calls.update(dict.fromkeys(watchers, new))
     webhooks: list[WireWebhook] | None = None
     needing = [each for each, new in new_calls.items() if new.calls and each.call_filter.webhook_types]
     if needing or any(new.calls and each.call_filter.webhook_ids for each, new in new_calls.items()):
@@ -250,32 +207,9 @@ def _read_all(
     found: dict[CallWatcher, PollResult] = {}
     for watcher, new in new_calls.items():
         unknown = () if webhooks is None else watcher.call_filter.unknown(webhooks)
-        selected = watcher.call_filter.select(new.calls, webhooks or ())
-        found[watcher] = PollResult(wanted[watcher], new.gap, watcher.portions_of(new, selected), frozenset(unknown))
+        events, after = watcher.events_of(new, watcher.call_filter.select(new.calls, webhooks or ()))
+        found[watcher] = PollResult(wanted[watcher], events, after, frozenset(unknown))
     return found, errors
-
-
-def _read_calls(
-    client: CustodyClient, wanted: Mapping[CallWatcher, CallCursor | None]
-) -> tuple[dict[CallWatcher, NewCalls], list[CustodyError]]:
-    """
-    Return the new calls of each watcher.
-
-    Watchers with the same cursor and start share one read.
-    """
-    groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
-    for watcher, cursor in wanted.items():
-        groups[cursor, watcher.start].append(watcher)
-    new_calls: dict[CallWatcher, NewCalls] = {}
-    errors: list[CustodyError] = []
-    for (cursor, start), watchers in groups.items():
-        try:
-            new = client.read_webhook_calls(cursor, start=start, limit=MAX_CALLS_PER_READING)
-        except CustodyError as error:
-            errors.append(error)
-        else:
-            new_calls.update(dict.fromkeys(watchers, new))
-    return new_calls, errors
 
 
 @dataclass(eq=False)
@@ -285,7 +219,8 @@ class CallWatcher:
 
     :param custody_conn_id: id of the Airflow connection.
     :param call_filter: the filter for its calls.
-    :param store: the store of its cursor.
+    :param store: Airflow's state store of the asset, which keeps the cursor; None: there is none.
+    :param key: the cursor's key in the store.
     :param start: where to start if there is no cursor.
     :param with_payload: whether the events hold the calls' payloads.
     :param log: the trigger's log.
@@ -296,55 +231,46 @@ class CallWatcher:
 
     custody_conn_id: str
     call_filter: CallFilter
-    store: CursorStore
+    store: Any
+    key: str
     start: Literal["now", "beginning"]
     with_payload: bool
     log: Any
     _wanted: dict[CallWatcher, CallCursor | None] | None = None
     _cursor: CallCursor | None = None
-    # The portions that are still to be fired, and the cursor after the portion that is being fired.
-    _portions: deque[tuple[list[dict[str, Any]], CallCursor]] = field(default_factory=deque)
-    _next: CallCursor | None = None
     _saved: CallCursor | None = None
+    # The last known value in the store.
+    _stored: Any = None
     _complaint: str = ""
     # What was reported about values of the filter that no webhook has.
     _reported: frozenset[str] = frozenset()
 
-    async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
-        """Return the payloads of the events to fire for a reading."""
+    async def take(self, reading: SharedReading) -> PollResult | None:
+        """Return what a reading has for this watcher; None: nothing."""
         if self._wanted is None:
             if await self._load():
                 self._wanted = reading.journal.wanted
                 self._wanted[self] = self._cursor
                 reading.journal.joined.set()
-            return []
-        found = None if self._portions else reading.found.get(self)
+            return None
+        found = reading.found.get(self)
         # Ignore a poll that began before this watcher's cursor moved.
-        if found is not None and found.cursor is self._cursor:
-            await self._accept(found)
-        if not self._portions:
-            return []
-        events, self._next = self._portions.popleft()
-        return events
-
-    async def _accept(self, found: PollResult) -> None:
-        """Queue the portions of a poll, to be fired one per reading."""
-        self._portions.extend(found.portions)
-        number = 0
-        for events, _ in found.portions:
-            number += sum(each["count"] for each in events)
-        calls_read(self.custody_conn_id, number)
-        if found.gap:
-            self.log.warning("Webhook calls may be lost: %s", found.gap)
-        for each in sorted(found.unknown - self._reported):
-            self.log.warning("%s", each)
+        if found is None or found.cursor is not self._cursor:
+            return None
+        calls_read(self.custody_conn_id, sum(each["count"] for each in found.events))
+        for each in found.events:
+            if each["gap"]:
+                self.log.warning("Webhook calls may be lost: %s", each["gap"])
+        for text in sorted(found.unknown - self._reported):
+            self.log.warning("%s", text)
         self._reported |= found.unknown
         if self._cursor is None and self.start == "now":
             # Save the cursor at once, because there is no event to wait for. A restart then continues from this cursor.
             self.log.info("Watching webhook calls from now on.")
-            await self._save(found.portions[0][1])
+            await self._save(found.after)
+        return found
 
-    def handed_over(self, reading: SharedReading) -> None:
+    def handed_over(self, reading: SharedReading, found: PollResult | None) -> None:
         """
         Move the cursor past a reading whose events were fired.
 
@@ -352,12 +278,8 @@ class CallWatcher:
         """
         if self._wanted is None:
             return
-        if self._next is not None:
-            self._cursor, self._next = self._next, None
-        if self._portions:
-            self._wanted.pop(self, None)
-        else:
-            self._wanted[self] = self._cursor
+        if found is not None:
+            self._cursor = self._wanted[self] = found.after
         cursor = self._cursor
         if cursor is not None and cursor != self._saved:
             reading.savers[self] = lambda: self._save(cursor)
@@ -371,14 +293,21 @@ class CallWatcher:
         if self._wanted is not None:
             self._wanted.pop(self, None)
             self._wanted = None
-        if self._running.get(repr(self.store)) is self:
-            del self._running[repr(self.store)]
+        if self._running.get(self._place) is self:
+            del self._running[self._place]
 
-    def portions_of(
-        self, new: NewCalls, selected: Sequence[WebhookCall]
-    ) -> list[tuple[list[dict[str, Any]], CallCursor]]:
-        """Return the events to fire for the selected calls, in portions, each with the cursor after it."""
-        parts = self._split(selected)
+    def events_of(self, new: NewCalls, selected: Sequence[WebhookCall]) -> tuple[list[dict[str, Any]], CallCursor]:
+        """Return the events of one poll for the selected calls, and the cursor after these events."""
+        parts: list[list[WebhookCall]] = []
+        size = 0
+        for call in selected:
+            # Count the id twice, because `late_ids` may have it, too.
+            needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
+            if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES:
+                parts.append([])
+                size = _ENVELOPE_BYTES
+            parts[-1].append(call)
+            size += needed
         if new.gap and not parts:
             # Fire an event for a gap even without calls.
             parts = [[]]
@@ -386,57 +315,52 @@ class CallWatcher:
             to_event(
                 part,
                 late=new.late,
-                gap="" if index > 1 else new.gap,
+                gap=new.gap if index == 1 else "",
                 more=new.more or index < len(parts),
                 with_payload=self.with_payload,
             )
-            for index, part in enumerate(parts, 1)
+            for index, part in enumerate(parts[:MAX_EVENTS_PER_POLL], 1)
         ]
-        place = {id(call): number for number, call in enumerate(new.calls, 1)}
-        portions = []
-        for first in range(0, max(1, len(events)), MAX_EVENTS_PER_POLL):
-            end = first + MAX_EVENTS_PER_POLL
-            cursor = new.cursor if end >= len(events) else new.cursor_after(place[id(parts[end - 1][-1])])
-            portions.append((events[first:end], cursor))
-        return portions
-
-    def _split(self, calls: Sequence[WebhookCall]) -> list[list[WebhookCall]]:
-        """Split calls into the parts that fit into one event each."""
-        parts: list[list[WebhookCall]] = []
-        size = _ENVELOPE_BYTES
-        for call in calls:
-            # Count the id twice, because `late_ids` may have it, too.
-            needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
-            is_full = bool(parts) and (len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES)
-            if is_full or not parts:
-                parts.append([])
-                size = _ENVELOPE_BYTES
-            parts[-1].append(call)
-            size += needed
-        return parts
+        if len(events) == len(parts):
+            return events, new.cursor
+        # The next poll reads the rest again.
+        last = parts[len(events) - 1][-1]
+        return events, new.cursor_after(1 + new.calls.index(last))
 
     # --- the cursor ------------------------------------------------------------------------------------------
 
+    @property
+    def _place(self) -> str:
+        """The place of the cursor among all cursors."""
+        return f"{self.store!r} {self.key}"
+
     async def _load(self) -> bool:
         """Load the cursor, and return whether this watcher may continue from it."""
-        if not self.store.is_there:
+        if self.store is None:
             self._complain(
                 "Airflow gives this trigger no state store",
                 "Use the trigger with an AssetWatcher on Airflow 3.3 or later.",
             )
             return False
-        if self._running.setdefault(repr(self.store), self) is not self:
+        if self._running.setdefault(self._place, self) is not self:
             self._complain("another watcher of this asset is using its cursor", _OWN_NAME)
             return False
         try:
-            self._cursor = self._saved = await self.store.load_async()
+            self._stored = await ask_store(self.store, "get", self.key)
+            if self._stored is not None:
+                data = self._stored.get("cursor") if isinstance(self._stored, Mapping) else self._stored
+                self._cursor = self._saved = CallCursor.from_json(data)
         except ValueError as error:
             self._complain(
                 f"Airflow only stores state for a trigger of exactly one asset ({sanitize(error)})",
                 "Give each asset's watcher a trigger with its own cursor_name.",
             )
         except CustodyError as error:
-            self._complain("the cursor cannot be loaded. Trying again:", str(error))
+            advice = (
+                f"No calls are read until the key {self.key!r} in the asset's state store is repaired. To start over "
+                "as set in 'start', delete the key."
+            )
+            self._complain("the cursor cannot be loaded. Trying again:", str(error.with_facts(advice=advice)))
         except Exception as error:
             why = sanitize(error, 500) or repr(error)
             self._complain(f"the cursor cannot be loaded. Trying again: {why}")
@@ -450,15 +374,21 @@ class CallWatcher:
         Save a cursor.
 
         A failure is logged, and the next cursor replaces this one.
+
+        The last events of a triggerer that is about to end are not stored, so their cursor must not be stored either.
+        Such a triggerer can still write, but no longer read. Therefore the stored value is read first: if this fails,
+        nothing is written.
         """
         if self._wanted is None:
             return
+        value = {"cursor": cursor.to_json()}
         try:
-            is_own = await self.store.save_async(cursor)
+            is_own = await ask_store(self.store, "get", self.key) == self._stored
+            await ask_store(self.store, "set", self.key, value)
         except Exception as error:
             self._complain(f"the cursor cannot be saved. A restart would continue from the last saved one: {error!r}")
             return
-        self._saved = cursor
+        self._stored, self._saved = value, cursor
         if not is_own:
             self._complain(
                 "another process has written this watcher's cursor",

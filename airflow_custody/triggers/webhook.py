@@ -24,8 +24,6 @@ except ImportError:  # Airflow 2 has no event-driven scheduling.
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer
 
-    from airflow_custody.triggers._calls import CallWatcher
-
 _HAS_SHARED_STREAMS = find_spec("airflow.triggers.shared_stream") is not None
 
 
@@ -122,13 +120,24 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Fire for the new calls in the shared readings."""
-        watcher = self._watcher()
+        from airflow_custody.triggers._calls import CallWatcher
+
+        watcher = CallWatcher(
+            self.custody_conn_id,
+            self._call_filter(),
+            getattr(self, "asset_state_store", None),
+            f"custody_webhook_calls:{self.cursor_name}",
+            start=self.start,
+            with_payload=self.with_payload,
+            log=self.log,
+        )
         try:
             async for reading in shared_stream:
-                for payload in await watcher.take(reading):
+                found = await watcher.take(reading)
+                for payload in found.events if found else ():
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
                 # Move the cursor only now, because a watcher may end before it has fired all events.
-                watcher.handed_over(reading)
+                watcher.handed_over(reading, found)
         finally:
             watcher.close()
 
@@ -153,19 +162,6 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         while True:
             self.log.error("%s", refusal)
             await asyncio.sleep(max(float(self.poke_interval), 600.0))
-
-    def _watcher(self) -> CallWatcher:
-        from airflow_custody.client.webhooks.calls import WATCHER_CURSOR_KEY
-        from airflow_custody.triggers._calls import CallWatcher, CursorStore
-
-        return CallWatcher(
-            self.custody_conn_id,
-            self._call_filter(),
-            CursorStore(getattr(self, "asset_state_store", None), f"{WATCHER_CURSOR_KEY}:{self.cursor_name}"),
-            start=self.start,
-            with_payload=self.with_payload,
-            log=self.log,
-        )
 
     def _call_filter(self) -> CallFilter:
         return CallFilter.of({name: getattr(self, name) for name in FILTERS})

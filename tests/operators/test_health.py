@@ -49,7 +49,7 @@ def test_unhealthy_fails_with_the_reasons_and_is_left_to_retries(sandbox: Sandbo
     assert result["problems"][0]["group"] == "hsm"
 
 
-def test_what_has_expired_by_the_services_clock_is_not_healthy(sandbox: Sandbox) -> None:
+def test_a_result_that_has_expired_by_the_services_clock_is_not_healthy(sandbox: Sandbox) -> None:
     sandbox.control.configure(clock_offset=180)
     sandbox.control.update_health(group="hsm", validUntilDate="{now-120s}")
     with pytest.raises(CustodyUnhealthyError, match="it expired at"):

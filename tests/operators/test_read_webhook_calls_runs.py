@@ -1,30 +1,25 @@
-"""The reading of webhook calls in real runs: what Airflow stores, and what a killed task leaves behind."""
+"""
+The reading of webhook calls in real runs: the events and positions that Airflow stores.
+
+Killed tasks and triggerers are the subject of tests/faults/events_run.py.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
 from support.airflow.airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from support.airflow.task_log import TaskLog
 from support.airflow.webhook_reads import forget_reads, new_asset, register_assets, stored_events, write_calls
 
-from airflow_custody.assets import UnhandledEvents
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
-
-KILLED = Path(__file__).parent.parent / "support" / "airflow" / "killed_read.py"
 
 
 def ids_of(extra: Any) -> list[str]:
@@ -73,39 +68,6 @@ def test_a_position_that_another_dag_wrote_skips_no_call(sandbox: Sandbox, webho
     assert [bool(each["gap"]) for each in read] == [True, False, False]
 
 
-def test_a_record_that_another_dag_wrote_hides_no_event() -> None:
-    asset, handled = new_asset(), new_asset()
-    with new_dag() as dag:
-
-        @task(inlets=[asset, handled], outlets=[handled])
-        def handle(ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> int:
-            events = UnhandledEvents(inlet_events, asset, handled, ti=ti)
-            number = len(list(events))
-            outlet_events[handled].extra = events.place
-            return number
-
-        handle()
-    register_assets(dag)
-    attack = stranger(handled, {"until": "9999-01-01T00:00:00+00:00", "recent": []})
-    for _ in range(2):
-        assert run_dag(stranger(asset, {"news": True})).state == "success"
-        assert run_dag(attack).state == "success"
-        assert run_dag(dag).xcom("handle") == 1
-    assert run_dag(dag).xcom("handle") == 0
-
-
-def test_a_moved_task_continues_where_its_old_name_ended(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    write_calls(sandbox, webhook, 1)
-    old = reading(asset, start="beginning")
-    assert run_dag(old).state == "success"
-    write_calls(sandbox, webhook, 2)
-    moved = reading(asset, continue_from=f"{old.dag_id}/read")
-    assert run_dag(moved).state == "success"
-    assert run_dag(moved).state_of("read") == "skipped"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
-
-
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
 def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
     dag = reading(new_asset(), start="beginning")
@@ -115,29 +77,6 @@ def test_an_event_that_airflows_clean_up_deleted_is_a_gap(sandbox: Sandbox, webh
     assert run_dag(dag).state_of("read") == "failed"
     assert "is no longer in Airflow's database" in task_log.text
     assert "state store" not in task_log.text
-
-
-def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    write_calls(sandbox, webhook, 1)
-    # The DAG and the task have the names that they have in the program.
-    assert run_dag(reading(asset, "killed_read", start="beginning")).state == "success"
-    write_calls(sandbox, webhook, 2, 3)
-    before = len(sandbox.control.request_log(path="/webhooks/calls"))
-    # It kills itself with SIGKILL when it has set the event.
-    done = subprocess.run(
-        [sys.executable, str(KILLED), asset.uri],
-        env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
-    assert len(sandbox.control.request_log(path="/webhooks/calls")) > before
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"]]
-    assert run_dag(reading(asset, "killed_read")).state == "success"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2", "3"]]
 
 
 def test_a_mapped_task_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:

@@ -88,7 +88,7 @@ def test_a_time_out_says_what_is_missing_and_what_to_do(sandbox: Sandbox, mode: 
     assert re.search(says, task_log.text)
 
 
-def test_it_polls_once_before_it_defers_and_hands_on_what_it_was_given(sandbox: Sandbox) -> None:
+def test_a_sensor_polls_once_before_it_defers_and_hands_on_its_settings(sandbox: Sandbox) -> None:
     assert wait(QuickSensor, deferrable=True)["healthy"]
     before = time.time()
     with pytest.raises(TaskDeferred) as deferred:

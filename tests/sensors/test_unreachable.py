@@ -62,7 +62,7 @@ def test_a_host_that_does_not_exist_fails_the_first_try(away: Any, task_log: Tas
 
 
 @pytest.mark.parametrize("subject", ["health", "whitelist"])
-def test_whose_name_was_found_before_is_waited_for(
+def test_a_host_whose_name_was_found_before_is_waited_for(
     sandbox: Sandbox, away: Any, subject: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away(host=sandbox.url.replace("127.0.0.1", "localhost"), password=sandbox.token)

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred
-from support.airflow.airflow_runs import failing_at_once
-from support.airflow.connections import connection_json
 from support.airflow.sensor_runs import MODES, run_sensor
 from support.airflow.sensor_runs import wait as wait_in
 from support.airflow.task_log import TaskLog
@@ -150,17 +148,6 @@ def test_an_empty_list_fails_or_skips_without_a_call(sandbox: Sandbox, skips: bo
 
 
 # --- by itself -----------------------------------------------------------------------------------------------------
-
-
-def test_status_words_are_those_of_the_connection(
-    sandbox: Sandbox, numbers: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decide(sandbox, numbers, "Signed")
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, effective_statuses=["SIGNED"]))
-    assert wait(numbers[0])["status"] == "Signed"
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, rejected_statuses="signed"))
-    with failing_at_once("was rejected"):
-        wait(numbers[0])
 
 
 def test_a_sensor_does_not_look_longer_than_its_time_out(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

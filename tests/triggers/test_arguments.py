@@ -140,7 +140,7 @@ OWN: list[dict[str, Any]] = [{"poke_interval": 9}, {"custody_conn_id": "other"}]
     ],
     ids=["health", "whitelist"],
 )
-def test_what_has_a_poll_of_its_own(
+def test_triggers_with_another_connection_tenant_or_interval_have_their_own_poll(
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
     kind: Any,

@@ -14,7 +14,7 @@ import pytest
 from airflow.triggers.base import TriggerEvent
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.connections import connection_json
-from support.airflow.request_triggers import Store, end_waits_after, events, first, no_more_threads
+from support.airflow.request_triggers import Store, events, first, no_more_threads
 from support.airflow.task_log import TaskLog
 
 from airflow_custody.client.health import verdict
@@ -83,15 +83,6 @@ def test_a_renewed_token_is_used_from_the_next_poll_on(sandbox: Sandbox, monkeyp
     sandbox.control.update_health(group="hsm", status="failure")
     fired = events_during(trigger(fire_on="change"), renew)
     assert [event["status"] for event in fired] == ["unhealthy", "healthy"]
-
-
-def test_deadline_is_wall_clock_and_its_message_has_the_last_result(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sandbox.control.update_health(group="hsm", status="error")
-    event = first_event(trigger(deadline=end_waits_after(monkeypatch, sandbox, 2)))
-    assert event["status"] == "timeout"
-    assert "'error'" in event["message"]
 
 
 def test_a_trigger_that_is_restarted_after_its_deadline_polls_once_and_gives_up(sandbox: Sandbox) -> None:
@@ -232,7 +223,7 @@ def test_a_change_that_was_reverted_before_the_state_is_saved_causes_no_event(sa
 
 
 @pytest.mark.usefixtures("saves_at_once")
-def test_nothing_is_watched_until_the_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
+def test_a_watcher_waits_until_its_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
     store = Store()
     sandbox.control.update_health(group="hsm", status="error")
     assert watch(sandbox, store, fire_on="change") == ["unhealthy"]

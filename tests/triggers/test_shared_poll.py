@@ -194,7 +194,7 @@ def test_the_trouble_of_one_wait_does_not_make_polls_rarer() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_who_joins_waits_for_no_back_off_but_as_long_as_the_service_asks(
+def test_a_new_subscriber_skips_a_back_off_but_not_a_requested_delay(
     asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_base, "next_delay", lambda interval, failures, errors: 3600.0)
@@ -229,7 +229,7 @@ def test_polls_of_one_connection_share_a_client(sandbox: Sandbox, monkeypatch: p
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01])
-def test_what_takes_too_long_is_cancelled(seconds: float) -> None:
+def test_an_awaitable_that_takes_too_long_is_cancelled(seconds: float) -> None:
     async def scenario() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await within(seconds, asyncio.sleep(60))

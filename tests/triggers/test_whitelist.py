@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.airflow.connections import connection_json
-from support.airflow.request_triggers import end_waits_after, events, first, until
+from support.airflow.request_triggers import events, first, until
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.snapshot import read_snapshot
@@ -110,14 +110,6 @@ def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytes
 # --- how a wait ends -----------------------------------------------------------------------------------------
 
 
-def test_times_out_and_waits_out_failures(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = create(sandbox, 150)
-    sandbox.control.add_fault("status", status=503)
-    (event,) = asyncio.run(events(trigger(numbers, deadline=end_waits_after(monkeypatch, sandbox, 6))))
-    assert event["status"] == "timeout"
-    assert "0 of 150 whitelisting requests are in effect" in event["message"]
-
-
 # --- the failure of one request ends its own trigger, and no other --------------------------------------------
 
 
@@ -130,7 +122,7 @@ def test_a_bad_id_is_the_trouble_of_its_own_list(sandbox: Sandbox) -> None:
     assert f"The error is about whitelisting request {numbers[4]}." in found[1]["error"]["advice"]
 
 
-def test_what_cannot_be_read_or_is_no_id(sandbox: Sandbox) -> None:
+def test_an_unreadable_request_or_a_malformed_id_ends_only_its_own_trigger(sandbox: Sandbox) -> None:
     numbers = create(sandbox, 4, "APPROVED")
     sandbox.control.set_whitelist_metadata(numbers[3], payloadAsString=["no", "text"])
     assert statuses(*map(trigger, [*numbers, "1/2", "None"])) == ["effective"] * 3 + ["error"] * 3
@@ -157,7 +149,7 @@ def test_a_request_that_makes_the_service_fail_is_waited_for_alone(sandbox: Sand
 # --- with pinned keys ----------------------------------------------------------------------------------------
 
 
-def test_what_nobody_signed_is_an_error_of_its_own(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsigned_request_ends_only_its_own_trigger(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
     monkeypatch.setenv("AIRFLOW_CONN_UNPINNED", connection_json(sandbox))
     rows = [{"label": str(each), "address": "0x" + "a" * 40, "blockchain": "ETH"} for each in range(4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -18,8 +18,6 @@ from airflow_custody.client.webhooks.models import WebhookCall
 
 #: An older call that appears in the journal after a newer call is found if it appears at most this much later.
 OVERLAP = timedelta(minutes=5)
-#: The beginning of the keys of watchers' cursors in an asset's state store.
-WATCHER_CURSOR_KEY = "custody_webhook_calls"
 _VERSION = 2
 
 Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
@@ -60,20 +58,6 @@ class CallCursor:
         """Return the cursor as plain JSON data."""
         seen = {call_id: created.isoformat() for call_id, created in sorted(self.seen, key=lambda each: each[::-1])}
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}
-
-    def to_stored(self) -> dict[str, Any]:
-        """Return the stored form of the cursor: one key of an event's ``extra``, or the value in a state store."""
-        return {"cursor": self.to_json()}
-
-    @classmethod
-    def from_stored(cls, value: Any) -> CallCursor:
-        """
-        Return a stored cursor.
-
-        :param value: a mapping with the form that :meth:`to_stored` returns; it may have other keys.
-        :raises CustodyRequestError: if the value has no usable cursor.
-        """
-        return cls.from_json(value.get("cursor") if isinstance(value, Mapping) else value)
 
     @classmethod
     def from_json(cls, data: Any) -> CallCursor:
@@ -158,105 +142,49 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     :raises CustodyResponseError: like :meth:`.WebhookOperations.read_webhook_calls`.
     """
     page = fetch(None)
-    reader = _JournalReader(operation, cursor, limit, now=page.date or datetime.now(timezone.utc))
-    pages, rows = 1, len(page.rows)
+    now = page.date or datetime.now(timezone.utc)
+    oldest_time: datetime | None = None
+    first_time: datetime | None = None
+    listed: set[tuple[str, datetime]] = set()
+    # The newest come first, so a full queue drops the newest.
+    new: deque[WebhookCall] = deque(maxlen=limit)
+    pages = rows = total = 0
     while True:
-        check_length(operation, rows, pages)
-        is_new_to_reader = reader.add(page)
-        if page.next is None or reader.is_done:
-            return reader.result()
-        if not is_new_to_reader:
-            raise listing_changed(operation, "a page lists only calls that were already listed")
-        page = fetch(page.next)
         pages, rows = pages + 1, rows + len(page.rows)
-
-
-class _JournalReader:
-    """
-    The new calls in the pages of a journal, the newest first.
-
-    :param operation: the listing, for errors.
-    :param cursor: the cursor; None: no call is new.
-    :param limit: maximum number of new calls to keep: the oldest.
-    :param now: the time by the service's clock.
-    """
-
-    def __init__(self, operation: Operation, cursor: CallCursor | None, limit: int, now: datetime) -> None:
-        self._operation = operation
-        self._cursor = cursor
-        self._limit = limit
-        self._now = now
-        # Calls from before this time are ignored; None: no page was added yet.
-        self._oldest_time: datetime | None = None
-        # Creation times of the first and of the last call on the last page.
-        self._first_time: datetime | None = None
-        self._last_time: datetime | None = None
-        self._listed: set[tuple[str, datetime]] = set()
-        self._new: deque[WebhookCall] = deque()
-        self._has_more = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the last page ends with a call that is too old."""
-        if self._last_time is None or self._oldest_time is None:
-            return False
-        return self._last_time < self._oldest_time
-
-    def add(self, page: CursorPage[WebhookCall]) -> bool:
-        """
-        Add a page; tell whether it has calls that earlier pages lack.
-
-        :raises CustodyResponseError: if its calls are not in the order of their time stamps.
-        """
-        calls = [call for _, call in page.rows]
-        keys = [(call.id, _created(self._operation, call)) for call in calls]
+        check_length(operation, rows, pages)
+        keys = [(call.id, _created(operation, call)) for _, call in page.rows]
         times = [created for _, created in keys]
-        self._check_order(keys, times)
-        if self._oldest_time is None:
-            self._oldest_time = self._start(times) - OVERLAP
-        self._last_time = times[-1] if times else None
-        self._first_time = times[0] if times else self._first_time
-        listed_before = len(self._listed)
-        for key, call in zip(keys, calls, strict=True):
+        is_sorted = times == sorted(times, reverse=True)
+        is_after_last_page = not times or first_time is None or times[0] <= first_time
+        if not (is_sorted and is_after_last_page and len(set(keys)) == len(keys)):
+            raise _unusable(operation, "the calls are not listed by time stamp, newest first and each once")
+        first_time = times[0] if times else first_time
+        if oldest_time is None:
+            start = cursor.at if cursor is not None else max(times, default=now)
+            oldest_time = min(start, now) - OVERLAP
+        listed_before = len(listed)
+        for key, (_, call) in zip(keys, page.rows, strict=True):
             # Skip calls that were listed before: calls that are created during the reading move older calls to the next
             # page.
-            if key not in self._listed and key[1] >= self._oldest_time:
-                self._listed.add(key)
-                self._add_if_new(key, call)
-        return len(self._listed) > listed_before
-
-    def _check_order(self, keys: list[tuple[str, datetime]], times: list[datetime]) -> None:
-        is_sorted = times == sorted(times, reverse=True)
-        is_after_last_page = not times or self._first_time is None or times[0] <= self._first_time
-        is_each_once = len(set(keys)) == len(keys)
-        if not (is_sorted and is_after_last_page and is_each_once):
-            raise _unusable(self._operation, "the calls are not listed by time stamp, newest first and each once")
-
-    def _start(self, times: list[datetime]) -> datetime:
-        """Return the cursor's or the newest call's time, at most now."""
-        if self._cursor is not None:
-            return min(self._cursor.at, self._now)
-        return min(times[0], self._now) if times else self._now
-
-    def _add_if_new(self, key: tuple[str, datetime], call: WebhookCall) -> None:
-        if self._cursor is None or key in self._cursor.seen:
-            return
-        self._new.append(call)
-        if len(self._new) > self._limit:
-            self._has_more = True
-            self._new.popleft()
-
-    def result(self) -> NewCalls:
-        """Return the new calls of all pages."""
-        cursor, listed = self._cursor, self._listed
-        if cursor is None:
-            # If the journal is empty, do not start at the current time: the service may have several clocks, and may
-            # date the first call earlier.
-            newest = max((created for _, created in listed), default=EPOCH)
-            return NewCalls(CallCursor(min(newest, self._now), frozenset(listed)), self._now)
-        gap = _find_gap(cursor, listed, self._now)
-        before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor
-        return NewCalls(before, self._now, tuple(reversed(self._new)), self._has_more, gap)
+            if key in listed or key[1] < oldest_time:
+                continue
+            listed.add(key)
+            if cursor is not None and key not in cursor.seen:
+                new.append(call)
+                total += 1
+        if page.next is None or (times and times[-1] < oldest_time):
+            break
+        if len(listed) == listed_before:
+            raise listing_changed(operation, "a page lists only calls that were already listed")
+        page = fetch(page.next)
+    if cursor is None:
+        # If the journal is empty, do not start at the current time: the service may have several clocks, and may date
+        # the first call earlier.
+        newest = max((created for _, created in listed), default=EPOCH)
+        return NewCalls(CallCursor(min(newest, now), frozenset(listed)), now)
+    gap = _find_gap(cursor, listed, now)
+    before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor
+    return NewCalls(before, now, tuple(reversed(new)), total > limit, gap)
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import UUID
@@ -193,7 +193,7 @@ class WebhookOperations(ServiceOperations):
         self._transport.auth.hide(secret)
         return webhook_id, secret.get_secret_value()
 
-    def list_webhooks(self, *, webhook_type: str | None = None, url: str | None = None) -> Iterator[WireWebhook]:
+    def list_webhooks(self, *, webhook_type: str | None = None) -> Iterator[WireWebhook]:
         """
         List webhook configurations, page by page: ``GET /webhooks`` (undocumented).
 
@@ -201,22 +201,14 @@ class WebhookOperations(ServiceOperations):
         must have the same webhooks in the same order.
 
         :param webhook_type: only webhooks of this type. Default: no filter.
-        :param url: only webhooks that deliver to this URL. It is not known how the service compares URLs. Default: no
-            filter.
         :return: the webhooks, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
             retryable then, and may come after the last webhook); or if a response is unusable or has a webhook of
             another type.
         """
-        return self._webhooks({"type": webhook_type, "url": url})
+        return self._webhooks(webhook_type)
 
-    def list_webhook_calls(
-        self,
-        *,
-        webhook_id: str | None = None,
-        event_id: str | None = None,
-        status: str | None = None,
-    ) -> Iterator[WebhookCall]:
+    def list_webhook_calls(self) -> Iterator[WebhookCall]:
         """
         List webhook calls, oldest first: ``GET /webhooks/calls`` (undocumented).
 
@@ -224,22 +216,14 @@ class WebhookOperations(ServiceOperations):
 
         The listing is complete as long as new calls come last, and only the oldest calls are removed. A call that
         appears late, before a call that was already read, may be missed. If there is more than one page, the first page
-        is read again at the end, and must begin with the same call. With ``status``, calls may appear and disappear
-        anywhere, so all pages are read a second time, as for :meth:`list_webhooks`.
+        is read again at the end, and must begin with the same call.
 
-        :param webhook_id: only calls of this webhook. Default: no filter.
-        :param event_id: only calls of this event. Default: no filter.
-        :param status: only calls with this status. Default: no filter.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-            retryable then, and may come after the last call); or if a response is unusable or has a call that was not
-            requested. A listing of more than 1,000,000 calls is refused, too.
+            retryable then, and may come after the last call); or if a response is unusable. A listing of more than
+            1,000,000 calls is refused, too.
         """
-        fetch = self._call_pages("ASC", webhook_id, event_id, status)
-        if status is not None:
-            yield from read_twice(LIST_WEBHOOK_CALLS, fetch)
-        else:
-            yield from read_journal(LIST_WEBHOOK_CALLS, fetch)
+        return read_journal(LIST_WEBHOOK_CALLS, self._call_pages("ASC"))
 
     def read_webhook_calls(
         self,
@@ -278,21 +262,13 @@ class WebhookOperations(ServiceOperations):
             cursor = BEGINNING
         return read_new_calls(LIST_WEBHOOK_CALLS, self._call_pages("DESC"), cursor, limit)
 
-    def _call_pages(
-        self, order: str, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
-    ) -> Callable[[str | None], CursorPage[WebhookCall]]:
-        """
-        Return a function that fetches pages of calls in an order.
-
-        It fetches the first page (None), or the page after the named one.
-        """
-        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": order}
-        asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
+    def _call_pages(self, order: Literal["ASC", "DESC"]) -> Callable[[str | None], CursorPage[WebhookCall]]:
+        """Return a function that fetches the first page of calls in an order (None), or the page after a named one."""
 
         def fetch(name: str | None) -> CursorPage[WebhookCall]:
-            query = _cursor_query(filters, name)
+            query = {**_cursor_query(name), "sortOrder": order}
             reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
-            calls = [(each, WebhookCall.from_wire(each, row)) for each, row in _rows(reply, "calls", asked_for)]
+            calls = [(each, WebhookCall.from_wire(each, row)) for each, row in _rows(reply, "calls")]
             return CursorPage(calls, _next_page(reply), reply.response.date)
 
         return fetch
@@ -308,9 +284,9 @@ class WebhookOperations(ServiceOperations):
             no call, although there are more; or if the response is unusable.
         """
         # Request two calls, because the second one reveals the order.
-        query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
+        query = {**_cursor_query(None), "sortOrder": "DESC", "cursor.pageSize": "2"}
         reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
-        calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
+        calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls")[:2]]
         times = [call.created_at for call in calls if call.created_at is not None]
         if times != sorted(times, reverse=True):
             raise reply.unexpected("it lists the oldest call first, although the newest was requested")
@@ -329,18 +305,20 @@ class WebhookOperations(ServiceOperations):
         :raises CustodyError: if it cannot be read.
         """
         # After a gateway's response, `{}` may also come from the gateway.
-        for webhook in self._webhooks({}, empty_object_allowed=False):
+        for webhook in self._webhooks(empty_object_allowed=False):
             if _is_id(webhook["id"], webhook_id):
                 return status_of(webhook)
         return None
 
-    def _webhooks(
-        self, filters: Mapping[str, str | None], *, empty_object_allowed: bool = True
-    ) -> Iterator[WireWebhook]:
+    def _webhooks(self, webhook_type: str | None = None, *, empty_object_allowed: bool = True) -> Iterator[WireWebhook]:
+        filters = {} if webhook_type is None else {"type": webhook_type}
+
         def fetch(name: str | None) -> CursorPage[WireWebhook]:
-            query = _cursor_query(filters, name)
-            reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query=query)
-            rows = _rows(reply, "webhooks", {"type": filters.get("type")})
+            reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query={**_cursor_query(name), **filters})
+            rows = _rows(reply, "webhooks")
+            for _, row in rows:
+                if filters and row.get("type") and ascii_lower(row["type"]) != ascii_lower(filters["type"]):
+                    raise reply.unexpected("a row has another 'type' than requested")
             if reply.response.says_nothing and not empty_object_allowed:
                 raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
             return CursorPage(rows, _next_page(reply))
@@ -348,17 +326,16 @@ class WebhookOperations(ServiceOperations):
         return read_twice(LIST_WEBHOOKS, fetch)
 
 
-def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[str, str]:
+def _cursor_query(name: str | None) -> dict[str, str]:
     """
     Return the query for a page.
 
     Without a name, it is the first page; otherwise, the page after the named one.
     """
-    given = {key: value for key, value in filters.items() if value is not None}
-    page = (
-        {"cursor.pageRequest": "FIRST"} if name is None else {"cursor.pageRequest": "NEXT", "cursor.currentPage": name}
-    )
-    return {"cursor.pageSize": str(MAX_PAGE_SIZE), **page, **given}
+    size = {"cursor.pageSize": str(MAX_PAGE_SIZE)}
+    if name is None:
+        return {**size, "cursor.pageRequest": "FIRST"}
+    return {**size, "cursor.pageRequest": "NEXT", "cursor.currentPage": name}
 
 
 def _next_page(reply: Reply[Any]) -> str | None:
@@ -372,37 +349,20 @@ def _next_page(reply: Reply[Any]) -> str | None:
     return str(name)
 
 
-def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> list[tuple[str, Any]]:
+def _rows(reply: Reply[Any], key: str) -> list[tuple[str, Any]]:
     """
     Return the rows of a page, each with its id.
 
     :param reply: the page.
     :param key: the key of its rows.
-    :param asked_for: the filters, by the rows' keys; None: no filter.
-    :raises CustodyResponseError: if the page has no rows in the expected place, or a row that the filters exclude.
+    :raises CustodyResponseError: if the page has no rows in the expected place.
     """
     rows = reply.rows(key, "cursor")
     if key not in reply.body:
-        _require_nothing_else(reply, key)
-    for name, wanted in asked_for.items():
-        if wanted is not None:
-            _require_filtered(reply, [row for _, row in rows], name, wanted)
+        for name, value in reply.response.data.items():
+            if name != "cursor" and isinstance(value, (list, dict)):
+                raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
     return rows
-
-
-def _require_nothing_else(reply: Reply[Any], key: str) -> None:
-    """Refuse a page that may have its rows under another key."""
-    for name, value in reply.response.data.items():
-        if name != "cursor" and isinstance(value, (list, dict)):
-            raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
-
-
-def _require_filtered(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], name: str, wanted: str) -> None:
-    """Refuse a page if a row shows that a filter was ignored."""
-    for row in rows:
-        value = row.get(name)
-        if value and ascii_lower(str(value)) != ascii_lower(wanted):
-            raise reply.unexpected(f"a row has another {name!r} than requested")
 
 
 @contextmanager

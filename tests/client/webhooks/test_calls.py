@@ -106,7 +106,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*ROW, "other"]), ANYTHING))
-def test_whatever_a_row_holds_becomes_plain_json(row: dict[str, Any]) -> None:
+def test_any_row_becomes_plain_json(row: dict[str, Any]) -> None:
     data = WebhookCall.from_wire("7", row).to_json()
     text = json.dumps(data, allow_nan=False, ensure_ascii=False)
     assert "\0" not in text

@@ -169,18 +169,6 @@ def test_a_body_that_is_not_bytes_is_refused(body: Any) -> None:
         verify(delivery(), body)
 
 
-@given(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.lists(st.integers())))
-def test_no_value_of_an_argument_accepts_an_old_delivery(value: Any) -> None:
-    old = delivery(at=1)
-    for arguments in ({"tolerance": value}, {"now": value}, {"first_time": value}):
-        if isinstance(value, (int, float)) and "now" in arguments and abs(value - 1) <= 30:
-            continue
-        if isinstance(value, (int, float)) and "tolerance" in arguments and value > NOW / 2:
-            continue
-        with pytest.raises((CustodyRequestError, CustodyConfigurationError)):
-            verify(old, **arguments)
-
-
 def test_a_replay_is_refused_and_only_valid_deliveries_are_remembered() -> None:
     seen: set[str] = set()
 

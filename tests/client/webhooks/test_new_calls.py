@@ -154,7 +154,7 @@ def test_calls_that_are_dated_later_than_now_hide_no_others(journal: JournalServ
 
 @settings(max_examples=30)
 @given(st.data())
-def test_nothing_is_lost_whatever_comes_between(data: st.DataObject) -> None:
+def test_each_call_is_read_once_whatever_comes_between(data: st.DataObject) -> None:
     """Calls come late, with one time stamp, and between two pages; a run is killed before it has stored its cursor."""
     with journal_service() as service:
         service.page = data.draw(st.integers(1, 4))
