@@ -39,7 +39,8 @@ _METAVARS = {
 }
 _GROUP_HELP = (
     "A command uses an Airflow connection, or a URL with credentials from the environment: CUSTODY_TOKEN; CUSTODY_USER "
-    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET."
+    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET. With "
+    "a URL, the other settings of a connection are options, which --help-all lists."
 )
 
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.health import view_health
-from airflow_custody.cli.layout import Mark, as_state
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.output import Mark, Output, as_state
 from airflow_custody.client import CustodyClient
 from airflow_custody.overview import for_people, read_overview
+from airflow_custody.overview.models import STATES
 from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.approvals.operations import PendingApprovals
+    from airflow_custody.client.verification.trust import ReportedState
     from airflow_custody.overview.models import (
         JournalView,
         RequestRow,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
         WebhookRow,
     )
 
-_REQUESTS = {"pending": "PENDING", "unknown": "STATE UNKNOWN", "recent": "RECENTLY IN EFFECT"}
+# The parts of the requests, with the state of their requests.
+_REQUESTS: dict[str, ReportedState] = {"pending": "pending", "unknown": "unknown", "recent": "effective"}
 # Text that other people wrote comes last.
 _COLUMNS = (
     *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
@@ -103,14 +105,12 @@ def _view_user(user: UserView) -> dict[str, Any]:
 
 def _view_requests(requests: Requests) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part, title in _REQUESTS.items():
+    for part, state in _REQUESTS.items():
         view: RequestsView = getattr(requests, part)
-        if view.total:
-            shown = len(view.rows)
-            number = f"{shown} of {view.total}" if shown < view.total else f"{shown}"
-            found[f"{title} ({number})"] = [_view_request(row) for row in view.rows]
-        else:
-            found[title] = "none"
+        shown, title = len(view.rows), STATES[state].upper()
+        if shown:
+            title += f" ({shown} of {view.total})" if shown < view.total else f" ({shown})"
+        found[title] = [_view_request(row) for row in view.rows] or "none"
     return found
 
 
