@@ -12,12 +12,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody import __version__
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
-from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command, usage_error
+from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Mark, Output, as_state, message, shorten_hashes
 from airflow_custody.client.assumptions import check_assumptions
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.files import write_new_file
 from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import sanitize, sentences
@@ -144,11 +144,8 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
         # Only a new file is written, because an existing one may hold keys.
         write_new_file(path, f"{json.dumps(report, indent=2)}\n".encode())
     except OSError as error:
-        raise CustodyConfigurationError(
-            f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}",
-            advice="Give the path of a new file.",
-            code="parameter-wrong",
-        ) from None
+        why = f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}"
+        raise usage_error(why, "Give the path of a new file.") from None
     message(f"{path} has only states, words, counts and codes. Read the words before you attach it to an issue.")
 
 

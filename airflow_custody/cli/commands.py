@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
@@ -35,16 +36,18 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(_fill(each, width, indent) for each in text.split("\n\n"))
+        def fill(paragraph: str) -> str:
+            if "\n " in paragraph:
+                return textwrap.indent(paragraph, indent)
+            wrapped = textwrap.fill(
+                " ".join(paragraph.split()),
+                width - len(indent),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            return textwrap.indent(wrapped, indent)
 
-
-def _fill(paragraph: str, width: int, indent: str) -> str:
-    if "\n " in paragraph:
-        return textwrap.indent(paragraph, indent)
-    text = " ".join(paragraph.split())
-    return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+        return "\n\n".join(map(fill, text.split("\n\n")))
 
 
 class _ShowAll(argparse.Action):
@@ -134,6 +137,11 @@ def _text(value: str) -> str:
     if not value.strip():
         raise argparse.ArgumentTypeError("is empty")
     return value
+
+
+def usage_error(why: str, advice: str) -> CustodyConfigurationError:
+    """Return the error for wrong usage."""
+    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
 def flag_of(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +17,11 @@ from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client.approvals.operations import PendingApprovals
     from airflow_custody.client.verification.trust import ReportedState
     from airflow_custody.overview.models import (
-        JournalView,
         RequestRow,
-        Requests,
         RequestsView,
         Section,
-        UserView,
-        WebhookRow,
     )
 
 # The parts of the requests, with the state of their requests.
@@ -94,54 +88,40 @@ def show_status(args: Namespace, output: Output) -> int:
 
 def _view_part(name: str, part: Section[Any]) -> Any:
     """Return a part for people. If it was not read, a line above reports why."""
-    if part.value is not None:
-        return _VIEWS[name](part.value)
-    return "not offered" if part.not_offered else "not read"
+    value = part.value
+    if value is None:
+        return "not offered" if part.not_offered else "not read"
+    if name == "user":
+        return {**vars(value), "roles": ", ".join(value.roles) or "none"}
+    if name == "health":
+        return view_health(value)
+    if name == "requests":
+        return dict(_view_requests(getattr(value, part), state) for part, state in _REQUESTS.items())
+    if name == "approvals":
+        return ", ".join(value.texts) or "none"
+    if name == "webhooks":
+        # Problems are among the lines above.
+        rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in value]
+        return rows or "none"
+    return vars(value) if value.newest_id else "none"
 
 
-def _view_user(user: UserView) -> dict[str, Any]:
-    return {**vars(user), "roles": ", ".join(user.roles) or "none"}
-
-
-def _view_requests(requests: Requests) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part, state in _REQUESTS.items():
-        view: RequestsView = getattr(requests, part)
-        shown, title = len(view.rows), STATES[state].upper()
-        if shown:
-            title += f" ({shown} of {view.total})" if shown < view.total else f" ({shown})"
-        found[title] = [_view_request(row) for row in view.rows] or "none"
-    return found
-
-
-def _view_request(row: RequestRow) -> dict[str, Any]:
-    columns = {column: getattr(row, column) for column in _COLUMNS}
-    states = {"status": as_state(row.status), "trust": as_state(row.trust)}
-    return {**columns, **states, "signatures": describe_paths(row) or row.signatures}
-
-
-def _view_approvals(approvals: PendingApprovals) -> str:
-    return ", ".join(approvals.texts) or "none"
-
-
-def _view_webhooks(webhooks: Sequence[WebhookRow]) -> list[dict[str, Any]] | str:
-    # Problems are among the lines above.
-    rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in webhooks]
-    return rows or "none"
-
-
-def _view_journal(journal: JournalView) -> dict[str, Any] | str:
-    return vars(journal) if journal.newest_id else "none"
-
-
-_VIEWS: dict[str, Callable[[Any], Any]] = {
-    "user": _view_user,
-    "health": view_health,
-    "requests": _view_requests,
-    "approvals": _view_approvals,
-    "webhooks": _view_webhooks,
-    "journal": _view_journal,
-}
+def _view_requests(view: RequestsView, state: ReportedState) -> tuple[str, Any]:
+    """Return the requests in a state, with their title."""
+    title = STATES[state].upper()
+    if not view.rows:
+        return title, "none"
+    number = f"{len(view.rows)} of {view.total}" if len(view.rows) < view.total else view.total
+    rows = [
+        {
+            **{column: getattr(row, column) for column in _COLUMNS},
+            "status": as_state(row.status),
+            "trust": as_state(row.trust),
+            "signatures": describe_paths(row) or row.signatures,
+        }
+        for row in view.rows
+    ]
+    return f"{title} ({number})", rows
 
 
 def describe_paths(row: RequestRow) -> str:

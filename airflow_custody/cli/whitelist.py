@@ -17,8 +17,9 @@ from airflow_custody.cli.commands import (
     add_command,
     add_group,
     flag_of,
+    usage_error,
 )
-from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Mark, Output, as_state, message
 from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify

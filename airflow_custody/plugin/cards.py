@@ -201,28 +201,18 @@ def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
 
 
 def _make_card(connections: Sequence[ConnectionRow]) -> Card:
-    sources = {name: _source_of(name, connections) for name in _SHARED_SECTIONS}
-    overview = _merge_overviews(connections, sources)
-    findings = sorted(_findings(connections, overview), key=lambda finding: _WORST_FIRST.index(finding.level))
-    return Card(tuple(connections), overview, sources, tuple(findings))
-
-
-def _source_of(section: str, connections: Sequence[ConnectionRow]) -> str:
-    """Return the id of the first connection that can read a section; if none can, of the first connection."""
-    for connection in connections:
-        if connection.overview and getattr(connection.overview, section).value is not None:
-            return connection.conn_id
-    return connections[0].conn_id
-
-
-def _merge_overviews(connections: Sequence[ConnectionRow], sources: Mapping[str, str]) -> Overview | None:
-    """Return the first overview, with each shared section from the connection that is its source."""
+    """Return the card of a service, with each shared section from the first connection that can read it."""
     overviews = {connection.conn_id: connection.overview for connection in connections if connection.overview}
-    if not overviews:
-        return None
-    first = next(iter(overviews.values()))
-    sections = {name: getattr(overviews.get(conn_id, first), name) for name, conn_id in sources.items()}
-    return replace(first, **sections)
+    sources = dict.fromkeys(_SHARED_SECTIONS, connections[0].conn_id)
+    sections = {}
+    for name in sources:
+        for conn_id, overview in overviews.items():
+            if getattr(overview, name).value is not None:
+                sources[name], sections[name] = conn_id, getattr(overview, name)
+                break
+    merged = replace(next(iter(overviews.values())), **sections) if overviews else None
+    findings = sorted(_findings(connections, merged), key=lambda finding: _WORST_FIRST.index(finding.level))
+    return Card(tuple(connections), merged, sources, tuple(findings))
 
 
 def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[CardFinding]:
