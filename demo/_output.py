@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _environment import relative_path
 
-from airflow_custody.cli.layout import Layout
+from airflow_custody.cli.output import Layout
 
 # The width if there is no terminal, and the maximum, because longer lines are hard to read.
 WIDTH, MAX_WIDTH = 100, 120

@@ -12,13 +12,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody import __version__
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
-from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
-from airflow_custody.cli.layout import Mark, as_state
-from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command, usage_error
+from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.output import Mark, Output, as_state, message, shorten_hashes
 from airflow_custody.client.assumptions import check_assumptions
 from airflow_custody.client.checks import CHECKS, DEFAULT_ROLE, ROLES, Check, check_connection
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.files import write_new_file
 from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import sanitize, sentences
@@ -52,14 +51,20 @@ def check(args: Namespace, output: Output) -> int:
     or empty. The states of assumptions are holds, does not hold and cannot tell. Assumptions are
     null without --assumptions, and if the credentials are not accepted.
     """
-    _check_options(args)
+    if args.report and not args.assumptions:
+        raise usage_error("--report needs --assumptions", "Give both.")
+    for each in args.roles or ():
+        _check_role(each)
     checks, assumptions = _run_checks(args)
     failed = [name for name, each in checks.items() if each.state == "failed"]
     failed += [each.assumption for each in assumptions if each.state == "does not hold"]
     output.data(
         {
             "ok": not failed,
-            "checks": [_check_to_json(name, each) for name, each in checks.items()],
+            "checks": [
+                {"check": name, "state": each.state, "detail": each.detail, "advice": each.advice, "code": each.code}
+                for name, each in checks.items()
+            ],
             "assumptions": [*map(asdict, assumptions)] or None,
         },
         [
@@ -72,13 +77,6 @@ def check(args: Namespace, output: Output) -> int:
     if args.report:
         _write_report(args.report, checks, assumptions)
     return ERROR if failed else NOTHING_TO_DO
-
-
-def _check_options(args: Namespace) -> None:
-    if args.report and not args.assumptions:
-        raise usage_error("--report needs --assumptions", "Give both.")
-    for each in args.roles or ():
-        _check_role(each)
 
 
 def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
@@ -96,44 +94,40 @@ def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
         return checks, check_assumptions(client)
 
 
-def _check_to_json(name: str, check: Check) -> dict[str, str]:
-    texts = {"detail": check.detail, "advice": check.advice, "code": check.code}
-    return {"check": name, "state": check.state, **texts}
-
-
 def _view(checks: dict[str, Check], assumptions: list[Assumption]) -> dict[str, Any]:
     """Return the results for people."""
     return {
-        "checks": [_check_row(name, each) for name, each in checks.items() if each.detail],
+        "checks": [
+            {
+                "check": name,
+                "state": as_state(each.state),
+                "detail": shorten_hashes(sentences(each.detail, each.advice))
+                + (each.code and f" [custody/{each.code}]"),
+            }
+            for name, each in checks.items()
+            if each.detail
+        ],
         "not checked": ", ".join(name for name, each in checks.items() if not each.detail),
-        "assumptions": [_assumption_row(each) for each in assumptions],
+        "assumptions": [
+            {
+                "assumption": each.assumption,
+                "state": as_state(each.state),
+                "seen": sentences(_in_words(each.seen), each.error, each.advice),
+            }
+            for each in assumptions
+        ],
     }
-
-
-def _check_row(name: str, check: Check) -> dict[str, Any]:
-    return {
-        "check": name,
-        "state": as_state(check.state),
-        "detail": shorten_hashes(sentences(check.detail, check.advice)),
-        "code": check.code and f"[custody/{check.code}]",
-    }
-
-
-def _assumption_row(found: Assumption) -> dict[str, Any]:
-    seen = sentences(_in_words(found.seen), found.error, found.advice)
-    return {"assumption": found.assumption, "state": as_state(found.state), "seen": seen}
 
 
 def _in_words(seen: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name}: {_value_in_words(value)}" for name, value in seen.items())
-
-
-def _value_in_words(value: object) -> str:
-    if isinstance(value, dict):
-        value = [f"{number} {word}" for word, number in value.items()]
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    texts = []
+    for name, value in seen.items():
+        if isinstance(value, dict):
+            value = [f"{number} {word}" for word, number in value.items()]
+        if isinstance(value, list):
+            value = ", ".join(value) or "none"
+        texts.append(f"{name}: {('no', 'yes')[value] if isinstance(value, bool) else value}")
+    return "; ".join(texts)
 
 
 def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumption]) -> None:
@@ -150,11 +144,8 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
         # Only a new file is written, because an existing one may hold keys.
         write_new_file(path, f"{json.dumps(report, indent=2)}\n".encode())
     except OSError as error:
-        raise CustodyConfigurationError(
-            f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}",
-            advice="Give the path of a new file.",
-            code="parameter-wrong",
-        ) from None
+        why = f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}"
+        raise usage_error(why, "Give the path of a new file.") from None
     message(f"{path} has only states, words, counts and codes. Read the words before you attach it to an issue.")
 
 

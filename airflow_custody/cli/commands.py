@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
@@ -36,16 +36,18 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(_fill(each, width, indent) for each in text.split("\n\n"))
+        def fill(paragraph: str) -> str:
+            if "\n " in paragraph:
+                return textwrap.indent(paragraph, indent)
+            wrapped = textwrap.fill(
+                " ".join(paragraph.split()),
+                width - len(indent),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            return textwrap.indent(wrapped, indent)
 
-
-def _fill(paragraph: str, width: int, indent: str) -> str:
-    if "\n " in paragraph:
-        return textwrap.indent(paragraph, indent)
-    text = " ".join(paragraph.split())
-    return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+        return "\n\n".join(map(fill, text.split("\n\n")))
 
 
 class _ShowAll(argparse.Action):
@@ -53,8 +55,8 @@ class _ShowAll(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
         if isinstance(parser, Parser):
-            # Ignores a closed pipe, as the short help does.
-            parser._print_message(parser.format_full_help(), sys.stdout)
+            parser.expand_help()
+        parser.print_help()
         parser.exit()
 
 
@@ -70,8 +72,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{**keywords, "allow_abbrev": False})
         #: The rest of the description, for the full help.
         self.details = ""
-        # The options that the short help lists without a description.
-        self._minor: list[argparse.Action] = []
+        # The options that only the full help lists, with their help.
+        self._minor: list[tuple[argparse.Action, str]] = []
 
     def add_argument(
         self, *flags: str, group: argparse._ArgumentGroup | None = None, is_minor: bool = False, **keywords: Any
@@ -83,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 
         :param flags: as in argparse.
         :param group: the group of the argument. Default: none.
-        :param is_minor: whether the short help lists it without a description.
+        :param is_minor: whether only the full help lists it.
         :param keywords: as in argparse.
         """
         if keywords.get("action") in (None, "store", "append"):
@@ -92,42 +94,16 @@ class Parser(argparse.ArgumentParser):
             keywords["help"] += ". Repeatable"
         added = super().add_argument(*flags, **keywords) if group is None else group.add_argument(*flags, **keywords)
         if is_minor:
-            self._minor.append(added)
+            self._minor.append((added, keywords["help"]))
+            added.help = argparse.SUPPRESS
         return added
 
-    def format_help(self) -> str:
-        """Return the short help: the first paragraph, the exit codes, and the options."""
-        return self._format(is_full=False)
-
-    def format_full_help(self) -> str:
-        """Return the full help, which also has the details, the JSON output and the minor options."""
-        return self._format(is_full=True)
-
-    def _format(self, *, is_full: bool) -> str:
-        formatter = self._get_formatter()
-        needed = [each for each in self._actions if each.required or not each.option_strings]
-        usage = " ".join(["%(prog)s [options]", *(_in_usage(each, formatter) for each in needed)])
-        formatter.add_usage(usage, [], [])
-        formatter.add_text(self.description)
-        if is_full:
-            formatter.add_text(self.details)
-        for group in self._action_groups:
-            self._format_group(formatter, group, [] if is_full else self._minor)
-        if not is_full and (self.details or self._minor):
-            formatter.add_text(f"See also: {self.prog} --help-all")
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
-
-    @staticmethod
-    def _format_group(
-        formatter: argparse.HelpFormatter, group: argparse._ArgumentGroup, minor: list[argparse.Action]
-    ) -> None:
-        formatter.start_section(group.title)
-        formatter.add_text(group.description)
-        formatter.add_arguments([each for each in group._group_actions if each not in minor])
-        if names := [each.option_strings[0] for each in group._group_actions if each in minor]:
-            formatter.add_text(f"With --base-url also: {', '.join(names)}.")
-        formatter.end_section()
+    def expand_help(self) -> None:
+        """Let the help also have the details, the JSON output and the minor options."""
+        self.description = "\n\n".join(filter(None, (self.description, self.details)))
+        self.epilog = None
+        for action, text in self._minor:
+            action.help = text
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage and where to find help, and exit with 1."""
@@ -157,16 +133,15 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def _in_usage(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
-    """Return a required argument, such as ``--comment TEXT`` or ``FILE [FILE ...]``."""
-    value = formatter._format_args(action, action.dest.upper())
-    return " ".join([*action.option_strings[:1], value])
-
-
 def _text(value: str) -> str:
     if not value.strip():
         raise argparse.ArgumentTypeError("is empty")
     return value
+
+
+def usage_error(why: str, advice: str) -> CustodyConfigurationError:
+    """Return the error for wrong usage."""
+    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
 def flag_of(name: str) -> str:
@@ -207,19 +182,19 @@ def add_command(
     # With ``python -OO`` there are no docstrings.
     paragraphs = (inspect.getdoc(run) or f"{help}.").split("\n\n")
     short = [each for each in paragraphs if each == paragraphs[0] or each.startswith("Exit codes:")]
-    parser = commands.add_parser(name, help=help, description="\n\n".join(short).replace("%", "%%"))
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description="\n\n".join(short).replace("%", "%%"),
+        epilog="See also: %(prog)s --help-all",
+    )
     parser.details = "\n\n".join(each for each in paragraphs if each not in short).replace("%", "%%")
     parser.add_argument("--help-all", action=_ShowAll, nargs=0, help="show the help with all details, and exit")
     if outputs:
-        text = f"{_either(outputs)}. Default: {outputs[0]}"
+        text = f"{', '.join(outputs)}. Default: {outputs[0]}"
         parser.add_argument("-o", "--output", metavar="FORM", choices=outputs, default=outputs[0], help=text)
     text = "show the text and the traceback of an unexpected error"
     parser.add_argument("--debug", action="store_true", help=text)
     # Airflow keeps its log off the standard output of commands that have "output".
     parser.set_defaults(custody_run=run, **({} if outputs else {"output": "text"}))
     return parser
-
-
-def _either(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Parser, flag_of
+from airflow_custody.cli.commands import Parser, flag_of, usage_error
 from airflow_custody.client import ClientSettings, CustodyClient
 from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -39,7 +39,8 @@ _METAVARS = {
 }
 _GROUP_HELP = (
     "A command uses an Airflow connection, or a URL with credentials from the environment: CUSTODY_TOKEN; CUSTODY_USER "
-    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET."
+    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET. With "
+    "a URL, the other settings of a connection are options, which --help-all lists."
 )
 
 
@@ -84,7 +85,10 @@ def open_client(args: Namespace) -> Iterator[CustodyClient]:
             raise usage_error(
                 f"{', '.join(given)}: only with --base-url", "An Airflow connection has its own settings."
             )
-        opened = _airflow_client(args)
+        # Import Airflow only here, because importing it takes a second, and creates Airflow's home folder.
+        from airflow_custody.cli.airflow_hook import CommandLineHook
+
+        opened = CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
     elif args.conn_id is not None:
         raise usage_error("--conn-id and --base-url are both given", "Give one of them.")
     else:
@@ -119,21 +123,6 @@ def read_pins(args: Namespace) -> VerificationPins:
 def _given(args: Namespace, *more: str) -> list[str]:
     """Return the given options that belong to ``--base-url``."""
     return [flag_of(name) for name in (*SETTINGS, "token_stdin", *more) if getattr(args, name)]
-
-
-def usage_error(why: str, advice: str) -> CustodyConfigurationError:
-    """Return the error for wrong usage."""
-    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
-
-
-# --- an Airflow connection ----------------------------------------------------------------------------------
-
-
-def _airflow_client(args: Namespace) -> CustodyClient:
-    # Import Airflow only here, because importing it takes a second, and creates Airflow's home folder.
-    from airflow_custody.cli.airflow_hook import CommandLineHook
-
-    return CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
 
 
 # --- a base URL ---------------------------------------------------------------------------------------------

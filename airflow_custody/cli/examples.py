@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import NOTHING_TO_DO, add_command
+from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, usage_error
 from airflow_custody.cli.output import Output, message
-from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.files import write_new_file
 from airflow_custody.client.text import sanitize
 
@@ -55,7 +54,7 @@ def _read_examples(folder: Path, names: Sequence[str]) -> dict[str, str]:
     found = {path.name: path for path in sorted(folder.glob("*.py"))}
     files = [f"{name.removesuffix('.py')}.py" for name in names] or [*found]
     if unknown := [name.removesuffix(".py") for name in files if name not in found]:
-        raise _wrong(f"unknown example {', '.join(unknown)}", "`custody examples` lists the examples.")
+        raise usage_error(f"unknown example {', '.join(unknown)}", "`custody examples` lists the examples.")
     return {name: found[name].read_text("utf-8") for name in files}
 
 
@@ -64,7 +63,7 @@ def examples_folder() -> Path:
     for folder in (_PACKAGE / "example_dags", _PACKAGE.parent / "example_dags"):
         if folder.is_dir():
             return folder
-    raise _wrong("this installation has no examples", "Install the package again from its wheel.")
+    raise usage_error("this installation has no examples", "Install the package again from its wheel.")
 
 
 def _summary_of(source: str) -> str:
@@ -81,7 +80,7 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
         existing = [copy for copy in copies if os.path.lexists(copy)]
         changed = [str(copy) for copy in existing if copy.read_bytes() != copies[copy].encode()]
         if changed:
-            raise _wrong(
+            raise usage_error(
                 f"nothing was copied, because these files exist with other content: {', '.join(changed)}",
                 "Delete these files, choose another folder, or name other examples.",
             )
@@ -91,12 +90,8 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
         for copy in new:
             write_new_file(copy, copies[copy].encode())
     except OSError as error:
-        raise _wrong(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
+        raise usage_error(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
     return [str(copy) for copy in new]
-
-
-def _wrong(why: str, advice: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
 def add_to(commands: Commands, help: str) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
-from airflow_custody.cli.layout import Mark, as_line
-from airflow_custody.cli.output import Output, message
+from airflow_custody.cli.output import Mark, Output, as_state, message
 from airflow_custody.client.health.verdict import HealthCriteria, judge
-from airflow_custody.client.text import ascii_lower
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -65,10 +62,9 @@ def check_health(args: Namespace, output: Output) -> int:
     verdict = judge(checks, criteria)
     rows = map(_row, checks if verdict.missing else verdict.checks)
     listed = [json.loads(each) for each in sorted({json.dumps(row) for row in rows})]
-    table = [_view(row, criteria.healthy_statuses) for row in listed]
     headline, *details = view_health(verdict)
     judged = [] if verdict.missing else [*details, headline]
-    output.data({**verdict.to_json(), "listed": listed}, [table, *judged])
+    output.data({**verdict.to_json(), "listed": listed}, [[_view(row) for row in listed], *judged])
     if verdict.missing:
         options = {setting: option for option, (setting, _, _) in _OPTIONS.items()}
         message(verdict.wrong_names(named=options.__getitem__))
@@ -87,26 +83,19 @@ def _row(check: HealthCheck) -> dict[str, Any]:
     }
 
 
-def _view(row: dict[str, Any], healthy_statuses: tuple[str, ...]) -> dict[str, Any]:
-    """Return a row for people, with healthy and unhealthy words in colour."""
-
-    def mark(text: str, statuses: Iterable[str]) -> Mark:
-        is_healthy = all(ascii_lower(each) in healthy_statuses for each in statuses)
-        return Mark(text, "good" if is_healthy else "bad")
-
-    status = row["status"] or _MISSING
-    results = {key: each or _MISSING for key, each in row["results"].items()}
-    words = ", ".join(f"{key} {each}" for key, each in results.items())
-    return {**row, "status": mark(status, [status]), "results": words and mark(words, results.values())}
+def _view(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for people."""
+    results = ", ".join(f"{key} {word or _MISSING}" for key, word in row["results"].items())
+    return {**row, "status": as_state(row["status"] or _MISSING), "results": results}
 
 
-def view_health(verdict: HealthVerdict) -> list[Mark]:
+def view_health(verdict: HealthVerdict) -> list[Mark | str]:
     """
     Return the lines of a verdict: the verdict itself, then what is wrong.
 
     :param verdict: the verdict.
     """
-    return [Mark(verdict.headline(), "good" if verdict.healthy else "bad"), *map(as_line, verdict.details())]
+    return [Mark(verdict.headline(), "good" if verdict.healthy else "bad"), *verdict.details()]
 
 
 def add_to(commands: Commands, help: str) -> None:

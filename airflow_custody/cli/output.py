@@ -1,4 +1,8 @@
-"""Prints data to standard output, and messages to standard error."""
+"""
+Prints data to standard output, and messages to standard error. Nothing else prints.
+
+On a terminal, lines and tables fit its width, and states are coloured.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,191 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from datetime import datetime
-from typing import Any, TextIO
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, Literal, TextIO
 
-from airflow_custody.cli.layout import Layout, paint, split
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import ascii_lower, count, escape, sanitize
 
 _MAX_MESSAGE = 4000
 _MIN_WIDTH = 40
 _SIGN = re.compile(r"  ([-+~!]) ")
-_COLOURS = {"-": "31", "+": "32", "~": "33", "!": "1;31"}
+_SIGN_COLOURS = {"-": "31", "+": "32", "~": "33", "!": "1;31"}
+
+Level = Literal["good", "warning", "bad"]
+
+_MAX_SHOWN = 4000
+_COLOURS: dict[Level, str] = {"good": "32", "warning": "33", "bad": "1;31"}
+# A request that the service reports as approved is not green: only signatures prove it.
+_WORDS: dict[Level, str] = {
+    "good": "ok, success, holds, yes, verified, enabled",
+    "warning": "unknown, cannot tell, pending, unsigned, disabled, cooldown, rejected",
+    "bad": "failed, failure, does not hold, unverified, absent, unreadable",
+}
+_LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for word in words.split(", ")}
+# Columns are separated by two spaces. The last one has at least this width, if it has a longer text.
+_GAP, _NARROWEST_TEXT = 2, 30
+
+
+@dataclass(frozen=True)
+class Mark:
+    """
+    A text with one coloured word.
+
+    :param word: the word, such as the name of a state.
+    :param level: its level, which determines the colour; None: no colour.
+    :param before: the text before the word.
+    :param rest: the text after the word.
+    """
+
+    word: str
+    level: Level | None = None
+    before: str = ""
+    rest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.before}{self.word}{self.rest}"
+
+
+def as_state(word: str, before: str = "", rest: str = "") -> Mark:
+    """
+    Return a text with the word for a state in its usual colour.
+
+    :param word: the word. Words that are not known have no colour.
+    :param before: the text before the word.
+    :param rest: the text after the word.
+    """
+    return Mark(word, _LEVELS.get(ascii_lower(word)), before, rest)
+
+
+class Layout:
+    """
+    Turns values into lines.
+
+    :param width: maximum number of columns. Longer lines are wrapped between words, so ids and addresses stay whole.
+        None: lines are never wrapped.
+    :param in_colour: whether states are coloured.
+    """
+
+    def __init__(self, width: int | None = None, *, in_colour: bool = False) -> None:
+        self._width = width
+        self._in_colour = in_colour
+
+    def lines(self, view: Any) -> Iterator[str]:
+        """
+        Yield the lines of a view. Empty values are left out.
+
+        :param view: a text is one line, a dict has a line for each key, and a list of dicts is a table. If a table is
+            too wide, each of its rows becomes a block: a line for each cell, with the name of its column.
+        """
+        if isinstance(view, (str, Mark)):
+            if str(view):
+                yield from self._line(_as_mark(view))
+        elif isinstance(view, Mapping):
+            for name, value in view.items():
+                yield from self._pair(_as_text(name), value)
+        elif view and all(isinstance(each, Mapping) for each in view):
+            yield from self._table(view)
+        else:
+            for each in view:
+                yield from self.lines(each)
+
+    def _line(self, mark: Mark) -> Iterator[str]:
+        first, *others = split(str(mark), self._width, hanging="  ")
+        end = len(mark.before) + len(mark.word)
+        # If the coloured word itself was wrapped, it has no colour.
+        is_whole = first[:end] == mark.before + mark.word
+        yield f"{mark.before}{self._paint(mark.word, mark)}{first[end:]}" if is_whole else first
+        yield from others
+
+    def _pair(self, name: str, value: Any) -> Iterator[str]:
+        if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
+            if value:
+                yield f"{name}:"
+                yield from self._indented(value)
+        elif value is not None and str(value):
+            mark = _as_mark(value)
+            yield from self._line(replace(mark, before=f"{name}: {mark.before}"))
+
+    def _indented(self, view: Any) -> Iterator[str]:
+        inner = Layout(self._width and self._width - 2, in_colour=self._in_colour)
+        return (f"  {line}" for line in inner.lines(view))
+
+    def _table(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        names = {name: name.replace("_", " ") for name in rows[0] if any(row[name] for row in rows)}
+        if not names:
+            return
+        table = [
+            [Mark(title.upper()) for title in names.values()],
+            *([_as_mark(row[name]) for name in names] for row in rows),
+        ]
+        *widths, _ = (max(len(str(row[number])) for row in table) for number in range(len(names)))
+        indent = sum(widths) + _GAP * len(widths)
+        room = None if self._width is None else self._width - indent
+        last = [str(row[-1]) for row in table]
+        needed = max(min(max(map(len, last)), _NARROWEST_TEXT), *(len(word) for text in last for word in text.split()))
+        if room is not None and room < needed:
+            for row in rows:
+                first, *others = names
+                yield from self._line(_as_mark(row[first]))
+                yield from self._indented({names[name]: row[name] for name in others})
+            return
+        for *cells, cell in table:
+            columns = [
+                self._paint(str(each), each) + " " * (width - len(str(each)))
+                for each, width in zip(cells, widths, strict=True)
+            ]
+            first, *wrapped = split(str(cell), room)
+            yield (" " * _GAP).join([*columns, self._paint(first, cell)]).rstrip()
+            yield from (" " * indent + self._paint(each, cell) for each in wrapped)
+
+    def _paint(self, text: str, mark: Mark) -> str:
+        return paint(text, _COLOURS[mark.level]) if self._in_colour and mark.level and text else text
+
+
+def paint(text: str, colour: str) -> str:
+    """
+    Return a text in colour.
+
+    :param text: the text.
+    :param colour: the colour, as the number of a terminal's escape sequence.
+    """
+    return f"\033[{colour}m{text}\033[0m"
+
+
+def split(text: str, width: int | None, *, hanging: str = "") -> list[str]:
+    """
+    Split a line between words. A word that is too long stays whole: it may be an address.
+
+    :param text: the line.
+    :param width: maximum number of columns. None: the line is not split.
+    :param hanging: white space at the beginning of the second line and those after it.
+    """
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+
+
+def _as_mark(value: object) -> Mark:
+    """Return a value in printable characters, on one line."""
+    if not isinstance(value, Mark):
+        return Mark(_as_text(value))
+    return replace(value, word=_as_text(value.word), before=escape(value.before), rest=_as_text(value.rest))
+
+
+def _as_text(value: object) -> str:
+    """Return a value on one line, with unprintable characters as ``\\uXXXX``."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    if isinstance(value, datetime):
+        return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    shown = escape(text[:_MAX_SHOWN])
+    return shown if len(text) <= _MAX_SHOWN else f"{shown}… ({count(len(text), 'character')})"
 
 
 class Output:
@@ -65,7 +241,7 @@ class Output:
     def _signed_line(self, line: str) -> list[str]:
         parts = split(line, self._width, hanging=" " * 8)
         sign = _SIGN.match(line)
-        return [paint(part, _COLOURS[sign[1]]) for part in parts] if sign and self._in_colour else parts
+        return [paint(part, _SIGN_COLOURS[sign[1]]) for part in parts] if sign and self._in_colour else parts
 
     def text(self, text: str) -> None:
         """Print a text as it is, with one line break at its end, and flush the stream. An empty text only flushes."""

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.health import view_health
-from airflow_custody.cli.layout import Mark, as_state
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.output import Mark, Output, as_state
 from airflow_custody.client import CustodyClient
 from airflow_custody.overview import for_people, read_overview
+from airflow_custody.overview.models import STATES
 from airflow_custody.overview.verdict import SECTIONS, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client.approvals.operations import PendingApprovals
+    from airflow_custody.client.verification.trust import ReportedState
     from airflow_custody.overview.models import (
-        JournalView,
         RequestRow,
-        Requests,
         RequestsView,
         Section,
-        UserView,
-        WebhookRow,
     )
 
-_REQUESTS = {"pending": "PENDING", "unknown": "STATE UNKNOWN", "recent": "RECENTLY IN EFFECT"}
+# The parts of the requests, with the state of their requests.
+_REQUESTS: dict[str, ReportedState] = {"pending": "pending", "unknown": "unknown", "recent": "effective"}
 # Text that other people wrote comes last.
 _COLUMNS = (
     *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
@@ -92,56 +88,40 @@ def show_status(args: Namespace, output: Output) -> int:
 
 def _view_part(name: str, part: Section[Any]) -> Any:
     """Return a part for people. If it was not read, a line above reports why."""
-    if part.value is not None:
-        return _VIEWS[name](part.value)
-    return "not offered" if part.not_offered else "not read"
+    value = part.value
+    if value is None:
+        return "not offered" if part.not_offered else "not read"
+    if name == "user":
+        return {**vars(value), "roles": ", ".join(value.roles) or "none"}
+    if name == "health":
+        return view_health(value)
+    if name == "requests":
+        return dict(_view_requests(getattr(value, part), state) for part, state in _REQUESTS.items())
+    if name == "approvals":
+        return ", ".join(value.texts) or "none"
+    if name == "webhooks":
+        # Problems are among the lines above.
+        rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in value]
+        return rows or "none"
+    return vars(value) if value.newest_id else "none"
 
 
-def _view_user(user: UserView) -> dict[str, Any]:
-    return {**vars(user), "roles": ", ".join(user.roles) or "none"}
-
-
-def _view_requests(requests: Requests) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part, title in _REQUESTS.items():
-        view: RequestsView = getattr(requests, part)
-        if view.total:
-            shown = len(view.rows)
-            number = f"{shown} of {view.total}" if shown < view.total else f"{shown}"
-            found[f"{title} ({number})"] = [_view_request(row) for row in view.rows]
-        else:
-            found[title] = "none"
-    return found
-
-
-def _view_request(row: RequestRow) -> dict[str, Any]:
-    columns = {column: getattr(row, column) for column in _COLUMNS}
-    states = {"status": as_state(row.status), "trust": as_state(row.trust)}
-    return {**columns, **states, "signatures": describe_paths(row) or row.signatures}
-
-
-def _view_approvals(approvals: PendingApprovals) -> str:
-    return ", ".join(approvals.texts) or "none"
-
-
-def _view_webhooks(webhooks: Sequence[WebhookRow]) -> list[dict[str, Any]] | str:
-    # Problems are among the lines above.
-    rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in webhooks]
-    return rows or "none"
-
-
-def _view_journal(journal: JournalView) -> dict[str, Any] | str:
-    return vars(journal) if journal.newest_id else "none"
-
-
-_VIEWS: dict[str, Callable[[Any], Any]] = {
-    "user": _view_user,
-    "health": view_health,
-    "requests": _view_requests,
-    "approvals": _view_approvals,
-    "webhooks": _view_webhooks,
-    "journal": _view_journal,
-}
+def _view_requests(view: RequestsView, state: ReportedState) -> tuple[str, Any]:
+    """Return the requests in a state, with their title."""
+    title = STATES[state].upper()
+    if not view.rows:
+        return title, "none"
+    number = f"{len(view.rows)} of {view.total}" if len(view.rows) < view.total else view.total
+    rows = [
+        {
+            **{column: getattr(row, column) for column in _COLUMNS},
+            "status": as_state(row.status),
+            "trust": as_state(row.trust),
+            "signatures": describe_paths(row) or row.signatures,
+        }
+        for row in view.rows
+    ]
+    return f"{title} ({number})", rows
 
 
 def describe_paths(row: RequestRow) -> str:

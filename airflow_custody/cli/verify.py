@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
-from airflow_custody.cli.connection import open_client, read_pins, usage_error
-from airflow_custody.cli.layout import Mark, as_state
-from airflow_custody.cli.output import Output, message, shorten_hashes
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, usage_error
+from airflow_custody.cli.connection import open_client, read_pins
+from airflow_custody.cli.output import Mark, Output, as_state, message, shorten_hashes
 from airflow_custody.client.verification.evidence import (
     MAX_EVIDENCE_BYTES,
     evidence_error,

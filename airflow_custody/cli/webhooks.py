@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
 from airflow_custody.cli.connection import add_connection_options, open_client
-from airflow_custody.cli.layout import as_state
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.output import Output, as_state
 from airflow_custody.client.secrets import without_secrets
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from airflow_custody.cli.commands import (
     add_command,
     add_group,
     flag_of,
+    usage_error,
 )
-from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
-from airflow_custody.cli.layout import Mark, as_state
-from airflow_custody.cli.output import Output, message
+from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.output import Mark, Output, as_state, message
 from airflow_custody.cli.status import describe_paths
 from airflow_custody.cli.verify import verify
 from airflow_custody.client.arguments import check_text
@@ -43,12 +43,12 @@ from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_i
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.overview import read_request
+from airflow_custody.overview.models import STATES
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
-    from airflow_custody.client.whitelist.snapshot import Snapshot
     from airflow_custody.overview.models import RequestRow
 
 #: The limits of ``PlanLimits``. For each, there is an option with the same name, this type and this help.
@@ -62,7 +62,6 @@ _ROW_FIELDS = (
     *("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action"),
     *("created_at", "changed_at", "paths"),
 )
-_IN_WORDS = {"effective": "in effect", "unknown": "in an unknown state"}
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -205,12 +204,6 @@ def _print_plan(found: WhitelistPlan, faults: Sequence[str], output: Output, *, 
         output.signed(plan_to_text(found, all_rows=all_rows))
 
 
-def _fetch(args: Namespace) -> tuple[str, Snapshot]:
-    """Return the service's name in a plan, and its requests."""
-    with open_client(args) as client:
-        return service_name(client), read_snapshot(client)
-
-
 # --- the service's whitelist -----------------------------------------------------------------------------------
 
 
@@ -227,8 +220,8 @@ def dump(args: Namespace, output: Output) -> int:
 
     Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
     """
-    service, snapshot = _fetch(args)
-    dumped = dump_snapshot(snapshot, service)
+    with open_client(args) as client:
+        dumped = dump_snapshot(read_snapshot(client), service_name(client))
     output.text(dumped.text)
     for each in (*dumped.notes, *dumped.faults):
         message(each)
@@ -325,8 +318,8 @@ def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
     """
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
-    state = _IN_WORDS.get(row.state, row.state)
-    print(f"Delete request {request_id}, {state}, at {base_url}? [y/N] ", end="", file=sys.stderr, flush=True)
+    question = f"Delete request {request_id}, {STATES[row.state]}, at {base_url}? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

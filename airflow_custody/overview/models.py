@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The words for the states of requests, for people.
+STATES: dict[ReportedState, str] = {
+    "effective": "in effect",
+    "pending": "pending approval",
+    "rejected": "rejected",
+    "unknown": "state unknown",
+}
+
 
 @dataclass(frozen=True)
 class Section(Generic[T]):

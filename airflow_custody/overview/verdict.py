@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.whitelist.hidden import describe_hidden
-from airflow_custody.overview.models import Overview, RequestRow, RequestsView
+from airflow_custody.overview.models import STATES, Overview, RequestRow, RequestsView
+
+if TYPE_CHECKING:
+    from airflow_custody.client.verification.trust import ReportedState
 
 Level = Literal["bad", "unknown", "warning", "good"]
 
@@ -83,14 +86,14 @@ def _findings(overview: Overview) -> Iterator[Finding]:
     requests = overview.requests.value
     # Begin with requests in effect, because an unverified address in effect is the worst problem.
     if requests is not None:
-        yield from _of_requests(requests.recent, "recent", "in effect")
+        yield from _of_requests(requests.recent, "recent", "effective")
     if (health := overview.health.value) is not None:
         yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary())
     yield from _unread(overview)
     if requests is not None:
         if requests.hidden:
             yield Finding("wrong", "warning", "requests", describe_hidden(requests.hidden))
-        yield from _of_requests(requests.unknown, "unknown", "state unknown")
+        yield from _of_requests(requests.unknown, "unknown", "unknown")
         yield from _of_requests(requests.pending, "pending", "pending")
         for row in filter(lambda row: row.deletion_pending, requests.pending.rows):
             text = f"the deletion of {_name(row)} is pending approval; the address stays whitelisted until then"
@@ -127,13 +130,13 @@ def _unread(overview: Overview) -> Iterator[Finding]:
             yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem}")
 
 
-def _of_requests(view: RequestsView, part: str, where: str) -> Iterator[Finding]:
+def _of_requests(view: RequestsView, part: str, state: ReportedState) -> Iterator[Finding]:
     named = [row for row in view.rows if row.is_faulty]
     for row in named:
         is_unverified = row.trust == "unverified"
         level: Level = "bad" if is_unverified else "warning"
         problem = ": ".join(filter(None, ["not verified" if is_unverified else "", row.problem]))
-        yield Finding("wrong", level, part, f"{_name(row)} ({where}): {problem}", (row.id,))
+        yield Finding("wrong", level, part, f"{_name(row)} ({STATES[state]}): {problem}", (row.id,))
     if others := view.faulty - len(named):
         yield Finding("wrong", "warning", part, f"and {count(others, 'more request')} with problems")
 

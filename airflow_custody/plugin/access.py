@@ -83,11 +83,9 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
     variable = conn_id.upper()
     if variable not in variables:
         return True
-    return conn_id == variable.lower() and _variable_is_custody(conn_id)
-
-
-def _variable_is_custody(conn_id: str) -> bool:
-    """Return whether an environment variable's connection is readable and of type ``custody``."""
+    if conn_id != variable.lower():
+        return False
+    # A variable that cannot be read is not of this type.
     with suppress(Exception):
         connection = EnvironmentVariablesBackend().get_connection(conn_id)
         return connection is not None and connection.conn_type == CustodyHook.conn_type

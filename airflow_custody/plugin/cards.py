@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_custody.overview.verdict import Level, judge_overview
+from airflow_custody.overview.verdict import Finding, Level, judge_overview
+from airflow_custody.plugin.rendering import sentence
 
 if TYPE_CHECKING:
     from airflow_custody.overview.models import Overview
-    from airflow_custody.overview.verdict import Finding
     from airflow_custody.plugin.readings import Reading
 
 #: The levels, worst first, and the words that stand next to their colours.
@@ -60,22 +60,14 @@ class ConnectionRow:
 
 
 @dataclass(frozen=True)
-class CardFinding:
+class CardFinding(Finding):
     """
     A finding about a service, and the connection that found it.
 
     :param conn_id: the id of the connection.
-    :param level: the severity.
-    :param part: a section of the overview, or a part of its requests; empty: the whole overview.
-    :param text: a sentence.
-    :param request_ids: the ids of the whitelisting requests concerned.
     """
 
-    conn_id: str
-    level: Level
-    part: str
-    text: str
-    request_ids: tuple[str, ...] = ()
+    conn_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,8 +89,13 @@ class Card:
 
     @property
     def title(self) -> str:
-        """The base URL of the service; if it is unknown, the id of the connection."""
-        return self.connections[0].reading.service or self.connections[0].conn_id
+        """The ids of its connections."""
+        return ", ".join(each.conn_id for each in self.connections)
+
+    @property
+    def url(self) -> str:
+        """The base URL of the service; empty if it is unknown."""
+        return self.connections[0].reading.service
 
     @property
     def tenant(self) -> str:
@@ -204,28 +201,18 @@ def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
 
 
 def _make_card(connections: Sequence[ConnectionRow]) -> Card:
-    sources = {name: _source_of(name, connections) for name in _SHARED_SECTIONS}
-    overview = _merge_overviews(connections, sources)
-    findings = sorted(_findings(connections, overview), key=lambda finding: _WORST_FIRST.index(finding.level))
-    return Card(tuple(connections), overview, sources, tuple(findings))
-
-
-def _source_of(section: str, connections: Sequence[ConnectionRow]) -> str:
-    """Return the id of the first connection that can read a section; if none can, of the first connection."""
-    for connection in connections:
-        if connection.overview and getattr(connection.overview, section).value is not None:
-            return connection.conn_id
-    return connections[0].conn_id
-
-
-def _merge_overviews(connections: Sequence[ConnectionRow], sources: Mapping[str, str]) -> Overview | None:
-    """Return the first overview, with each shared section from the connection that is its source."""
+    """Return the card of a service, with each shared section from the first connection that can read it."""
     overviews = {connection.conn_id: connection.overview for connection in connections if connection.overview}
-    if not overviews:
-        return None
-    first = next(iter(overviews.values()))
-    sections = {name: getattr(overviews.get(conn_id, first), name) for name, conn_id in sources.items()}
-    return replace(first, **sections)
+    sources = dict.fromkeys(_SHARED_SECTIONS, connections[0].conn_id)
+    sections = {}
+    for name in sources:
+        for conn_id, overview in overviews.items():
+            if getattr(overview, name).value is not None:
+                sources[name], sections[name] = conn_id, getattr(overview, name)
+                break
+    merged = replace(next(iter(overviews.values())), **sections) if overviews else None
+    findings = sorted(_findings(connections, merged), key=lambda finding: _WORST_FIRST.index(finding.level))
+    return Card(tuple(connections), merged, sources, tuple(findings))
 
 
 def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[CardFinding]:
@@ -240,17 +227,17 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
         if connection.problem:
             level: Level = "warning" if some_work else connection.level
             prefix = "" if len(connections) == 1 else f"{connection.conn_id}: "
-            yield CardFinding(connection.conn_id, level, "", f"{prefix}{connection.problem}")
+            yield CardFinding("unread", level, "", f"{prefix}{connection.problem}", conn_id=connection.conn_id)
         if connection.overview is None:
             continue
         # A broken connection's health data is stale: it comes from the last successful read.
         is_old = bool(connection.problem) and some_work
         for finding in judge_overview(connection.overview).findings:
-            text = finding.text[:1].upper() + finding.text[1:]
+            text = sentence(finding.text)
             if text in reported or _is_outdated(finding, overview, is_old=is_old):
                 continue
             reported.add(text)
-            yield CardFinding(connection.conn_id, finding.level, finding.part, text, finding.request_ids)
+            yield CardFinding(**{**vars(finding), "text": text}, conn_id=connection.conn_id)
 
 
 def _is_outdated(finding: Finding, overview: Overview | None, *, is_old: bool) -> bool:

@@ -13,9 +13,8 @@ from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, make_cards
 from airflow_custody.plugin.page_hook import ConnectionKey
-from airflow_custody.plugin.readings import NothingReadError, Query
+from airflow_custody.plugin.readings import NothingReadError, Query, describe_failure
 from airflow_custody.plugin.rendering import page
-from airflow_custody.plugin.texts import describe_failure
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient

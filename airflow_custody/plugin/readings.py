@@ -1,7 +1,7 @@
 """
 Readings of services. Few reads run at a time, and no page waits long for them.
 
-While a service is read or does not respond, its latest reading is shown.
+While a service is read or does not respond, its latest reading is shown. The client's own time-outs end every read.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.error_codes import label
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.text import sanitize
 from airflow_custody.plugin.page_hook import ConnectionKey, PageHook
-from airflow_custody.plugin.texts import UNEXPECTED, describe_failure, duration
+from airflow_custody.plugin.rendering import duration
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -30,15 +32,8 @@ log = logging.getLogger(__name__)
 LIFETIME = 30.0
 #: How long, in seconds, a page waits for new readings.
 WAIT = 1.0
-#: Maximum number of reads that run at a time, not counting hung ones. For each connection, at most one of them runs.
+#: Maximum number of reads that run at a time. For each connection, at most one of them runs or waits.
 MAX_READS = 4
-#: After this many seconds a read counts as hung, and its slot is given to another read. An overview has six sections.
-#: If the service does not respond, all of them time out earlier than this.
-HUNG_AFTER = 90.0
-#: Maximum number of threads that read one connection, hung ones included.
-MAX_THREADS_OF_ONE = 2
-#: Maximum number of reads of one connection that are queued.
-MAX_QUEUED_OF_ONE = 20
 #: Maximum number of readings kept, of all connections.
 MAX_KEPT = 500
 #: How long a reading is shown although later reads fail.
@@ -111,20 +106,12 @@ class _Latest(NamedTuple):
     completed_at: float
 
 
-@dataclass(eq=False)
-class _Read:
-    """A read that is queued or, once started, in progress."""
-
-    query: Query[Any]
-    started_at: float | None = None
-    done: Future[None] = field(default_factory=Future)
-
-
 class Readings:
     """
     The latest readings of all services, and the threads that make them.
 
-    The threads are daemons, so a service that hangs does not keep the API server from ending.
+    The threads are daemons, so a service that does not respond does not keep the API server from ending. A thread pool
+    would: Python waits for its threads.
 
     :param clock: returns the time in seconds.
     """
@@ -132,80 +119,57 @@ class Readings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._queued: list[_Read] = []
-        self._running: list[_Read] = []
+        self._slots = threading.Semaphore(MAX_READS)
+        self._reads: dict[ConnectionKey, Future[None]] = {}
         self._latest: dict[Query[Any], _Latest] = {}
         # Hooks whose password was refused, by connection. Keep them, because a new hook would send the password again.
         self._refused_hooks: dict[ConnectionKey, PageHook] = {}
 
     def get(self, *queries: Query[T]) -> list[Reading[T]]:
         """Return a reading for each query. Wait no longer than :data:`WAIT` for new ones."""
-        reads = [self._find_or_queue(query) for query in queries]
-        wait([read.done for read in reads if read is not None], WAIT)
+        until = time.monotonic() + WAIT
+        while True:
+            with self._lock:
+                reads = [self._start(query) for query in queries if not self._is_current(query)]
+            # When a connection is free again, read its next query.
+            if not reads or not wait(reads, until - time.monotonic(), FIRST_COMPLETED).done:
+                break
         with self._lock:
             return [self._reading_of(query) for query in queries]
 
-    def _find_or_queue(self, query: Query[Any]) -> _Read | None:
-        """Return the read that answers a query; None if its latest reading is current, or the queue is full."""
-        with self._lock:
-            read = self._find(query)
-            if read is None and not self._is_current(query) and self._has_room(query.connection):
-                read = _Read(query)
-                self._queued.append(read)
-            self._start_queued()
-            return read
-
-    def _find(self, query: Query[Any]) -> _Read | None:
-        for read in (*self._queued, *self._active()):
-            if read.query == query:
-                return read
-        return None
-
-    def _has_room(self, connection: ConnectionKey) -> bool:
-        return sum(read.query.connection == connection for read in self._queued) < MAX_QUEUED_OF_ONE
+    def _start(self, query: Query[Any]) -> Future[None]:
+        """Return the read of the query's connection; if there is none, start one for this query."""
+        connection = query.connection
+        if connection not in self._reads:
+            done = Future[None]()
+            threading.Thread(target=self._run, args=(query, done), name="custody-page", daemon=True).start()
+            self._reads[connection] = done
+        return self._reads[connection]
 
     def _is_current(self, query: Query[Any]) -> bool:
         return query in self._latest and self._clock() - self._latest[query].completed_at < LIFETIME
-
-    def _active(self) -> list[_Read]:
-        """Return the running reads that have not hung."""
-        return [read for read in self._running if not self._has_hung(read)]
-
-    def _has_hung(self, read: _Read) -> bool:
-        return read.started_at is not None and self._clock() - read.started_at >= HUNG_AFTER
 
     def _reading_of(self, query: Query[Any]) -> Reading[Any]:
         reading = self._latest[query].reading if query in self._latest else Reading()
         return replace(reading, is_awaited=not self._is_current(query))
 
-    def _start_queued(self) -> None:
-        """Start the queued reads that may start, in the order of the queue."""
-        for read in list(self._queued):
-            active = self._active()
-            if len(active) >= MAX_READS:
-                return
-            own = [other for other in self._running if other.query.connection == read.query.connection]
-            if len(own) >= MAX_THREADS_OF_ONE or any(other in active for other in own):
-                continue
-            threading.Thread(target=self._run, args=(read,), name="custody-page", daemon=True).start()
-            read.started_at = self._clock()
-            self._queued.remove(read)
-            self._running.append(read)
-
-    def _run(self, read: _Read) -> None:
+    def _run(self, query: Query[Any], done: Future[None]) -> None:
         """Carry out a read, and keep its reading."""
-        reading = replace(self._read(read.query), read_at=datetime.now(timezone.utc))
-        with self._lock:
-            self._running.remove(read)
-            # The result of a hung read may be older than the latest reading.
-            if not self._has_hung(read):
-                self._keep(read.query, reading)
-            self._start_queued()
-        read.done.set_result(None)
+        try:
+            with self._slots:
+                reading = replace(self._read(query), read_at=datetime.now(timezone.utc))
+            with self._lock:
+                self._keep(query, reading)
+        finally:
+            with self._lock:
+                del self._reads[query.connection]
+            done.set_result(None)
 
     def _keep(self, query: Query[Any], reading: Reading[Any]) -> None:
         earlier = self._latest.pop(query).reading if query in self._latest else Reading()
-        if reading.problem and _may_still_be_shown(earlier):
+        # If the read failed, show the earlier value, unless it is too old.
+        shown_until = earlier.read_at + MAX_AGE if earlier.value is not None and earlier.read_at else None
+        if reading.problem and shown_until and datetime.now(timezone.utc) < shown_until:
             reading = replace(earlier, problem=reading.problem)
         self._latest[query] = _Latest(reading, self._clock())
         for oldest in list(self._latest)[:-MAX_KEPT]:
@@ -227,7 +191,7 @@ class Readings:
         except BaseException:
             # A library written in another language may crash with a BaseException.
             log.exception("Could not read the custody service of connection %r", connection.conn_id)
-            return Reading(problem=UNEXPECTED, service=service)
+            return Reading(problem="Unexpected error. See the log of the API server.", service=service)
         finally:
             if hook.is_refused:
                 self._refused_hooks[connection] = hook
@@ -235,7 +199,29 @@ class Readings:
                 hook.close()
 
 
-def _may_still_be_shown(reading: Reading[Any]) -> bool:
-    if reading.value is None or reading.read_at is None:
-        return False
-    return datetime.now(timezone.utc) - reading.read_at < MAX_AGE
+def describe_failure(error: CustodyError) -> str:
+    """
+    Describe a failed read by the code of its error, with advice.
+
+    The message of the error is not used, because it may quote a response or the value of a setting. Anyone who may
+    edit connections can make the API server read any host, so no part of a response is shown.
+
+    :param error: the error.
+    """
+    return f"{_describe_cause(error)} {label(error.code)}"
+
+
+def _describe_cause(error: CustodyError) -> str:
+    if error.setting == "custody_conn_id":
+        return "This connection is not defined, or its secrets backend cannot be read."
+    if isinstance(error, CustodyConfigurationError):
+        setting = f" ({sanitize(error.setting, 60)})" if error.setting else ""
+        return f"A setting of the connection{setting} is missing or wrong. Run 'custody check' for details."
+    # A gateway's 404 proves nothing about the requested object.
+    if isinstance(error, CustodyNotFoundError) and not error.from_service:
+        cause = "response unusable"
+    else:
+        cause = error.code.replace("-", " ")
+    status = "" if error.status is None else f" (status {error.status})"
+    advice = f" {sanitize(error.advice, 600)}" if error.advice else ""
+    return f"{error.operation or 'Reading'} failed: {cause}{status}.{advice}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from datetime import datetime, timezone
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,8 +23,8 @@ from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.hooks._advice import name_connection
+from airflow_custody.overview.models import STATES
 from airflow_custody.plugin import PATH
-from airflow_custody.plugin.texts import duration
 
 #: The key in a request's scope under which the path of the pages is stored: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
@@ -35,6 +36,7 @@ MAX_TEXT = 300
 MAX_HIDDEN = 10
 #: Maximum number of combining marks on one character.
 MAX_MARKS = 3
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def page(
@@ -124,6 +126,26 @@ def when(moment: datetime | None, now: datetime) -> Markup:
     )
 
 
+def duration(seconds: float) -> str:
+    """
+    Return a time span as text, such as ``2 h 5 min``.
+
+    The text has the largest unit, and also the next smaller unit if the number of largest units is below ten.
+
+    :param seconds: the time span; a negative time span counts as zero.
+    """
+    rest = max(0, int(seconds))
+    for (size, unit), (smaller_size, smaller_unit) in pairwise(_UNITS):
+        if rest < size:
+            continue
+        amount = rest // size
+        smaller_amount = rest % size // smaller_size
+        if smaller_amount and amount < 10:
+            return f"{amount} {unit} {smaller_amount} {smaller_unit}"
+        return f"{amount} {unit}"
+    return f"{rest} s"
+
+
 def sentence(text: str) -> str:
     """Return a text with its first letter in upper case."""
     return f"{text[:1].upper()}{text[1:]}"
@@ -143,6 +165,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["STATES"] = STATES
     environment.filters |= {
         "visible": visible,
         "segment": segment,

@@ -14,22 +14,25 @@ from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.text import read_number
 from airflow_custody.overview import read_request, read_requests
+from airflow_custody.overview.models import STATES
 from airflow_custody.plugin.access import GetUserDep, find_connection
 from airflow_custody.plugin.links import MAX_REQUESTS
 from airflow_custody.plugin.readings import Query
-from airflow_custody.plugin.rendering import page
+from airflow_custody.plugin.rendering import page, sentence
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.verification.trust import ReportedState
     from airflow_custody.overview.models import RequestRow, RequestView
+    from airflow_custody.overview.verdict import Level
 
 router = APIRouter()
 
-#: CSS class and words of each state.
-_STATES = {
-    "effective": ("good", "In effect"),
-    "pending": ("warning", "Pending approval"),
-    "rejected": ("bad", "Rejected"),
+_LEVELS: dict[ReportedState, Level] = {
+    "effective": "good",
+    "pending": "warning",
+    "rejected": "bad",
+    "unknown": "unknown",
 }
 _INVALID_ID = "A request id is a whole number, such as 3711. The service was not called."
 _INVALID_IDS = f"A link has up to {MAX_REQUESTS} request ids: whole numbers, separated by commas."
@@ -91,9 +94,9 @@ def _read(request: Request, query: Query[Any], missing: str = "") -> dict[str, A
     }
 
 
-def _verdict(row: RequestRow) -> tuple[str, str]:
+def _verdict(row: RequestRow) -> tuple[Level, str]:
     """Return a request's state as shown: the CSS class, and the words."""
-    level, words = _STATES.get(row.state, ("unknown", "Unknown state"))
+    level, words = _LEVELS[row.state], sentence(STATES[row.state])
     if row.trust == "unverified":
         return "bad", f"{words}, not verified"
     if row.deletion_pending:

@@ -166,8 +166,9 @@ def _commands() -> Iterator[str]:
     # The width of a help text is that of the terminal otherwise.
     with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
         for parser in (*_leaves(make_parser()), make_sandbox_parser()):
-            text = parser.format_full_help() if isinstance(parser, Parser) else parser.format_help()
-            yield f"## {parser.prog}\n\n```text\n{text.rstrip()}\n```"
+            if isinstance(parser, Parser):
+                parser.expand_help()
+            yield f"## {parser.prog}\n\n```text\n{parser.format_help().rstrip()}\n```"
 
 
 def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -122,7 +122,7 @@ def test_a_base_url_of_the_pages_is_one_finding(
     assert row(ran, "reachable")["advice"] == "Remove /ui from the base URL."
 
 
-def test_who_responds_is_the_service_only_if_that_is_proved(custody: Run, sandbox: Sandbox) -> None:
+def test_a_server_counts_as_the_service_only_if_that_is_proved(custody: Run, sandbox: Sandbox) -> None:
     assert row(custody("check", "-o", "json"), "reachable")["detail"] == "the service responds (status 200)"
     for path in ("/health", "/users/me"):
         add_fault(sandbox, path, 404, OWN_404)

@@ -98,18 +98,17 @@ def test_a_token_from_standard_input_comes_before_the_one_in_the_environment(
     assert custody("health").code == 1
 
 
-def test_an_api_key_signs_in(custody: Run, sandbox: Sandbox, ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["API key", "password"])
+def test_an_api_key_or_a_password_signs_in(
+    custody: Run, sandbox: Sandbox, ann: str, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     key = sandbox.control.add_api_key(ann)
+    variables = {"API_KEY_ID": key["id"], "API_KEY_SECRET": key["secret"]}
+    if method == "password":
+        variables = {"USER": "ann", "PASSWORD": "pass-of-ann"}
     monkeypatch.delenv("CUSTODY_TOKEN", raising=False)
-    monkeypatch.setenv("CUSTODY_API_KEY_ID", key["id"])
-    monkeypatch.setenv("CUSTODY_API_KEY_SECRET", key["secret"])
-    assert custody("health").code == 0
-
-
-def test_a_user_signs_in_with_a_password(custody: Run, ann: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUSTODY_TOKEN", raising=False)
-    monkeypatch.setenv("CUSTODY_USER", "ann")
-    monkeypatch.setenv("CUSTODY_PASSWORD", "pass-of-ann")
+    for name, value in variables.items():
+        monkeypatch.setenv(f"CUSTODY_{name}", value)
     assert custody("health").code == 0
 
 

@@ -46,7 +46,7 @@ def test_rows_that_are_left_out_are_counted(custody: Run, sandbox: Sandbox) -> N
     sandbox.control.add_whitelist_requests(
         [{"label": f"L{each}", "address": f"0x{each:040x}", "blockchain": "ETH"} for each in range(25)]
     )
-    assert "  RECENTLY IN EFFECT (20 of 25):\n" in custody("status").out
+    assert "  IN EFFECT (20 of 25):\n" in custody("status").out
 
 
 def unhealthy(sandbox: Sandbox, number: str) -> None:

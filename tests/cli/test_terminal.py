@@ -104,7 +104,7 @@ def test_states_are_coloured_good_ones_and_failures_of_the_service_too(
     printed = "\n".join(on_terminal(*arguments))
     assert "\x1b[32msuccess\x1b[0m" in printed
     assert "\x1b[1;31mfailure\x1b[0m" in printed
-    assert "\x1b[1;31mNOT HEALTHY\x1b[0m: hsm" in printed
+    assert "\x1b[1;31mthe service is not healthy (" in printed
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in "\n".join(on_terminal(*arguments))
 

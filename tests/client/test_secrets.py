@@ -26,7 +26,7 @@ from airflow_custody.client import (
     PasswordSignIn,
 )
 from airflow_custody.client.auth import Authentication, BearerToken
-from airflow_custody.client.secrets import REDACTED, redact
+from airflow_custody.client.secrets import REDACTED, redact, without_secrets
 from airflow_custody.sandbox import Sandbox
 
 TYPE, URL = "requestStatus.updated", "https://receiver.example.com/"
@@ -336,3 +336,33 @@ def test_an_unexpected_exception_becomes_an_error_without_its_text(hostile: Host
             client.list_health_checks()
         assert caught.value.__context__ is None
     assert hostile.received == []
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (None, None),
+        ("", None),
+        ("https://x.test", "https://x.test"),
+        ("https://x.test:8443/", "https://x.test:8443"),
+        ("HTTPS://[2001:db8::1]:8443/", "HTTPS://[2001:db8::1]:8443"),
+        ("https://x.test:8443/s3cret/b", "https://x.test:8443/***"),
+        ("https://x.test;token=s3cret", "***"),
+        ("https://x.test/;token=s3cret", "https://x.test/***"),
+        ("https://x.test?s3cret", "https://x.test/***"),
+        ("https://x.test#s3cret", "https://x.test/***"),
+        ("https://x.test\\s3cret", "***"),
+        ("https://x.test:s3cret/", "***"),
+        ("https://x.test\n/s3cret", "***"),
+        ("https://ann:s3cret@x.test/a?b=s3cret#s3cret", "https://***@x.test/***"),
+        ("https://ann:s3cret@s3cret@x.test", "https://***@x.test"),
+        ("https://ann:s3cret@s3cret/s3cret@x.test/", "***"),
+        ("https://s3cret?@x.test/", "***"),
+        ("https:s3cret@x.test", "***"),
+        ("s3cret@x.test", "***"),
+        ("javascript:s3cret", "***"),
+        ("http://[s3cret", "***"),
+    ],
+)
+def test_secrets_in_a_url_are_not_shown(url: str | None, shown: str | None) -> None:
+    assert without_secrets(url) == shown

@@ -69,16 +69,6 @@ def test_an_overview_changes_nothing(sandbox: Sandbox, pinning: CustodyClient, c
     assert len(log) <= 12
 
 
-def test_health_is_judged_as_by_a_gate(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.update_health(check="vault", status="failed\x1b[2J")
-    health = value(read_overview(client), "health")
-    assert not health.healthy
-    assert health.total == 9
-    assert health.unhealthy == 1
-    sandbox.control.set_health([])
-    assert not value(read_overview(client), "health").healthy
-
-
 @pytest.mark.parametrize(
     ("name", "path"),
     [
@@ -131,7 +121,7 @@ def test_a_service_that_is_away() -> None:
     ("path", "is_needed"),
     [("/health", True), ("/whitelists/addresses", False), ("/statistics", False), ("/webhooks", False)],
 )
-def test_what_is_not_offered_is_well_only_where_it_may_be_missing(
+def test_a_section_that_is_not_offered_is_well_only_where_it_may_be_missing(
     sandbox: Sandbox, client: CustodyClient, path: str, is_needed: bool, is_own: bool, status: int
 ) -> None:
     body = {"error": "Denied", "message": "no", "code": status} if is_own else {}
@@ -201,7 +191,7 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
         "unreadable time",
     ],
 )
-def test_what_is_wrong_with_a_webhook(
+def test_the_problem_of_a_webhook(
     sandbox: Sandbox, client: CustodyClient, webhook: dict[str, str], problem: str
 ) -> None:
     sandbox.control.add_webhook(**webhook)
@@ -213,7 +203,7 @@ def test_what_is_wrong_with_a_webhook(
     assert judge_overview(overview).ok is (not problem or webhook.get("status") == "disabled")
 
 
-def test_of_many_webhooks_the_faulty_ones_come_first(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_faulty_webhooks_come_first(sandbox: Sandbox, client: CustodyClient) -> None:
     rows = [{"id": f"d{n}", "type": "aaa", "url": "https://x.test", "status": "disabled"} for n in range(200)]
     rows += [{"id": f"odd{n}", "type": "zzz", "url": "https://x.test", "status": "odd"} for n in range(205)]
     sandbox.control.add_fault("status", status=200, body={"calls": []}, path="/webhooks/calls", times=None)

@@ -207,7 +207,7 @@ def test_many_pending_requests_are_bounded_and_the_oldest_come_first(sandbox: Sa
     assert [each.id for each in pending.rows[:3]] == [ids[-1], ids[0], ids[1]]
 
 
-def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest(
+def test_all_requests_in_effect_are_verified_and_faulty_ones_come_first(
     sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:
     ids = [create(number) for number in range(60)]
@@ -228,7 +228,7 @@ def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest
     assert others == "and 10 more requests with problems"
 
 
-def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
+def test_an_unreadable_request_hides_no_other(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
     unreadable, unverified, good = (create(number) for number in range(3))
     sandbox.control.set_whitelist_envelope(unreadable, trails="none")
     sandbox.control.set_whitelist_metadata(unverified, hash="0" * 64, payload={"address": "0xevil", "label": "evil"})
@@ -279,7 +279,7 @@ def test_a_destination_that_is_in_effect_twice_is_named(
 # --- one request ---------------------------------------------------------------------------------------------
 
 
-def test_all_that_there_is_to_see_of_a_request(client: CustodyClient, create: Create) -> None:
+def test_the_details_of_a_request(client: CustodyClient, create: Create) -> None:
     view = read_request(client, create(1, memo="m", linked_wallet_ids=["7"], network="mainnet"))
     assert [*view.payload] == ["currency", "network", "address", "memo", "label", "linkedWallets"]
     assert view.payload["linkedWallets"] == '[{"id": 7, "name": "Wallet 7", "path": "m/44\'/60\'/7\'"}]'
@@ -331,7 +331,9 @@ def test_signatures_are_counted_by_group_where_that_is_known(
     assert [each["valid"] for each in shown.signatures] == [None]
 
 
-def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
+def test_a_request_that_is_not_listed_or_does_not_exist(
+    sandbox: Sandbox, client: CustodyClient, create: Create
+) -> None:
     identifier = create(1)
     with pytest.raises(CustodyNotFoundError) as caught:
         read_request(client, "999")

@@ -103,7 +103,7 @@ def in_effect(**fields: Any) -> Section[Requests]:
         pytest.param(
             {"requests": pending(trust="unverified")},
             "bad",
-            "Whitelisting request 1 (pending): not verified",
+            "Whitelisting request 1 (pending approval): not verified",
             id="unverified-request",
         ),
     ],
@@ -203,8 +203,9 @@ class TestOneCardForSeveralConnections:
         assert [row.conn_id for row in card.connections] == ["signer", "treasury", "auditor", "broken"]
         assert [row.level for row in card.connections] == ["good", "good", "good", "bad"]
 
-    def test_the_title_is_the_url(self, card: Card) -> None:
-        assert card.title == URL
+    def test_the_title_has_the_connections_and_the_url_is_below(self, card: Card) -> None:
+        assert card.title == "signer, treasury, auditor, broken"
+        assert card.url == URL
 
     @pytest.mark.parametrize(("section", "conn_id"), [("requests", "signer"), ("webhooks", "treasury")])
     def test_a_section_comes_from_the_first_that_can_read_it(self, card: Card, section: str, conn_id: str) -> None:
@@ -253,7 +254,7 @@ UNREADABLE: Reading[Overview] = Reading(problem="x", service=URL)
         ),
     ],
 )
-def test_which_connections_share_a_card(readings: dict[str, Any], conn_ids: list[str]) -> None:
+def test_connections_of_a_tenant_share_a_card(readings: dict[str, Any], conn_ids: list[str]) -> None:
     assert [" ".join(row.conn_id for row in card.connections) for card in cards_of(**readings)] == conn_ids
 
 

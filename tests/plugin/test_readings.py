@@ -1,4 +1,4 @@
-"""How services are read: one read at a time for a connection, four in all, and no waiting for a read that hangs."""
+"""How services are read: one read at a time for a connection, four in all, and no long wait for a read."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyConnectionError
 from airflow_custody.plugin import readings as module
 from airflow_custody.plugin.page_hook import ConnectionKey
-from airflow_custody.plugin.readings import (
-    HUNG_AFTER,
-    LIFETIME,
-    MAX_QUEUED_OF_ONE,
-    MAX_READS,
-    Query,
-    Reading,
-    Readings,
-)
+from airflow_custody.plugin.readings import LIFETIME, Query, Reading, Readings
 
 #: Seconds that a busy machine may take.
 PATIENCE = 120
@@ -110,121 +102,59 @@ def test_a_reading_is_shown_for_its_lifetime(readings: Readings, clock: Clock, s
     assert not reading.is_awaited
 
 
-class TestAReadThatHangs:
-    @pytest.fixture
-    def service(
-        self, readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-    ) -> Service:
-        """Read a service, then let a second read of it hang."""
-        readings.get(query(Service()))
-        monkeypatch.setattr(module, "WAIT", 0.0)
-        clock.now += 100
-        service = hanging()
-        readings.get(query(service))
-        service.wait_until_read()
-        return service
-
-    def test_the_latest_reading_is_shown_meanwhile(self, readings: Readings, clock: Clock, service: Service) -> None:
-        (before,) = readings.get(query(service))
-        clock.now += 50
+def test_the_latest_reading_is_shown_while_a_read_hangs(
+    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = readings.get(query(Service()))
+    clock.now += LIFETIME
+    service = hanging()
+    monkeypatch.setattr(module, "WAIT", 0.0)
+    for _ in range(2):
         (reading,) = readings.get(query(service))
         assert reading.value == 1
         assert reading.read_at == before.read_at
         assert reading.is_awaited
-
-    def test_it_is_not_repeated(self, readings: Readings, clock: Clock, service: Service) -> None:
-        clock.now += 50
-        readings.get(query(service))
-        assert service.reads == 1
-
-    def test_another_service_is_read_meanwhile(
-        self, readings: Readings, service: Service, wait_again: Callable[[], None]
-    ) -> None:
-        wait_again()
-        assert values(readings.get(query(Service(), "b"))) == [1]
-
-    def test_it_does_not_keep_the_process_from_ending(self, service: Service) -> None:
-        assert service.thread.daemon
+    service.wait_until_read()
+    assert service.reads == 1
+    # The process can end meanwhile.
+    assert service.thread.daemon
 
 
-class TestLimits:
-    def test_a_connection_is_read_once_at_a_time(
-        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
-    ) -> None:
-        service = hanging()
-        queries = [query(service, subject=number) for number in range(3)]
-        readings.get(*queries)
-        service.wait_until_read()
-        assert service.reads == 1
+def test_a_connection_is_read_once_at_a_time_and_does_not_keep_others_waiting(
+    readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
+) -> None:
+    service = hanging()
+    queries = [query(service, subject=number) for number in range(10)]
+    readings.get(*queries)
+    service.wait_until_read()
+    wait_again()
+    assert values(readings.get(query(Service(), "b"))) == [1]
+    assert service.reads == 1
+    service.gate.set()
+    assert sorted(values(readings.get(*queries))) == [*range(1, 11)]
+
+
+def test_four_connections_are_read_at_a_time(
+    readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
+) -> None:
+    services = {letter: hanging() for letter in "abcde"}
+    queries = [query(service, letter) for letter, service in services.items()]
+    readings.get(*queries)
+    for letter in "abcd":
+        services[letter].wait_until_read()
+    assert services["e"].reads == 0
+    for service in services.values():
         service.gate.set()
-        wait_again()
-        assert values(readings.get(*queries)) == [1, 2, 3]
+    wait_again()
+    assert values(readings.get(*queries)) == [1] * 5
 
-    def test_four_connections_are_read_at_a_time(
-        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
-    ) -> None:
-        services = {letter: hanging() for letter in "abcde"}
-        queries = [query(service, letter) for letter, service in services.items()]
-        readings.get(*queries)
-        for letter in "abcd":
-            services[letter].wait_until_read()
-        assert services["e"].reads == 0
-        for service in services.values():
-            service.gate.set()
-        wait_again()
-        assert values(readings.get(*queries)) == [1] * 5
 
-    @pytest.fixture
-    def hung(
-        self, readings: Readings, clock: Clock, hanging: Callable[[], Service], wait_again: Callable[[], None]
-    ) -> list[Service]:
-        """Let as many reads hang as may run at a time, of the connections a, b, c and d."""
-        services = [hanging() for _ in range(MAX_READS)]
-        readings.get(*(query(service, letter) for letter, service in zip("abcd", services, strict=True)))
-        for service in services:
-            service.wait_until_read()
-        assert readings.get(query(Service(), "e"))[0].value is None
-        clock.now += HUNG_AFTER
-        return services
-
-    def test_a_hung_read_gives_its_slot_away(
-        self, readings: Readings, hung: list[Service], wait_again: Callable[[], None]
-    ) -> None:
-        wait_again()
-        assert values(readings.get(query(Service(), "e"))) == [1]
-
-    def test_a_hung_read_that_ends_does_not_replace_a_newer_reading(
-        self, readings: Readings, hung: list[Service], wait_again: Callable[[], None]
-    ) -> None:
-        wait_again()
-        newer = Service()
-        newer.reads = 6
-        assert values(readings.get(query(newer, "a"))) == [7]
-        hung[0].gate.set()
-        hung[0].thread.join(PATIENCE)
-        assert values(readings.get(query(newer, "a"))) == [7]
-
-    def test_two_threads_of_a_connection_may_hang(self, readings: Readings, clock: Clock, hung: list[Service]) -> None:
-        readings.get(query(hung[1], "b"))
-        hung[1].wait_until_read()
-        clock.now += HUNG_AFTER
-        assert values(readings.get(query(hung[1], "b"))) == [None]
-        assert hung[1].reads == 2
-
-    def test_the_queue_of_a_connection_is_bounded(
-        self, readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
-    ) -> None:
-        service = hanging()
-        readings.get(*(query(service, subject=number) for number in range(2 * MAX_QUEUED_OF_ONE)))
-        assert len(readings._queued) == MAX_QUEUED_OF_ONE
-        wait_again()
-        assert values(readings.get(query(Service(), "b"))) == [1]
-
-    def test_old_readings_are_forgotten(self, readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MAX_KEPT", 3)
-        for number in range(5):
-            readings.get(query(Service(), subject=number))
-        assert [kept.subject for kept in readings._latest] == [2, 3, 4]
+def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 3)
+    first, *others = (Service() for _ in range(4))
+    for number, service in enumerate((first, *others, first)):
+        readings.get(query(service, subject=number % 4))
+    assert (first.reads, others[0].reads) == (2, 1)
 
 
 def fails(client: CustodyClient) -> None:

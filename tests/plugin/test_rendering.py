@@ -15,8 +15,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.text import has_unprintable
-from airflow_custody.plugin.rendering import visible, when
-from airflow_custody.plugin.texts import duration
+from airflow_custody.plugin.rendering import duration, visible, when
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 HIDDEN = re.compile(r'<span class="hidden" title="invisible character">(U\+[0-9A-F]{4,6})</span>')

@@ -69,7 +69,7 @@ class TestWithPinnedKeys:
         ),
         pytest.param({"state": "pending", "problem": "odd"}, "warning", "Pending approval", id="pending-problem"),
         pytest.param({"state": "rejected", "problem": "odd"}, "bad", "Rejected", id="rejected-problem"),
-        pytest.param({"state": "unknown"}, "unknown", "Unknown state", id="unknown"),
+        pytest.param({"state": "unknown"}, "unknown", "State unknown", id="unknown"),
     ],
 )
 def test_the_verdict_on_a_request(row: dict[str, Any], level: str, words: str) -> None:

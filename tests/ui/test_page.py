@@ -44,7 +44,9 @@ class TestOneService:
 class TestWidths:
     @pytest.mark.parametrize("path", ["/", "/connections/custody_treasury", "/connections/custody_hostile"])
     @pytest.mark.parametrize("width", [360, 420, 768, 1024, 1280])
-    def test_nothing_is_cut_off(self, visit: Visit, find_cut_off: FindCutOff, width: int, path: str) -> None:
+    def test_a_narrow_window_cuts_nothing_off(
+        self, visit: Visit, find_cut_off: FindCutOff, width: int, path: str
+    ) -> None:
         page = settled(visit(viewport={"width": width, "height": 900}), path)
         assert find_cut_off(page) == []
 
