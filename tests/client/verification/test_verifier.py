@@ -31,8 +31,14 @@ from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import signed_rules, verifier
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.results import VerifiedRules
-from airflow_custody.client.verification.signature_count import MAX_HASHES, read_entries
-from airflow_custody.client.verification.verifier import RequestSignatures, VerificationPins, Verifier, verify_envelope
+from airflow_custody.client.verification.verifier import (
+    MAX_HASHES,
+    RequestSignatures,
+    VerificationPins,
+    Verifier,
+    read_user_signatures,
+    verify_envelope,
+)
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 PINS = VerificationPins(PINNED, 2)
@@ -81,7 +87,7 @@ def test_any_id(id_: Any) -> None:
 
 def test_more_hashes_than_are_read() -> None:
     both = [{**BY_ALICE, "hashes": [HASH_A] * (MAX_HASHES + more)} for more in (0, 1)]
-    assert [each.fault for each in read_entries(envelope(TEXT_A, *both))] == [
+    assert [each.fault for each in read_user_signatures(envelope(TEXT_A, *both))] == [
         "",
         "its hashes are not a list, or are more than 10000",
     ]
@@ -195,7 +201,7 @@ def test_rules_in_force_that_are_not_signed_as_pinned(rules: Any) -> None:
 def test_a_user_whose_id_is_shown_as_a_number(shown: Any, counts: bool) -> None:
     signature = {**BY_ALICE["signature"], "userId": shown}
     wire: Any = {"signedAddress": {"signatures": [{**BY_ALICE, "signature": signature}]}}
-    (found,) = read_entries(wire)
+    (found,) = read_user_signatures(wire)
     assert (not found.fault and found.user_id == "7") is counts
     assert [each.user_id for each in WhitelistEnvelope(wire).signings] == ["7"] * counts
 

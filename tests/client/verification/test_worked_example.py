@@ -36,7 +36,7 @@ def test_each_user_has_a_key(container: RulesContainer) -> None:
     assert list(container.users) == [ALICE, BOB, CAROL]
     for name in ("alice", "bob", "carol"):
         numbers = private_key(name).public_key().public_numbers()
-        key = container.key_of(f"{name}@example.test")
+        key = container.users[f"{name}@example.test"]
         assert key is not None
         assert key.point == numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")
 

@@ -16,7 +16,6 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signature_count import Entry, read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
     ReportedState,
@@ -24,6 +23,7 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
+from airflow_custody.client.verification.verifier import UserSignature, read_user_signatures
 from airflow_custody.client.whitelist.comparison import check_asked
 
 if TYPE_CHECKING:
@@ -172,16 +172,16 @@ class SigningReview:
         return "no signature of this user"
 
 
-def _usable_entries(envelope: WhitelistEnvelope) -> list[Entry]:
+def _usable_entries(envelope: WhitelistEnvelope) -> list[UserSignature]:
     try:
-        return [each for each in read_entries(envelope.wire) if not each.fault]
+        return [each for each in read_user_signatures(envelope.wire) if not each.fault]
     except RefusalError as refusal:
         raise CustodyResponseError(
             f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
         ) from None
 
 
-def _is_made_by(key: PublicKey, entry: Entry) -> bool:
+def _is_made_by(key: PublicKey, entry: UserSignature) -> bool:
     """
     Tell whether a key has made a signature.
 
