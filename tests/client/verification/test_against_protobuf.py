@@ -251,7 +251,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize("body", STRICT.values(), ids=STRICT)
-def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
+def test_rules_with_two_readings_are_refused(body: bytes) -> None:
     assert not compare(body)
 
 

@@ -183,7 +183,7 @@ def test_rules_in_force_make_nothing_valid_that_is_not() -> None:
     assert "is not valid: " in refused(one.verify_signatures, envelope(TEXT_B, BY_BOB, **NO_RULES))
 
 
-def test_what_is_in_effect_must_have_rules_of_its_own() -> None:
+def test_a_request_in_effect_must_have_its_own_rules() -> None:
     assert "are missing" in refused(Verifier(PINS, rules_in_force=IN_FORCE).verify, GOOD | NO_RULES)
 
 
@@ -282,7 +282,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
+def test_each_signature_is_verified_once(verified: list[bytes]) -> None:
     one = Verifier(PINS)
     for _ in range(3):
         one.verify(GOOD)

@@ -93,7 +93,7 @@ def with_keys(keys: str) -> str:
         ('{"a":' * 100_000, ["the file is nested too deeply"]),
     ],
 )
-def test_what_is_wrong_in_json(text: str, faults: list[str]) -> None:
+def test_faults_in_json(text: str, faults: list[str]) -> None:
     check_faults(text, "json", faults)
 
 
@@ -210,7 +210,7 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
         (f"{COLUMNS}{'a' * 200_000},b,ETH,,\n", ["line 2: the row that begins here is not CSV: field larger than"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_csv(text: str, faults: list[str]) -> None:
+def test_faults_in_csv(text: str, faults: list[str]) -> None:
     check_faults(text, "csv", faults)
 
 
@@ -218,7 +218,7 @@ def test_what_is_wrong_in_csv(text: str, faults: list[str]) -> None:
 
 
 @pytest.mark.parametrize("format", ["yaml", "json", "csv"])
-def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
+def test_faults_of_bytes_and_characters(format: str) -> None:
     good = GOOD_FILES[format].encode()
     # A byte order mark, which Excel's "CSV UTF-8" always has; one, and at the beginning.
     assert parse(b"\xef\xbb\xbf" + good, format).rows == parse(good, format).rows

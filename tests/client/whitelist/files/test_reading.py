@@ -126,7 +126,7 @@ FIELDS_AND_FAULTS = [
 
 
 @pytest.mark.parametrize(("field", "fault"), FIELDS_AND_FAULTS, ids=[each[:40] for each, _ in FIELDS_AND_FAULTS])
-def test_what_is_wrong_in_a_row(field: str, fault: str) -> None:
+def test_faults_in_a_row(field: str, fault: str) -> None:
     (found,) = faults_of(f"{HEAD}{ROW}  {field}\n")
     assert found.startswith(fault if fault.startswith("line ") else f"line 6: {fault}")
 
@@ -203,7 +203,7 @@ def with_defaults(defaults: str) -> str:
         (f"version: 1\ndefaults: {{chain: ETH}}\naddresses:\n{ONE}}}", ["line 2: 'chain' is unknown"]),
     ],
 )
-def test_what_is_wrong_in_a_file(text: str, faults: list[str]) -> None:
+def test_faults_in_a_file(text: str, faults: list[str]) -> None:
     found = faults_of(text)
     assert [each[: len(fault)] for each, fault in zip(found, faults, strict=True)] == faults
 
