@@ -28,7 +28,7 @@ from support.keys.envelopes import (
 )
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.verification import signed_rules, verifier
+from airflow_custody.client.verification import signed_rules
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.results import VerifiedRules
 from airflow_custody.client.verification.verifier import (
@@ -52,6 +52,7 @@ BY_CAROL = user_entry("carol", hash_of(TEXT_CS))
 ALICE_AS_BOB = BY_ALICE | {"signature": BY_ALICE["signature"] | {"userId": user_id("bob")}}
 GOOD = envelope(TEXT_A, BY_ALICE, BY_BOB)
 NO_RULES: dict[str, Any] = {"rulesContainer": None, "rulesSignatures": None}
+LABELLED = {**NO_RULES, "rulesContainerHash": "x"}
 
 
 def refused(work: Callable[..., object], *given: object) -> str:
@@ -162,25 +163,19 @@ def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules:
 
 
 @pytest.mark.parametrize(
-    ("fault", "why"), [("wrong label", "under a label that does not fit"), ("several", "several rules"), (5, "unknown")]
+    ("changes", "why"),
+    [
+        ({**LABELLED, "rulesFault": "wrong label"}, "under a label that does not fit"),
+        ({**LABELLED, "rulesFault": "several"}, "several rules"),
+        ({**LABELLED, "rulesFault": 5}, "unknown"),
+        ({"rulesContainer": None}, "are missing"),
+        ({"rulesSignatures": None}, "are missing"),
+        ({**NO_RULES, "signedAddress": {"signatures": [ALICE_AS_BOB]}}, "it is not a signature of 'bob@"),
+    ],
 )
-def test_rules_with_a_wrong_label_verify_nothing_and_those_in_force_do_not_stand_in(fault: Any, why: str) -> None:
+def test_rules_in_force_stand_in_for_missing_rules_only(changes: dict[str, Any], why: str) -> None:
     one = Verifier(PINS, rules_in_force=IN_FORCE)
-    shown = envelope(TEXT_A, BY_ALICE, BY_BOB, **NO_RULES, rulesContainerHash="x", rulesFault=fault)
-    for verify in (one.verify, one.verify_signatures):
-        assert why in refused(verify, shown)
-
-
-@pytest.mark.parametrize("missing", ["rulesContainer", "rulesSignatures"])
-def test_rules_in_force_do_not_stand_in_for_half_of_its_own(missing: str) -> None:
-    shown: dict[str, Any] = {missing: None}
-    one = Verifier(PINS, rules_in_force=IN_FORCE)
-    assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **shown))
-
-
-def test_rules_in_force_make_nothing_valid_that_is_not() -> None:
-    one = Verifier(PINS, rules_in_force=IN_FORCE)
-    assert "is not valid: " in refused(one.verify_signatures, envelope(TEXT_B, BY_BOB, **NO_RULES))
+    assert why in refused(one.verify_signatures, {**GOOD, **changes})
 
 
 def test_a_request_in_effect_must_have_its_own_rules() -> None:
@@ -296,17 +291,6 @@ def test_each_signature_is_verified_once(verified: list[bytes]) -> None:
 def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
     verify_envelope(envelope(TEXT_A, *["carol"] * 5, BY_ALICE, BY_BOB), PINS)
     assert len(verified) == 6  # three for the rules, one for each user
-
-
-def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "MAX_SIGNATURES", 2)
-    one = Verifier(PINS)
-    for number in range(5):
-        # Rules that failed stay so, and others are not affected.
-        refused(one.verify, {**GOOD, "rulesSignatures": "CgQSAgEB" * number})
-        assert one.verify(GOOD)
-    assert one._verifies.cache_info().currsize == 2
-    assert one._signed_rules.cache_info().currsize == 1
 
 
 def test_several_threads() -> None:

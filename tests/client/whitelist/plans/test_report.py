@@ -397,9 +397,7 @@ OPERATION = st.builds(
 
 
 @given(st.lists(OPERATION, max_size=25), st.lists(st.sampled_from(HOSTILE).map(hostile_row), max_size=120), st.data())
-def test_the_hash_follows_all_operations(
-    operations: list[PlanRow], others: list[PlanRow], data: st.DataObject
-) -> None:
+def test_the_hash_follows_all_operations(operations: list[PlanRow], others: list[PlanRow], data: st.DataObject) -> None:
     found = plan(*data.draw(st.permutations([*operations, *others])))
     report, fault = approval_report(found)
     assert len(report.encode()) <= MAX_REPORT_BYTES
