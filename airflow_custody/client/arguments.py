@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import lost_fault, sanitize
 
 #: The largest id, because the service's ids are 64-bit integers.
 MAX_ID = 2**63 - 1
@@ -46,21 +46,11 @@ def describe(value: object) -> str:
     return f"a value of type {kind}"
 
 
-#: The character that software writes for a character that it could not read.
-_LOST = "\N{REPLACEMENT CHARACTER}"
-
-
 def text_fault(value: object) -> str | None:
     """Explain why a value is not text, or has lost a character; None if neither is true."""
     if isinstance(value, str):
-        return _lost_fault(value)
+        return lost_fault(value)
     return "is missing" if value is None else f"must be text, not {describe(value)}"
-
-
-def _lost_fault(text: str) -> str | None:
-    if _LOST not in text:
-        return None
-    return "contains U+FFFD, which software writes for a character that it could not read: correct it at its source"
 
 
 def identifier_fault(value: object) -> str | None:
@@ -72,7 +62,7 @@ def identifier_fault(value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
     if isinstance(value, str):
-        return _lost_fault(value)
+        return lost_fault(value)
     return "is missing" if value is None else f"must be text or a whole number, not {describe(value)}"
 
 

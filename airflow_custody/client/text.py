@@ -79,6 +79,23 @@ def has_unprintable(text: str) -> bool:
     return not (text.isascii() and text.isprintable()) and any(map(_is_unprintable, text))
 
 
+#: The character that software writes for a character that it could not read.
+_LOST = "\N{REPLACEMENT CHARACTER}"
+
+
+def lost_fault(text: str) -> str | None:
+    """Explain that a text has lost a character; None if it has not."""
+    if _LOST not in text:
+        return None
+    return "contains U+FFFD, which software writes for a character that it could not read: correct it at its source"
+
+
+def character_fault(text: str) -> str | None:
+    """Explain why a text has characters that no value has: lost or invisible ones; None if it has none."""
+    fault = lost_fault(text)
+    return fault or ("contains a control or invisible character" if has_unprintable(text) else None)
+
+
 def without_emoji_style(text: str) -> str:
     """
     Return a text without the variation selectors after emoji.

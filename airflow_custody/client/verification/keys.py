@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -113,6 +113,10 @@ class PublicKey:
 
     def __repr__(self) -> str:
         return f"PublicKey({self.fingerprint[:16]}...)"
+
+
+#: Returns whether a key made a signature over a message with this digest.
+Verifies = Callable[[PublicKey, bytes, bytes], bool]
 
 
 @lru_cache(maxsize=4096)

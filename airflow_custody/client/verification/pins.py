@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -40,9 +39,12 @@ class VerificationPins:
     networks: Collection[str] | None = None
     allow_legacy_signatures: bool = False
     rules_not_before: int | None = None
+    #: The keys, in the order given.
+    public_keys: tuple[PublicKey, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         keys = _read_keys(self.superadmin_keys)
+        object.__setattr__(self, "public_keys", keys)
         object.__setattr__(self, "superadmin_keys", tuple(key.pem for key in keys))
         if not _is_whole(self.superadmin_minimum) or not 1 <= self.superadmin_minimum <= len(keys):
             raise wrong_setting(
@@ -67,11 +69,6 @@ class VerificationPins:
         """The SHA-256 of each key's SubjectPublicKeyInfo, in hex, in the order given."""
         return tuple(key.fingerprint for key in self.public_keys)
 
-    @cached_property
-    def public_keys(self) -> tuple[PublicKey, ...]:
-        """The keys, in the order given."""
-        return _read_keys(self.superadmin_keys)
-
     def to_json(self) -> dict[str, Any]:
         """
         Return the pins as plain JSON data, by setting.
@@ -90,7 +87,7 @@ class VerificationPins:
 
 
 #: The settings of a client that determine trust.
-PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins))
+PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins) if each.init)
 
 
 def _is_whole(value: object) -> bool:

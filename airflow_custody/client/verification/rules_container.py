@@ -1,21 +1,22 @@
 """
 The signed rules: users with keys, groups, and required signers.
 
-They are read from protobuf.
+They are read from protobuf. :func:`choose_rules` returns the rules that apply to an address.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.verification.keys import PublicKey, read_public_keys
 from airflow_custody.client.verification.protobuf import Field, Message, messages, read_message
 from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signed_text import SignedText
 
 #: Maximum size of a container in bytes; a larger one is refused unread.
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024
@@ -118,6 +119,20 @@ class Rule:
     paths: tuple[Path, ...]
     lines: tuple[Line, ...] = ()
 
+    def paths_for(self, wallet_path: str) -> tuple[tuple[Path, ...], str | None]:
+        """
+        Return the paths for an address.
+
+        If the rule has a line for the linked wallet, the result is the line's paths and the wallet's path. Otherwise,
+        the result is the rule's own paths and None.
+
+        :param wallet_path: the path of the only linked wallet; empty: there is none.
+        """
+        for line in self.lines if wallet_path else ():
+            if line.wallet_path == wallet_path:
+                return line.paths, wallet_path
+        return self.paths, None
+
 
 @dataclass
 class RulesContainer:
@@ -126,17 +141,16 @@ class RulesContainer:
 
     :param sha256: the hash of their bytes, in hex.
     :param timestamp: creation time in Unix seconds; 0: not given.
-    :param users: the users' keys in PEM, by the user's id.
+    :param users: the users' keys, by the user's id. None: the key cannot be used, which matters only if its user signs.
     :param groups: the ids of a group's users, by the group's id.
     :param rules: the rules for addresses.
     """
 
     sha256: str
     timestamp: int
-    users: Mapping[str, str]
+    users: Mapping[str, PublicKey | None]
     groups: Mapping[str, frozenset[str]]
     rules: tuple[Rule, ...]
-    _keys: dict[str, PublicKey | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def by_network(self) -> Mapping[str, Mapping[str, Sequence[Rule]]]:
@@ -145,28 +159,6 @@ class RulesContainer:
         for rule in self.rules:
             found.setdefault(rule.currency, {}).setdefault(rule.network, []).append(rule)
         return found
-
-    def key_of(self, user_id: str) -> PublicKey | None:
-        """
-        Return a user's key; None if it is missing or unusable.
-
-        Keys are read only when needed, so that an unusable key only matters if its user has signed.
-        """
-        if user_id not in self.users:
-            return None
-        if user_id not in self._keys:
-            self._keys[user_id] = _read_key(self.users[user_id])
-        return self._keys[user_id]
-
-
-def _read_key(pem: str) -> PublicKey | None:
-    if len(pem) > _MAX_PEM_LENGTH:
-        return None
-    try:
-        (key,) = read_public_keys(pem)
-    except ValueError:  # no readable key, or several keys
-        return None
-    return key
 
 
 def read_container(data: bytes) -> RulesContainer:
@@ -180,12 +172,12 @@ def read_container(data: bytes) -> RulesContainer:
     return RulesContainer(
         sha256=hashlib.sha256(data).hexdigest(),
         timestamp=found["timestamp"],
-        users={id_: user["key"] for id_, user in _by_id(found["users"], "user").items()},
+        users={id_: _read_key(user["key"]) for id_, user in _by_id(found["users"], "user").items()},
         groups={id_: frozenset(group["users"]) for id_, group in _by_id(found["groups"], "group").items()},
         rules=tuple(
             Rule(
-                "" if is_wildcard(each["currency"]) else each["currency"],
-                "" if is_wildcard(each["network"]) else each["network"],
+                _name_or_all(each["currency"]),
+                _name_or_all(each["network"]),
                 _paths(each["parallel"]),
                 tuple(Line(_wallet_path(line["cells"]), _paths(line["parallel"])) for line in each["lines"]),
             )
@@ -206,9 +198,19 @@ def read_signatures(data: bytes) -> list[bytes]:
     return [each["signature"] for each in read_message(data, _SIGNATURES)["signatures"]]
 
 
-def is_wildcard(name: str) -> bool:
-    """Tell whether a rule's currency or network stands for all."""
-    return not name or ascii_lower(name) == "any"
+def _name_or_all(name: str) -> str:
+    """Return a rule's currency or network; empty: all."""
+    return "" if ascii_lower(name) == "any" else name
+
+
+def _read_key(pem: str) -> PublicKey | None:
+    if len(pem) > _MAX_PEM_LENGTH:
+        return None
+    try:
+        (key,) = read_public_keys(pem)
+    except ValueError:  # no readable key, or several keys
+        return None
+    return key
 
 
 def _by_id(found: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
@@ -238,3 +240,68 @@ def _wallet_path(cells: list[dict[str, Any]]) -> str:
     payloads = [read_message(cell["payload"], _CELLS.get(cell["type"], {})) for cell in cells]
     path: str = payloads[0]["path"] if cells and cells[0]["type"] == _INTERNAL_WALLET else ""
     return path
+
+
+# --- the choice --------------------------------------------------------------------------------------------
+
+_ByNetwork = Mapping[str, Sequence[Rule]]
+_FOR_SUPERADMINS = "Exactly one rule must apply. Ask the super-administrators to change the rules."
+
+
+def choose_rules(
+    container: RulesContainer, text: SignedText, network: str, accepted: Collection[str] | None
+) -> tuple[Rule, ...]:
+    """
+    Return the rules that must all be met.
+
+    If only the service reports the network, no signature covers it. The address may then be on another network, so the
+    rules of every possible network must be met.
+
+    :param container: the signed rules.
+    :param text: the signed text.
+    :param network: the network that the text or the service reports; empty: unknown.
+    :param accepted: the networks that are pinned; None: any.
+    :raises RefusalError: if no rule covers the address, or several rules cover the same network.
+    """
+    currency = text.fields["currency"]
+    own, default = container.by_network.get(currency, {}), container.by_network.get("", {})
+    # None stands for a network that no rule names.
+    possible: list[str | None] = [network] if network else []
+    if not text.fields.get("network"):
+        possible += [*filter(None, (*own, *default)), None] if accepted is None else accepted
+    chosen: dict[int, Rule] = {}
+    for each in dict.fromkeys(possible):
+        rule = _choose(own, default, currency, each)
+        if rule is not None:
+            chosen[id(rule)] = rule
+        elif network and each == network:
+            raise RefusalError(
+                f"no rule covers the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
+            )
+    if not chosen:
+        raise RefusalError(f"no rule covers the chain {_quote(currency)}", _FOR_SUPERADMINS)
+    return tuple(chosen.values())
+
+
+def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | None) -> Rule | None:
+    """
+    Return the rule for a chain and a network.
+
+    A network of None stands for a network that no rule names.
+    """
+    named = network or ""
+    found: Sequence[Rule] = (
+        (own.get(named, ()) if named else ())
+        or own.get("", ())
+        or (*default.get("", ()), *(default.get(named, ()) if named else ()))
+    )
+    if len(found) > 1:
+        raise RefusalError(
+            f"{count(len(found), 'rule covers', 'rules cover')} the chain {_quote(currency)} on the same network",
+            _FOR_SUPERADMINS,
+        )
+    return found[0] if found else None
+
+
+def _quote(name: str) -> str:
+    return repr(sanitize(name, 40))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.signed_rules import SignedRules, shows_rules
-from airflow_custody.client.verification.verifier import Verifier
+from airflow_custody.client.verification.signed_rules import SignedRules
+from airflow_custody.client.verification.verifier import Verifier, shows_rules
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

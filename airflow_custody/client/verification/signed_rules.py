@@ -1,16 +1,16 @@
-"""The rules in a response, and their verification against the pins."""
+"""The rules in a response: which rules a request refers to, and their verification against the pins."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import time
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, NamedTuple
 
 from airflow_custody.client.text import count
 from airflow_custody.client.timestamps import format_unix_time
-from airflow_custody.client.verification.keys import SIGNATURE_BYTES, decode_base64
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES, Verifies, decode_base64
 from airflow_custody.client.verification.pins import VerificationPins
 from airflow_custody.client.verification.results import RefusalError, VerifiedRules
 from airflow_custody.client.verification.rules_container import (
@@ -21,7 +21,6 @@ from airflow_custody.client.verification.rules_container import (
     read_container,
     read_signatures,
 )
-from airflow_custody.client.verification.signature_count import Verifies
 
 #: Maximum seconds that the date of the rules may be ahead of this machine's clock.
 MAX_AHEAD = 300
@@ -60,17 +59,60 @@ class SignedRules(NamedTuple):
     rules: VerifiedRules
 
 
-#: Unverified rules and their signatures: the container in base64, and the bytes of each signature.
-UnverifiedRules = tuple[str, tuple[bytes, ...]]
+#: Unverified rules and their signatures. The container is in base64. The signatures are one message in base64, as an
+#: envelope has them, or each of them in base64, as ``GET /rules`` returns them.
+UnverifiedRules = tuple[str, str | tuple[str, ...]]
 
 
-def shows_rules(envelope: Mapping[str, Any]) -> bool:
+# --- rules in responses ------------------------------------------------------------------------------------
+
+
+def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) -> None:
     """
-    Tell whether an envelope carries rules, usable or not.
+    Add rules to the rows of a page.
 
-    :param envelope: the envelope as received.
+    Equal rules become one object, also across pages.
+
+    Instead of repeating rules in each row, a page may have a separate list of rules, each with a label that rows refer
+    to. The label of rules is computed again: see :func:`label_of`. If rules have another label, or several rules have
+    the same label, the rows that refer to this label get a ``rulesFault`` instead of rules, and are not verified. A row
+    whose label is not in the list gets nothing. A row with its own rules keeps them.
+
+    :param rows: the rows. They are changed.
+    :param containers: the page's ``rulesContainers``.
+    :param known: the rules of the previous pages, empty at first. It is changed.
     """
-    return any(map(envelope.get, ("rulesContainer", "rulesSignatures", "rulesFault")))
+    entries: dict[str, dict[str, Any]] = {}
+    for each in containers if isinstance(containers, list) else ():
+        label = each.get("hash") if isinstance(each, dict) else None
+        if not isinstance(label, str) or not label:
+            continue
+        if label in entries:
+            entries[label] = {"rulesFault": "several"}
+        elif label != label_of(each.get("rulesContainer")):
+            entries[label] = {"rulesFault": "wrong label"}
+        else:
+            entries[label] = {name: each.get(name) for name in ("rulesContainer", "rulesSignatures")}
+    for row in rows:
+        label = row.get("rulesContainerHash")
+        if not row.get("rulesContainer") and isinstance(label, str):
+            row.update(entries.get(label, {}))
+        for name in ("rulesContainer", "rulesSignatures"):
+            text = row.get(name)
+            if isinstance(text, str):
+                row[name] = known.setdefault(text, text)
+
+
+def label_of(container: object) -> str | None:
+    """
+    Return the label of rules in a listing: the SHA-256 of their base64 text, not of their bytes, in base64.
+
+    :param container: the rules, as sent; they should be text in base64.
+    :return: the label; None if the rules are not text.
+    """
+    if not isinstance(container, str):
+        return None
+    return base64.b64encode(hashlib.sha256(container.encode("utf-8", "surrogatepass")).digest()).decode()
 
 
 def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
@@ -78,7 +120,7 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
     Return the rules that an envelope carries.
 
     :param envelope: the envelope as received.
-    :raises RefusalError: if the rules are missing or wrongly labelled, or their signatures cannot be read.
+    :raises RefusalError: if the rules or their signatures are missing, or the rules are wrongly labelled.
     """
     text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
     if fault := envelope.get("rulesFault"):
@@ -87,25 +129,12 @@ def enclosed_rules(envelope: Mapping[str, Any]) -> UnverifiedRules:
         raise RefusalError("the response lacks the rules that it refers to", _NOT_NAMED)
     if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:
         raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING)
-    return text, _read_enclosed(signatures)
-
-
-# Most envelopes carry the same few rules. Errors are not cached.
-@lru_cache(maxsize=64)
-def _read_enclosed(signatures: str) -> tuple[bytes, ...]:
-    """Return the bytes of each signature of enclosed rules."""
-    try:
-        found = read_signatures(_decode(signatures, "they", MAX_SIGNATURES_BYTES))
-    except RefusalError as error:
-        raise RefusalError(f"the signatures of its rules cannot be read: {error}") from None
-    return _not_too_many(found)
+    return text, signatures
 
 
 def listed_rules(rules: object) -> UnverifiedRules:
     """
     Return rules from ``GET /rules``.
-
-    A signature that is not base64 does not count.
 
     :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
     :raises RefusalError: if the rules or their signatures are missing, or there are too many signatures.
@@ -116,29 +145,29 @@ def listed_rules(rules: object) -> UnverifiedRules:
         raise RefusalError("its rules are missing")
     if not isinstance(found, list):
         raise RefusalError("their signatures are missing")
-    signatures = []
-    for each in _not_too_many(found):
-        try:
-            signatures.append(_decode(each["signature"], "it", SIGNATURE_BYTES))
-        except (RefusalError, LookupError, TypeError):
-            continue
-    return text, tuple(signatures)
+    _check_number(found)
+    signatures = (each.get("signature") for each in found if isinstance(each, dict))
+    return text, tuple(each for each in signatures if isinstance(each, str))
 
 
-def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatures: Iterable[bytes]) -> SignedRules:
+# --- verification ------------------------------------------------------------------------------------------
+
+
+def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatures: str | Iterable[str]) -> SignedRules:
     """
     Verify rules against the pins, and return them.
 
     :param pins: the trusted keys and settings.
     :param verifies: verifies signatures.
     :param text: the container, in base64.
-    :param signatures: the bytes of its signatures.
+    :param signatures: its signatures, like in :data:`UnverifiedRules`.
     :raises RefusalError: if too few pinned keys have signed the rules, or their content or date is refused.
     """
+    found = _read_signatures(signatures)
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
     # Count keys, not signatures, because anyone can change a valid signature into another valid signature.
-    signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in signatures)]
+    signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in found)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:
         signed_by = f"{len(signers)} of the {count(minimum, 'required pinned key')}"
@@ -154,6 +183,24 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
         _check_date(container.timestamp, pins.rules_not_before)
     fingerprints = tuple(key.fingerprint for key in signers)
     return SignedRules(container, VerifiedRules(container.sha256, container.timestamp, fingerprints))
+
+
+def _read_signatures(signatures: str | Iterable[str]) -> list[bytes]:
+    """Return the bytes of each signature. In a list, a signature that is not base64 does not count."""
+    if not isinstance(signatures, str):
+        decoded = []
+        for each in signatures:
+            try:
+                decoded.append(_decode(each, "it", SIGNATURE_BYTES))
+            except RefusalError:
+                continue
+        return decoded
+    try:
+        found = read_signatures(_decode(signatures, "they", MAX_SIGNATURES_BYTES))
+    except RefusalError as error:
+        raise RefusalError(f"the signatures of its rules cannot be read: {error}") from None
+    _check_number(found)
+    return found
 
 
 def _check_date(timestamp: int, floor: int) -> None:
@@ -173,10 +220,8 @@ def _date(seconds: int) -> str:
     return format_unix_time(seconds) or f"{seconds} (Unix time)"
 
 
-def _decode(text: object, what: str, maximum: int) -> bytes:
+def _decode(text: str, what: str, maximum: int) -> bytes:
     """Decode base64; refuse a text that is too large without reading it."""
-    if not isinstance(text, str):
-        raise RefusalError(f"{what} are not text")
     if len(text) > (maximum + 2) // 3 * 4:
         raise RefusalError(f"{what} are larger than {maximum} bytes")
     try:
@@ -185,8 +230,6 @@ def _decode(text: object, what: str, maximum: int) -> bytes:
         raise RefusalError(f"{what} are not base64 (standard alphabet, with padding)") from None
 
 
-def _not_too_many(found: Iterable[Any]) -> tuple[Any, ...]:
-    signatures = tuple(found)
+def _check_number(signatures: Sized) -> None:
     if len(signatures) > MAX_RULES_SIGNATURES:
         raise RefusalError(f"its rules have more than {MAX_RULES_SIGNATURES} signatures")
-    return signatures

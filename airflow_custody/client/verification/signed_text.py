@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -97,19 +97,13 @@ class SignedText:
     fields: Mapping[str, Any]
     legacy: bool = False
     omitted: tuple[str, ...] = ()
+    #: The path of the only linked wallet; empty: no wallet is linked, or something else is linked, too.
+    wallet_path: str = field(init=False)
 
-    @property
-    def wallet_path(self) -> str:
-        """
-        The path of the only linked wallet.
-
-        Empty if no wallet is linked, or something else is linked, too.
-        """
+    def __post_init__(self) -> None:
         wallets = self.fields.get("linkedWallets") or []
-        if self.fields.get("linkedInternalAddresses") or len(wallets) != 1:
-            return ""
-        path: str = wallets[0].get("path") or ""
-        return path
+        is_only_link = len(wallets) == 1 and not self.fields.get("linkedInternalAddresses")
+        object.__setattr__(self, "wallet_path", (wallets[0].get("path") or "") if is_only_link else "")
 
 
 def read_json_object(text: str, hash_: str) -> dict[str, Any]:

@@ -10,32 +10,33 @@ unproved, and decides nothing. If such unproved data contradict the signed text,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from itertools import chain, islice, product
 from typing import Any
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.text import ascii_lower, sanitize
-from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.text import as_name, ascii_lower, sanitize
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES, PublicKey, Verifies, decode_base64
 from airflow_custody.client.verification.pins import VerificationPins
 from airflow_custody.client.verification.results import (
     AppliedRule,
+    GroupSignatures,
     RefusalError,
     RequestSignatures,
     VerifiedAddress,
     VerifiedRules,
 )
-from airflow_custody.client.verification.rule_choice import choose_rules, network_of, paths_of
-from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold
-from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries, why_invalid
+from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold, choose_rules
 from airflow_custody.client.verification.signed_rules import (
     COMPARE_PINS,
     SignedRules,
     enclosed_rules,
     listed_rules,
-    shows_rules,
     verify_rules,
 )
 from airflow_custody.client.verification.signed_text import SignedText, legacy_forms, read_signed_text
@@ -45,8 +46,17 @@ __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "Verified
 #: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
+#: Maximum number of signatures of a request; more are refused unread.
+MAX_ENTRIES = 200
+#: Maximum number of hashes that one signature covers. A signature over more hashes does not count.
+MAX_HASHES = 10_000
 # Maximum number of combined paths. If several rules apply to a request, a combination has one path of each rule.
 _MAX_PATHS = 20
+_MAX_PATHS_SHOWN = 3
+# Length of 64 bytes in base64.
+_SIGNATURE_LENGTH = 88
+_HASH_LENGTH = 64
+_HEX = re.compile("[0-9a-f]*")
 
 
 class Verifier:
@@ -79,18 +89,18 @@ class Verifier:
         :raises CustodyVerificationError: if the signatures do not prove that the address is whitelisted. The message
             gives the failed step and the reason.
         """
-        with _name_subject(_name_of(envelope)):
+        with _name_subject(envelope):
             text, received = _read_text(envelope)
             signed = self._own_rules(envelope)
             rules = self._choose(envelope, received, signed.container)
-            entries = read_entries(envelope)
+            signatures = read_user_signatures(envelope)
             counts = []
             for form, hashes in self._forms(text, received):
-                count = SignatureCount(hashes, entries, signed.container, self._verifies)
-                if applied := _apply(count, rules, form):
+                count = SignatureCount(hashes, signatures, signed.container, self._verifies)
+                if applied := count.apply(rules, form.wallet_path):
                     return VerifiedAddress(form.fields, form.legacy, form.hash, signed.rules, applied, form.omitted)
                 counts.append(count)
-            raise self._too_few(text, received, counts, rules, entries)
+            raise self._too_few(text, received, counts, rules, signatures)
 
     def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
@@ -103,7 +113,7 @@ class Verifier:
             over this text.
         """
         found = self.examine(envelope)
-        with _name_subject(_name_of(envelope)):
+        with _name_subject(envelope):
             for number, fault in enumerate(found.faults, 1):
                 if fault:
                     raise RefusalError(f"its signature {number} of {len(found.faults)} is not valid: {fault}")
@@ -119,9 +129,9 @@ class Verifier:
         :raises CustodyVerificationError: if the text does not match its hash, too few pinned keys have signed the
             rules, or no rule applies.
         """
-        with _name_subject(_name_of(envelope)):
+        with _name_subject(envelope):
             text, received = _read_text(envelope)
-            entries = read_entries(envelope)
+            signatures = read_user_signatures(envelope)
             if not shows_rules(envelope) and not self.needs_rules_in_force(envelope):
                 self._network(envelope, received)
                 return RequestSignatures(received.hash, None)
@@ -129,15 +139,15 @@ class Verifier:
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
             accepted = [form.hash for form, _ in forms]
-            checked = [(each, why_invalid(each, accepted, signed.container, self._verifies)) for each in entries]
-            valid = [entry for entry, fault in checked if not fault]
+            checked = [(each, why_invalid(each, accepted, signed.container, self._verifies)) for each in signatures]
+            valid = [signature for signature, fault in checked if not fault]
             # Users with the same key count once: they cannot be distinguished, because their names are not signed.
             users: dict[PublicKey | None, str] = {}
-            for entry in valid:
-                users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
+            for signature in valid:
+                users.setdefault(signed.container.users[signature.user_id], signature.user_id)
             counts = [(form, SignatureCount(found, valid, signed.container, self._verifies)) for form, found in forms]
-            form, count = max(counts, key=lambda each: len(each[1].entries))
-            paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
+            form, count = max(counts, key=lambda each: each[1].covering)
+            paths = tuple(map(count.count, _join([rule.paths_for(form.wallet_path)[0] for rule in chosen])))
             faults = tuple(fault for _, fault in checked)
             return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
 
@@ -150,9 +160,8 @@ class Verifier:
         :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if too few pinned keys have signed the rules.
         """
-        with _name_subject(_name_of(envelope)):
-            container = self._rules_of(envelope).container
-            return {each: container.key_of(each) for each in container.users}
+        with _name_subject(envelope):
+            return self._rules_of(envelope).container.users
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
@@ -161,7 +170,7 @@ class Verifier:
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
         :raises CustodyVerificationError: if too few pinned keys have signed the rules, or the rules cannot be decoded.
         """
-        with _name_subject("the service's rules are"):
+        with _name_subject(None, "the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
@@ -202,20 +211,41 @@ class Verifier:
                 error.advice or COMPARE_PINS,
             ) from None
 
+    def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
+        return choose_rules(container, text, self._network(envelope, text), self.pins.networks)
+
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
-        """Return the network, if envelope and text agree without regard to case."""
+        """
+        Return the network of an address; empty if it is unknown.
+
+        This is the network in the signed text, or else the network that the service reports. Chain and network may
+        differ in case between text and envelope, and must not contradict each other otherwise.
+        """
         shown, network = envelope.get("blockchain"), envelope.get("network")
-        if not isinstance(shown, str) or ascii_lower(shown) != ascii_lower(text.fields["currency"]):
+        currency, signed = text.fields["currency"], text.fields.get("network") or ""
+        if not isinstance(shown, str) or not _is_same_name(currency, shown):
             raise RefusalError(
-                f"its text is for the chain {_quote(text.fields['currency'])}, but the service reports {_quote(shown)}",
+                f"its text is for the chain {_quote(currency)}, but the service reports {_quote(shown)}",
                 code="request-differs",
             )
         if network is not None and not isinstance(network, str):
             raise RefusalError("its network is not text")
-        return network_of(text, network, self.pins.networks)
-
-    def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
-        return choose_rules(container, text, self._network(envelope, text), self.pins.networks)
+        if signed and network and not _is_same_name(signed, network):
+            raise RefusalError(
+                f"its text is for the network {_quote(signed)}, but the service reports {_quote(network)}"
+            )
+        accepted, network = self.pins.networks, signed or network or ""
+        if accepted is None or network in accepted:
+            return network
+        if network:
+            raise RefusalError(
+                f"its network {_quote(network)} is not pinned", "To accept addresses on it, add it to 'networks'."
+            )
+        raise RefusalError(
+            "the service does not report its network",
+            "So it may not be on a pinned network. If the service reports no network for this chain, leave out "
+            "'networks'. Then the address needs the signatures that each rule for its chain requires.",
+        )
 
     # --- signatures --------------------------------------------------------------------------------------------
 
@@ -238,17 +268,17 @@ class Verifier:
         received: SignedText,
         counts: Sequence[SignatureCount],
         rules: Sequence[Rule],
-        entries: Sequence[Entry],
+        signatures: Sequence[UserSignature],
     ) -> RefusalError:
-        count = max(counts, key=lambda each: len(each.entries))
+        count = max(counts, key=lambda each: each.covering)
         advice = None
         if not self.pins.allow_legacy_signatures and any(
-            form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries
+            form.hash in each.hashes for form in legacy_forms(text, received) for each in signatures
         ):
             advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
-        if not count.entries:
+        if not count.covering:
             return RefusalError("no signature covers its text", advice)
-        paths = [paths_of(rule, received)[0] for rule in rules]
+        paths = [rule.paths_for(received.wallet_path)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if advice is None and len(rules) > 1 and self.pins.networks is None:
             advice = (
@@ -272,19 +302,27 @@ def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> Veri
 
 
 @contextmanager
-def _name_subject(name: str) -> Iterator[None]:
-    """Turn a :class:`RefusalError` into the error for users, which names its subject."""
+def _name_subject(envelope: object, subject: str = "") -> Iterator[None]:
+    """Turn a :class:`RefusalError` into the error for users, which names its subject: by default, the request."""
     try:
         yield
     except RefusalError as error:
-        message = f"{name} not verified: {error}"
+        id_ = envelope.get("id") if isinstance(envelope, Mapping) else None
+        name = f"whitelisting request {sanitize(id_, 40) if isinstance(id_, str) else 'without an id'} is"
+        message = f"{subject or name} not verified: {error}"
         raise CustodyVerificationError(message, why=str(error), advice=error.advice, code=error.code) from None
 
 
-def _name_of(envelope: Mapping[str, Any]) -> str:
-    """Name a request by its id, which no signature covers."""
-    id_ = envelope.get("id") if isinstance(envelope, Mapping) else None
-    return f"whitelisting request {sanitize(id_, 40) if isinstance(id_, str) else 'without an id'} is"
+# --- what an envelope contains -----------------------------------------------------------------------------
+
+
+def shows_rules(envelope: Mapping[str, Any]) -> bool:
+    """
+    Tell whether an envelope carries rules, usable or not.
+
+    :param envelope: the envelope as received.
+    """
+    return any(map(envelope.get, ("rulesContainer", "rulesSignatures", "rulesFault")))
 
 
 def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
@@ -301,20 +339,195 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
         raise RefusalError(f"its payload {error}", code="request-differs") from None
 
 
-def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:
+@dataclass
+class UserSignature:
     """
-    Return the applied parts of the rules.
+    One signature of a request.
 
-    Empty if one of the rules is not met.
+    :param user_id: id of its user, as the service reports it. No signature covers the id.
+    :param signature: its bytes.
+    :param hashes: the signed hashes, as sent.
+    :param fault: the reason why the signature cannot be used. If there is a reason, the other fields are meaningless.
+        Default empty.
     """
-    applied = []
-    for rule in rules:
-        paths, wallet_path = paths_of(rule, text)
-        path = count.complete(paths)
-        if path is None:
-            return ()
-        applied.append(AppliedRule(rule.currency, rule.network, wallet_path, path))
-    return tuple(applied)
+
+    user_id: str = ""
+    signature: bytes = b""
+    hashes: Sequence[Any] = ()
+    fault: str = ""
+
+    @cached_property
+    def digest(self) -> bytes | None:
+        """
+        The SHA-256 of the signed message; None if unusable.
+
+        The message is the whole list of hashes.
+
+        The digest is unusable if a member of the list is not a hash: JSON writers escape other texts differently, so
+        the signed message is ambiguous. Omitting the member would change the message.
+        """
+        try:
+            are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
+        except TypeError:  # a member is not text
+            return None
+        return hashlib.sha256(('["' + '","'.join(self.hashes) + '"]').encode()).digest() if are_hashes else None
+
+
+def read_user_signatures(envelope: Mapping[str, Any]) -> list[UserSignature]:
+    """
+    Return the signatures of a request, with faults.
+
+    :param envelope: the envelope as received.
+    :raises RefusalError: if the signatures cannot be read at all.
+    """
+    address = envelope.get("signedAddress")
+    found = address.get("signatures") if isinstance(address, dict) else None
+    if address is None or (isinstance(address, dict) and found is None):
+        return []
+    if not isinstance(found, list):
+        raise RefusalError("its signatures are not a list")
+    if len(found) > MAX_ENTRIES:
+        raise RefusalError(f"it has more than {MAX_ENTRIES} signatures")
+    return [_read_user_signature(each) for each in found]
+
+
+def _read_user_signature(found: object) -> UserSignature:
+    signature = found.get("signature") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(signature, dict):
+        return UserSignature(fault="it is missing")
+    text, hashes = signature.get("signature"), found.get("hashes")
+    user_id = as_name(signature.get("userId"))
+    if not user_id:
+        return UserSignature(fault="it names no user")
+    if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
+        return UserSignature(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
+    try:
+        data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
+    except ValueError:
+        data = b""
+    if len(data) != SIGNATURE_BYTES:
+        return UserSignature(fault="it is not 64 bytes in base64")
+    return UserSignature(user_id, data, hashes)
+
+
+def why_invalid(
+    signature: UserSignature, hashes: Collection[str], container: RulesContainer, verifies: Verifies
+) -> str:
+    """
+    Return why a signature is invalid; empty if it is valid.
+
+    A valid signature is made by a user in the rules, over one of the hashes.
+
+    :param signature: the signature.
+    :param hashes: the hashes of the text and of its accepted legacy forms.
+    :param container: the rules.
+    :param verifies: verifies signatures.
+    """
+    if signature.fault:
+        return signature.fault
+    if not _covers(signature, hashes):
+        return "it covers another text than the current one"
+    key = container.users.get(signature.user_id)
+    if key is not None and signature.digest is not None and verifies(key, signature.signature, signature.digest):
+        return ""
+    who = repr(sanitize(signature.user_id, 60))
+    if signature.user_id not in container.users:
+        return f"{who} is not a user in its rules"
+    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not a signature of {who}"
+
+
+def _covers(signature: UserSignature, hashes: Collection[str]) -> bool:
+    return any(each in signature.hashes for each in hashes)
+
+
+class SignatureCount:
+    """
+    The users who have validly signed one of several hashes.
+
+    :param hashes: the hash of a text, and the hashes of the other accepted forms of this text.
+    :param signatures: the request's signatures. Unusable signatures do not count.
+    :param container: the rules.
+    :param verifies: verifies signatures.
+    """
+
+    def __init__(
+        self,
+        hashes: Collection[str],
+        signatures: Sequence[UserSignature],
+        container: RulesContainer,
+        verifies: Verifies,
+    ) -> None:
+        covering = [each for each in signatures if not each.fault and _covers(each, hashes)]
+        valid = [each.user_id for each in covering if not why_invalid(each, hashes, container, verifies)]
+        #: Number of the signatures over one of the hashes, valid or not.
+        self.covering = len(covering)
+        # The users with valid signatures, with their keys.
+        self._signers = {user: container.users[user] for user in valid}
+        self._groups = container.groups
+
+    def count(self, path: Path) -> tuple[GroupSignatures, ...]:
+        """
+        Return the valid signers of each group of a path.
+
+        For each group, at most as many users as it needs are returned.
+        """
+        found = []
+        for threshold in path:
+            members = self._groups.get(threshold.group_id, frozenset())
+            # Users with the same key count once: they cannot be distinguished, because users' names are not signed.
+            by_key: dict[PublicKey | None, str] = {}
+            for user, key in self._signers.items():
+                if user in members:
+                    by_key.setdefault(key, user)
+            users = tuple(by_key.values())[: threshold.minimum]
+            found.append(GroupSignatures(threshold.group_id, threshold.minimum, users))
+        return tuple(found)
+
+    def complete(self, paths: Sequence[Path]) -> tuple[GroupSignatures, ...] | None:
+        """
+        Return the groups of the first complete path, or None.
+
+        A path is never complete if it has no groups, or if one of its groups is unknown, has no users, or has a
+        threshold of 0. Another path may still be complete, which is enough.
+
+        :param paths: the paths; one complete path is enough.
+        """
+        for path in paths:
+            groups = self.count(path)
+            if groups and all(1 <= each.minimum <= len(each.user_ids) for each in groups):
+                return groups
+        return None
+
+    def apply(self, rules: Sequence[Rule], wallet_path: str) -> tuple[AppliedRule, ...]:
+        """
+        Return the applied parts of the rules; empty if one of the rules is not met.
+
+        :param rules: the rules.
+        :param wallet_path: the path of the only linked wallet; empty: there is none.
+        """
+        applied = []
+        for rule in rules:
+            paths, used_wallet = rule.paths_for(wallet_path)
+            path = self.complete(paths)
+            if path is None:
+                return ()
+            applied.append(AppliedRule(rule.currency, rule.network, used_wallet, path))
+        return tuple(applied)
+
+    def describe(self, paths: Sequence[Path]) -> str:
+        """
+        Describe the existing and the needed signatures, for a message.
+
+        :param paths: the paths; none of them is complete.
+        """
+        shown = [
+            " and ".join(
+                f"{len(each.user_ids)} of {each.minimum} in the group {sanitize(each.group_id, 30)!r}"
+                for each in self.count(path[:_MAX_PATHS_SHOWN])
+            )
+            for path in paths[:_MAX_PATHS_SHOWN]
+        ]
+        return sanitize(", or ".join(shown), 200) or "its rule has no path in which each group has a threshold above 0"
 
 
 def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
@@ -330,6 +543,10 @@ def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
             minimums[threshold.group_id] = max(threshold.minimum, minimums.get(threshold.group_id, threshold.minimum))
         found.append(tuple(Threshold(group, minimum) for group, minimum in minimums.items()))
     return found
+
+
+def _is_same_name(one: str, other: str) -> bool:
+    return one == other or ascii_lower(one) == ascii_lower(other)
 
 
 def _quote(text: object) -> str:

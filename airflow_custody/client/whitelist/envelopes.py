@@ -13,8 +13,8 @@ from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.signature_count import Entry, read_entries
 from airflow_custody.client.verification.signed_text import read_json_object
+from airflow_custody.client.verification.verifier import UserSignature, read_user_signatures
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 
@@ -189,10 +189,10 @@ class WhitelistEnvelope:
         return self.wire.get("visibilityGroupID")
 
     @property
-    def signings(self) -> tuple[Entry, ...]:
+    def signings(self) -> tuple[UserSignature, ...]:
         """The readable signatures, not verified."""
         with suppress(RefusalError):
-            return tuple(each for each in read_entries(self.wire) if not each.fault)
+            return tuple(each for each in read_user_signatures(self.wire) if not each.fault)
         return ()
 
     @property

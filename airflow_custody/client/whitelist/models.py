@@ -23,15 +23,8 @@ from pydantic.alias_generators import to_camel
 
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import has_unprintable, sanitize, without_emoji_style
+from airflow_custody.client.text import character_fault, sanitize, without_emoji_style
 from airflow_custody.client.whitelist.addresses.checks import memo_fault
-
-
-def _as_text(value: object) -> object:
-    """Accept only text, because the spelling of any other value is lost."""
-    if fault := text_fault(value):
-        raise ValueError(fault)
-    return value
 
 
 def _as_identifier(value: object) -> object:
@@ -44,8 +37,8 @@ def _as_identifier(value: object) -> object:
 def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty", " (did a template find no value?)")
-    if has_unprintable(value):
-        raise ValueError("contains a control or invisible character")
+    if fault := character_fault(value):
+        raise ValueError(fault)
     if value != value.strip():
         raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
     return value
@@ -78,10 +71,10 @@ def _to_list(value: object) -> object:
 _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 
-_Label = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_label), _TEXT_SCHEMA]
-_Text = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_text), _TEXT_SCHEMA]
+_Label = Annotated[str, Strict(), AfterValidator(_label), _TEXT_SCHEMA]
+_Text = Annotated[str, Strict(), AfterValidator(_text), _TEXT_SCHEMA]
 _ADDRESS_SCHEMA = Field(json_schema_extra={"pattern": r"^\S+$"})
-_Address = Annotated[str, Strict(), BeforeValidator(_as_text), AfterValidator(_address), _ADDRESS_SCHEMA]
+_Address = Annotated[str, Strict(), AfterValidator(_address), _ADDRESS_SCHEMA]
 _Identifier = Annotated[
     str,
     Strict(),
@@ -169,7 +162,7 @@ class WhitelistRequest(BaseModel):
                 hint = NATIVE_RENDERING
         else:
             faults = _chain_faults(request.blockchain, request.currency)
-            if fault := memo_fault(request.address, request.memo, request.chain):
+            if request.memo and (fault := memo_fault(request.address, request.memo, request.chain)):
                 # Two fields are involved, so the fault has no single name.
                 faults.append(FieldFault("", fault))
         if faults:
@@ -243,6 +236,9 @@ def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
         return FieldFault(name, "is missing")
     if error["type"] == "extra_forbidden":
         return FieldFault(name, "is not a field of a whitelisting request")
+    if error["type"] == "string_type":
+        # The spelling of any other value is lost.
+        return FieldFault(name, text_fault(error["input"]) or "is malformed")
     if error["type"] == "value_error":
         return FieldFault(name, *error["ctx"]["error"].args)
     return FieldFault(name, "is malformed")

@@ -19,7 +19,7 @@ from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import is_id
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, sanitize
-from airflow_custody.client.verification.listed_rules import add_rules
+from airflow_custody.client.verification.signed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,

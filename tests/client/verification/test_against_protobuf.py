@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.keys.envelopes import (
     ETH_PATHS,
     FIXED32,
-    FIXED64,
     GROUPS,
     INTERNAL_WALLET,
     RULES,
@@ -33,6 +32,7 @@ from support.keys.envelopes import (
     wallet_cell,
 )
 
+from airflow_custody.client.verification.keys import PublicKey, read_public_keys
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
 
@@ -110,12 +110,21 @@ def name_of(name: str) -> str:
     return "" if name.lower() == "any" and name.isascii() else name
 
 
+def key_of(text: str) -> PublicKey | None:
+    """Return a user's key; None if it cannot be used."""
+    try:
+        (key,) = read_public_keys(text)
+    except ValueError:
+        return None
+    return key if len(text) <= 1000 else None
+
+
 def expected(body: bytes) -> dict[str, Any]:
     """Return what protobuf reads of rules."""
     read = parse("RulesContainer", body)
     return {
         "timestamp": read.timestamp,
-        "users": {one.id: one.publicKey for one in read.users},
+        "users": {one.id: key_of(one.publicKey) for one in read.users},
         "groups": {one.id: set(one.userIds) for one in read.groups},
         "rules": [
             (
@@ -202,7 +211,6 @@ STRICT = {
     "a text twice": container(users=[field(1, "x") + user("alice")]),
     "a text that is a number": container(users=[field(1, 5)]),
     "a number that is a text": container(timestamp=None, extra=field(10, "5")),
-    "a number of 4 bytes": container(timestamp=None, extra=tag(10, FIXED32) + b"1234"),
     "a repeated number of 4 bytes": container(users=[tag(3, FIXED32) + b"1234"]),
     "a message that is a number": container(extra=field(1, 5)),
     "properties of rules that are a number": container(extra=field(9, 5)),
@@ -211,37 +219,20 @@ STRICT = {
     "properties of a rule that are a number": container(rules=[rule("", extra=field(3, 5))]),
     "a text that is not UTF-8": container(users=[field(1, b"\xff")]),
     "a text with a surrogate": container(users=[field(1, "\ud800".encode("utf-8", "surrogatepass"))]),
-    "uint32 of 33 bits": container(extra=field(3, 2**32)),
-    "a negative uint32": container(extra=tag(3, 0) + varint(-1)),
     "a minimum of 33 bits": container(rules=[rule("", path(("ops", 2**32 + 1)))]),
     "a type of 33 bits": cell(field(1, 2**32 + INTERNAL_WALLET)),
-    "a type of 32 bits": cell(field(1, 2**31)),
-    "a type whose high bits are not all set": cell(tag(1, 0) + varint(2**64 - 2**32)),
     "an address of another type": cell(field(1, 2), field(1, 5)),
     "an address's path of another type": cell(field(1, 2), field(2, 5)),
     "an exchange's label of another type": cell(field(1, 4), field(1, 5)),
     "an external address of another type": cell(field(1, 5), field(1, 5)),
     "an external address's memo of another type": cell(field(1, 5), field(2, 5)),
-    "a varint of 11 bytes": container(extra=tag(99, 0) + b"\x80" * 10 + b"\0"),
-    "a varint of 65 bits": container(extra=tag(99, 0) + b"\xff" * 9 + b"\x02"),
     "a packed varint that does not end": container(users=[field(3, b"\x80")]),
-    "field 0": container(extra=b"\0\0"),
-    "field 2^29": container(extra=tag(2**29, 0) + b"\0"),
-    "a group": container(extra=tag(99, 3) + tag(99, 4)),
-    "the end of a group": container(extra=tag(99, 4)),
-    "wire type 6": container(extra=tag(99, 6)),
-    "wire type 7": container(extra=tag(99, 7)),
-    "beyond the end": container(extra=tag(99, 2) + b"\x05abcd"),
-    "far beyond the end": container(extra=tag(99, 2) + varint(2**63)),
     "beyond the end of a user": field(1, b"\x0a\x05"),
-    "7 of 8 bytes": container(extra=tag(99, FIXED64) + b"1234567"),
-    "3 of 4 bytes": container(extra=tag(99, FIXED32) + b"123"),
-    "a key alone": container(extra=tag(99, 2)),
 }
 
 
 @pytest.mark.parametrize("body", STRICT.values(), ids=STRICT)
-def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
+def test_rules_with_two_readings_are_refused(body: bytes) -> None:
     assert not compare(body)
 
 

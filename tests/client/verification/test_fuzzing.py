@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from support.keys.envelopes import (
     DEFAULT_RULE,
     PINNED,
-    RULES,
     TEXT_A,
     TEXT_B,
     TEXT_C,
@@ -313,10 +312,7 @@ def sized(body: bytes, size: int) -> bytes:
 BOMBS: dict[str, Callable[[], bytes]] = {
     "too large": lambda: sized(container(), 4 * 1024 * 1024 + 3),
     "endless varints": lambda: b"\xff" * 1_000_000,
-    "lengths of what is not there": lambda: b"\x0a" * 1_000_000,
-    "messages in messages": lambda: edit(b"", [(0, 0, field(1, b""))] * 1_000),
     "one user many times": lambda: container(users=[*USERS, *[USERS[0]] * MANY]),
-    "one rule many times": lambda: container(rules=[*RULES, *[RULES[0]] * MANY]),
     "many cells, the last broken": lambda: by_line(line("", cells=[*[wallet_cell("a")] * MANY, b"\xff"])),
 }
 
@@ -330,9 +326,7 @@ def test_rules_that_are_refused_in_bounded_time(make: Callable[[], bytes]) -> No
 
 LARGE: dict[str, Callable[[], bytes]] = {
     "as large as is read": lambda: sized(container(), 4 * 1024 * 1024),
-    "unknown fields": lambda: container(extra=b"\x78\0" * 100_000),
     "users without keys": lambda: container(users=[*(field(1, f"u{n}") for n in range(50_000)), *USERS]),
-    "rules of other chains": lambda: container(rules=[*(rule(f"C{n}", path(("ops", 1))) for n in range(MANY)), *RULES]),
     "lines of other wallets": lambda: by_line(*[line("demo/9", path(("ops", 1)))] * MANY),
     "a large group in many parts of a path": lambda: container(
         groups=[group("crowd", *(f"u{n}" for n in range(MANY)), "alice", "bob")],

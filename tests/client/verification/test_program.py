@@ -24,7 +24,7 @@ def signed_fields(client: CustodyClient, request_id: str, keys: Path) -> dict[st
 # [END howto_verify_envelope]
 
 
-def test_what_was_signed_is_returned_and_what_nobody_signed_is_not(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_only_signed_fields_are_returned(sandbox: Sandbox, tmp_path: Path) -> None:
     keys = tmp_path / "superadmins.pem"
     keys.write_text("".join(sandbox.control.pins()["superadmin_keys"]))
     fields = {"label": "Treasury", "address": "0x" + "ab" * 20, "blockchain": "ETH"}

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client.verification.results import RefusalError
-from airflow_custody.client.verification.rule_choice import choose_rules, network_of
-from airflow_custody.client.verification.rules_container import Rule, RulesContainer
+from airflow_custody.client.verification.rules_container import Rule, RulesContainer, choose_rules
 from airflow_custody.client.verification.signed_text import SignedText
 
 #: What is signed, what is shown, and what is pinned.
@@ -31,8 +30,7 @@ def container(*names: str) -> RulesContainer:
 
 def chosen(rules: RulesContainer, networks: Networks) -> set[str]:
     signed, shown, accepted = networks
-    network = network_of(text(network=signed), shown, accepted)
-    found = choose_rules(rules, text(network=signed), network, accepted)
+    found = choose_rules(rules, text(network=signed), signed or shown or "", accepted)
     return {f"{rule.currency or '*'}/{rule.network or '*'}" for rule in found}
 
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pytest
-from support.keys.envelopes import TEXT_A, hash_of, pem, user_entry
+from support.keys.envelopes import TEXT_A, der, hash_of, user_entry
 
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold
-from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries
+from airflow_custody.client.verification.verifier import SignatureCount, UserSignature, read_user_signatures
 
 HASH_A = hash_of(TEXT_A)
-KEYS = {name: pem(name) for name in ("a", "b", "c")}
+KEYS: dict[str, PublicKey | None] = {name: PublicKey.from_der(der(name)) for name in ("a", "b", "c")}
 
 
-def entries(names: str) -> list[Entry]:
+def entries(names: str) -> list[UserSignature]:
     """Return signatures, one for each name: ``a``, or ``x=a`` for one by a that is said to be by x."""
     found = []
     for name in names.split():
         claimed, _, signer = name.partition("=")
         found.append(user_entry(signer or claimed, HASH_A, label=claimed))
-    return read_entries({"signedAddress": {"signatures": found}})
+    return read_user_signatures({"signedAddress": {"signatures": found}})
 
 
 def count(
-    signatures: Iterable[Entry], groups: Mapping[str, str], users: Mapping[str, str] | None = None
+    signatures: Iterable[UserSignature], groups: Mapping[str, str], users: Mapping[str, PublicKey | None] | None = None
 ) -> SignatureCount:
     container = RulesContainer(
         "", 0, KEYS if users is None else users, {name: frozenset(ids.split()) for name, ids in groups.items()}, ()
@@ -74,7 +74,7 @@ def test_paths(signed: str, paths: list[str], expected: dict[str, str] | None) -
 
 
 def test_users_with_one_key_count_once() -> None:
-    shared = {**KEYS, "b": KEYS["a"].replace("\n", "\r\n")}
+    shared = {**KEYS, "b": KEYS["a"]}
     assert count(entries("a b=a"), GROUPS, shared).complete([path("ops:2")]) is None
     assert count(entries("a b=a c"), GROUPS, shared).complete([path("ops:2")]) is not None
 

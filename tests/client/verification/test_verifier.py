@@ -28,11 +28,17 @@ from support.keys.envelopes import (
 )
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.verification import signed_rules, verifier
+from airflow_custody.client.verification import signed_rules
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.results import VerifiedRules
-from airflow_custody.client.verification.signature_count import MAX_HASHES, read_entries
-from airflow_custody.client.verification.verifier import RequestSignatures, VerificationPins, Verifier, verify_envelope
+from airflow_custody.client.verification.verifier import (
+    MAX_HASHES,
+    RequestSignatures,
+    VerificationPins,
+    Verifier,
+    read_user_signatures,
+    verify_envelope,
+)
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 PINS = VerificationPins(PINNED, 2)
@@ -46,6 +52,7 @@ BY_CAROL = user_entry("carol", hash_of(TEXT_CS))
 ALICE_AS_BOB = BY_ALICE | {"signature": BY_ALICE["signature"] | {"userId": user_id("bob")}}
 GOOD = envelope(TEXT_A, BY_ALICE, BY_BOB)
 NO_RULES: dict[str, Any] = {"rulesContainer": None, "rulesSignatures": None}
+LABELLED = {**NO_RULES, "rulesContainerHash": "x"}
 
 
 def refused(work: Callable[..., object], *given: object) -> str:
@@ -81,7 +88,7 @@ def test_any_id(id_: Any) -> None:
 
 def test_more_hashes_than_are_read() -> None:
     both = [{**BY_ALICE, "hashes": [HASH_A] * (MAX_HASHES + more)} for more in (0, 1)]
-    assert [each.fault for each in read_entries(envelope(TEXT_A, *both))] == [
+    assert [each.fault for each in read_user_signatures(envelope(TEXT_A, *both))] == [
         "",
         "its hashes are not a list, or are more than 10000",
     ]
@@ -156,28 +163,22 @@ def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules:
 
 
 @pytest.mark.parametrize(
-    ("fault", "why"), [("wrong label", "under a label that does not fit"), ("several", "several rules"), (5, "unknown")]
+    ("changes", "why"),
+    [
+        ({**LABELLED, "rulesFault": "wrong label"}, "under a label that does not fit"),
+        ({**LABELLED, "rulesFault": "several"}, "several rules"),
+        ({**LABELLED, "rulesFault": 5}, "unknown"),
+        ({"rulesContainer": None}, "are missing"),
+        ({"rulesSignatures": None}, "are missing"),
+        ({**NO_RULES, "signedAddress": {"signatures": [ALICE_AS_BOB]}}, "it is not a signature of 'bob@"),
+    ],
 )
-def test_rules_with_a_wrong_label_verify_nothing_and_those_in_force_do_not_stand_in(fault: Any, why: str) -> None:
+def test_rules_in_force_stand_in_for_missing_rules_only(changes: dict[str, Any], why: str) -> None:
     one = Verifier(PINS, rules_in_force=IN_FORCE)
-    shown = envelope(TEXT_A, BY_ALICE, BY_BOB, **NO_RULES, rulesContainerHash="x", rulesFault=fault)
-    for verify in (one.verify, one.verify_signatures):
-        assert why in refused(verify, shown)
+    assert why in refused(one.verify_signatures, {**GOOD, **changes})
 
 
-@pytest.mark.parametrize("missing", ["rulesContainer", "rulesSignatures"])
-def test_rules_in_force_do_not_stand_in_for_half_of_its_own(missing: str) -> None:
-    shown: dict[str, Any] = {missing: None}
-    one = Verifier(PINS, rules_in_force=IN_FORCE)
-    assert "are missing" in refused(one.verify_signatures, envelope(TEXT_A, BY_ALICE, **shown))
-
-
-def test_rules_in_force_make_nothing_valid_that_is_not() -> None:
-    one = Verifier(PINS, rules_in_force=IN_FORCE)
-    assert "is not valid: " in refused(one.verify_signatures, envelope(TEXT_B, BY_BOB, **NO_RULES))
-
-
-def test_what_is_in_effect_must_have_rules_of_its_own() -> None:
+def test_a_request_in_effect_must_have_its_own_rules() -> None:
     assert "are missing" in refused(Verifier(PINS, rules_in_force=IN_FORCE).verify, GOOD | NO_RULES)
 
 
@@ -195,7 +196,7 @@ def test_rules_in_force_that_are_not_signed_as_pinned(rules: Any) -> None:
 def test_a_user_whose_id_is_shown_as_a_number(shown: Any, counts: bool) -> None:
     signature = {**BY_ALICE["signature"], "userId": shown}
     wire: Any = {"signedAddress": {"signatures": [{**BY_ALICE, "signature": signature}]}}
-    (found,) = read_entries(wire)
+    (found,) = read_user_signatures(wire)
     assert (not found.fault and found.user_id == "7") is counts
     assert [each.user_id for each in WhitelistEnvelope(wire).signings] == ["7"] * counts
 
@@ -276,7 +277,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
+def test_each_signature_is_verified_once(verified: list[bytes]) -> None:
     one = Verifier(PINS)
     for _ in range(3):
         one.verify(GOOD)
@@ -290,17 +291,6 @@ def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
 def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
     verify_envelope(envelope(TEXT_A, *["carol"] * 5, BY_ALICE, BY_BOB), PINS)
     assert len(verified) == 6  # three for the rules, one for each user
-
-
-def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "MAX_SIGNATURES", 2)
-    one = Verifier(PINS)
-    for number in range(5):
-        # Rules that failed stay so, and others are not affected.
-        refused(one.verify, {**GOOD, "rulesSignatures": "CgQSAgEB" * number})
-        assert one.verify(GOOD)
-    assert one._verifies.cache_info().currsize == 2
-    assert one._signed_rules.cache_info().currsize == 1
 
 
 def test_several_threads() -> None:

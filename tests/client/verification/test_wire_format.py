@@ -55,7 +55,7 @@ READ: list[tuple[bytes, str, object]] = [
 
 
 @pytest.mark.parametrize(("data", "name", "value"), READ, ids=repr)
-def test_what_is_read(data: bytes, name: str, value: object) -> None:
+def test_values_at_their_bounds(data: bytes, name: str, value: object) -> None:
     absent = {"small": 0, "large": 0, "choice": 0, "text": "", "many": [], "inner": []}
     assert read_message(b"", MESSAGE) == absent
     assert read_message(data, MESSAGE) == {**absent, name: value}
@@ -95,6 +95,6 @@ WHOLE = {
     ],
     ids=repr,
 )
-def test_what_is_refused(data: bytes, why: str) -> None:
+def test_values_beyond_their_bounds_are_refused(data: bytes, why: str) -> None:
     with pytest.raises(RefusalError, match=why):
         read_message(data, MESSAGE)

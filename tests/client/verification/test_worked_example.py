@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from support.keys import envelopes
-from support.keys.envelopes import PINNED, TEXT_A, TEXT_B, TEXT_C, TEXT_CS, envelope, hash_of, private_key, user_entry
+from support.keys.envelopes import PINNED, TEXT_A, envelope, hash_of, private_key
 
 from airflow_custody.client.verification.rules_container import Line, Rule, RulesContainer, Threshold, read_container
 from airflow_custody.client.verification.verifier import VerificationPins, verify_envelope
@@ -36,7 +34,7 @@ def test_each_user_has_a_key(container: RulesContainer) -> None:
     assert list(container.users) == [ALICE, BOB, CAROL]
     for name in ("alice", "bob", "carol"):
         numbers = private_key(name).public_key().public_numbers()
-        key = container.key_of(f"{name}@example.test")
+        key = container.users[f"{name}@example.test"]
         assert key is not None
         assert key.point == numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")
 
@@ -58,16 +56,3 @@ def test_two_of_ops() -> None:
     (group,) = applied.path
     assert group.group_id == "ops"
     assert group.minimum == 2
-
-
-def test_one_of_ops_by_the_line_of_a_wallet() -> None:
-    found = verify_envelope(envelope(TEXT_B, "alice"), PINS)
-    assert found.applied[0].wallet_path == "demo/7"
-    assert found.user_ids == (ALICE,)
-
-
-def test_legacy_form_of_both_keys() -> None:
-    pins = dataclasses.replace(PINS, allow_legacy_signatures=True)
-    found = verify_envelope(envelope(TEXT_C, user_entry("carol", hash_of(TEXT_CS))), pins)
-    assert found.hash == "8cb9331f9f066dcdec7b40a26ae09fd5ea5dcf5462543d5b06fcfe397faa9c77"
-    assert found.omitted == ("contractType", "linkedInternalAddresses.label")

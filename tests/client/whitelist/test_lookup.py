@@ -20,7 +20,7 @@ from airflow_custody.client import (
     CustodyResponseError,
     WhitelistRequest,
 )
-from airflow_custody.client.verification.listed_rules import add_rules
+from airflow_custody.client.verification.signed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.sandbox import Sandbox
 

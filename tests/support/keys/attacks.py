@@ -3,7 +3,7 @@ Attacks by a malicious service, which changes the envelopes that it returns.
 
 The service has what the real service has: signed rules, signatures that were made before, and other requests. It does
 not have the keys of users and super-administrators, and signs with its own keys instead. ``attack`` makes the sandbox
-carry out an attack. ``verification_cases`` stores the envelopes that the attacks produce.
+carry out an attack. Their envelopes are also files in ``verification_cases``.
 """
 
 from __future__ import annotations

@@ -378,8 +378,8 @@ def canonical_place(address: str, memo: str | None, chain: str, network: str | N
         return Place(address.lower(), memo, True)
     x_address = _read_x_address(address, chain)
     if x_address is not None and memo in ("", x_address.tag or memo):
-        is_test_network = bool(network) and network_name(network or "", chain) != "mainnet"
-        if is_test_network or not _TEST_PREFIX.fullmatch(x_address.prefix):
+        name = network_name(network, chain) if network else "mainnet"
+        if name != "mainnet" or not _TEST_PREFIX.fullmatch(x_address.prefix):
             return Place(x_address.account, x_address.tag or memo, True)
     return Place(address, memo, form is not None and form.decode is not None)
 

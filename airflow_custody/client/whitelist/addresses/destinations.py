@@ -14,6 +14,7 @@ another network than the main one is never for a row without a network.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.verification.results import RefusalError
@@ -56,6 +57,8 @@ class Destination(NamedTuple):
     memo: str
 
 
+# A row's destination is needed again and again, from its file to the last request for it.
+@lru_cache(maxsize=4096)
 def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
     """Return the key of a destination, the same for all spellings."""
     chain = chain_name(chain)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -166,15 +166,15 @@ def _kind(row: PlanRow) -> str:
 
 
 def _lines_of(row: PlanRow) -> Iterator[str]:
-    kind = _kind(row)
+    kind, values = _kind(row), _values(row)
     sign = _SIGNS.get(kind, "~")
     limit = None if row.action else _MAX_EXACT
-    destination = " ".join(_plain(each, limit, exact=True) for each in (_chain(row), _value(row, "address")) if each)
+    destination = " ".join(_plain(values[name], limit, exact=True) for name in ("chain", "address") if values[name])
     yield f"  {sign} {destination or '(no address)'}"
     request = row.request_id and f"request {row.request_id}" + (f" ({row.status})" if row.status else "")
     yield _INDENT + _plain(", ".join(filter(None, (kind, row.where, request))), limit)
-    fields = [(name, _value(row, name)) for name in ("memo", "label")]
-    for name, value in (*fields, *_details(row), ("note", row.note)):
+    fields = [(name, values[name]) for name in ("memo", "label")]
+    for name, value in (*fields, *_details(row, values), ("note", row.note)):
         if value:
             is_exact = name.partition(" ")[0] in ("memo", "address")
             yield f"{_INDENT}{_plain(name, limit)}: {_plain(value, limit, exact=is_exact)}"
@@ -295,10 +295,6 @@ def _others(plan: WhitelistPlan, room: int) -> list[str]:
     ]
 
 
-def _line(row: PlanRow) -> str:
-    return "| " + " | ".join(_cells(row)) + " |"
-
-
 def _table(lines: Sequence[str]) -> list[str]:
     return ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS), *lines, ""] if lines else []
 
@@ -351,20 +347,24 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
     return sorted(rows, key=lambda row: (actions[row.action], order[row.state]))
 
 
-def _cells(row: PlanRow) -> Iterator[str]:
-    """Yield the cells of a row; operations are never cut."""
+def _line(row: PlanRow) -> str:
+    """Return a row of the table; operations are never cut."""
     exact, long, prose = (None, None, None) if row.action else (_MAX_EXACT, _MAX_VALUE, _MAX_NOTE)
-    yield f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**"
-    where = (_chain(row), _value(row, "address"), _value(row, "memo"))
+    values = _values(row)
+    where = (values[name] for name in ("chain", "address", "memo"))
     chain, address, memo = (_code(each, exact, _ADDRESS_PIECE, exact=True) for each in where)
-    yield f"{chain} {address}{memo and f' memo: {memo}'}"
-    yield _code(_value(row, "label"), long, _PIECE)
     details = [f"request {_code(row.request_id, long, _PIECE, exact=True)}"] if row.request_id else []
-    for name, value in _details(row):
+    for name, value in _details(row, values):
         limit = exact if name.startswith(("address", "memo")) else long
         details.append(f"{_prose(name, prose)}: {_code(value, limit, _PIECE)}")
     details += [_prose(text, prose) for text in (row.note, row.where) if text]
-    yield "; ".join(details)
+    cells = (
+        f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**",
+        f"{chain} {address}{memo and f' memo: {memo}'}",
+        _code(values["label"], long, _PIECE),
+        "; ".join(details),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 _PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
@@ -397,12 +397,9 @@ def _code(text: str, limit: int | None, piece: int = _MAX_EXACT, *, exact: bool 
     :param exact: whether every non-ASCII character is written as ``\\uXXXX``, for values that approvers compare.
         Default False.
     """
-    shown = text[:limit]
-    # Fast path for nearly every text.
-    parts = [shown] if _HARMLESS.fullmatch(shown) else _SPECIAL.split(_visible(shown, exact=exact))
     found = "".join(
         f"&#{ord(part)};" if index % 2 else " ".join(map(_span, _split_words(part, piece)))
-        for index, part in enumerate(parts)
+        for index, part in enumerate(_SPECIAL.split(_visible(text[:limit], exact=exact)))
         if part
     )
     return found if limit is None or len(text) <= limit else f"{found} (cut from {len(text):,} characters)"
@@ -423,6 +420,9 @@ def _span(text: str) -> str:
 
 def _visible(text: str, *, exact: bool) -> str:
     """Return a text with its invisible and misleading characters escaped."""
+    # Fast path for nearly every text.
+    if _HARMLESS.fullmatch(text):
+        return text
     # Escape a literal \uXXXX too, so that it differs from an escaped character.
     text = escape(re.sub(r"\\(?=[uU])", r"\\u005c", text))
     text = re.sub(r"^ | $|(?<= ) ", r"\\u0020", text)
@@ -434,40 +434,36 @@ def _visible(text: str, *, exact: bool) -> str:
 # --- what a row holds --------------------------------------------------------------------------------------
 
 
-def _chain(row: PlanRow) -> str:
-    network = _value(row, "network")
-    return f"{_value(row, 'blockchain')} ({network})" if network else _value(row, "blockchain")
-
-
-def _value(row: PlanRow, name: str) -> str:
+def _values(row: PlanRow) -> dict[str, str]:
     """
-    Return a field of the row's request.
+    Return the fields of a row's request as text, and the ``chain`` with its network.
 
-    If a file cannot express the request, this is the service's value.
+    If a file cannot express the request, these are the service's values.
     """
-    return row.shown.get(name, "") if row.request is None else _field(row.request, name)
+    values = dict.fromkeys(_FIELDS, "")
+    if row.request is None:
+        values |= row.shown
+    else:
+        given = {name: value for name, value in row.request if value is not None}
+        values |= {name: ", ".join(value) if isinstance(value, list) else value for name, value in given.items()}
+        values["blockchain"] = row.request.chain
+    values["chain"] = values["blockchain"] + (f" ({values['network']})" if values["network"] else "")
+    return values
 
 
-def _field(request: WhitelistRequest, name: str) -> str:
-    value = request.chain if name == "blockchain" else getattr(request, name) if name in _FIELDS else None
-    if isinstance(value, list):
-        return ", ".join(value)
-    return "" if value is None else str(value)
-
-
-def _details(row: PlanRow) -> Iterator[tuple[str, str]]:
+def _details(row: PlanRow, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """
     Yield names and values for the details of a row.
 
     These are the requested fields without a column of their own, and the service's values of differing fields.
     """
     for name in _FIELDS:
-        if row.request is not None and name not in _OWN_COLUMN and (value := _field(row.request, name)):
-            yield name, value
+        if row.request is not None and name not in _OWN_COLUMN and values[name]:
+            yield name, values[name]
     for name in row.fields:
         if row.request is None or name not in row.shown:
             yield "differs", name
             continue
         yield f"{name} at the service", row.shown[name] or "(none)"
-        if hidden := hidden_difference(_field(row.request, name), row.shown[name], _MAX_VALUE):
+        if hidden := hidden_difference(values.get(name, ""), row.shown[name], _MAX_VALUE):
             yield f"{name} differs", hidden

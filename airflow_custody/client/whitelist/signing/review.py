@@ -19,7 +19,6 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.verification.trust import (
     ReportedState,
@@ -27,6 +26,7 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
+from airflow_custody.client.verification.verifier import read_user_signatures
 from airflow_custody.client.whitelist.comparison import check_asked, is_deletion
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
@@ -284,7 +284,7 @@ class SigningReview:
         if key is None and not me:
             return "the service does not return this user's external id"
         try:
-            entries = [each for each in read_entries(envelope.wire) if not each.fault]
+            entries = [each for each in read_user_signatures(envelope.wire) if not each.fault]
         except RefusalError as refusal:
             raise CustodyResponseError(
                 f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"

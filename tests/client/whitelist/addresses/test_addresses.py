@@ -185,7 +185,7 @@ SAMPLES = [address for each in VECTORS for kind in EXPECTED for address in each.
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_whatever_is_given_gets_a_verdict(data: st.DataObject) -> None:
+def test_every_text_gets_a_verdict(data: st.DataObject) -> None:
     sample = data.draw(st.sampled_from(SAMPLES))
     cut = data.draw(st.integers(0, len(sample)))
     middle = data.draw(st.one_of(st.text(max_size=3), st.text(st.sampled_from("0123456789abcdefXYZ:.-%_"), max_size=9)))

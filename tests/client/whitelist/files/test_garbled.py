@@ -124,7 +124,7 @@ MEANT = "; if the value is correct, write it in quotes in a YAML or JSON file"
 
 
 @pytest.mark.parametrize(("text", "what"), ANYWHERE, ids=[each for each, _ in ANYWHERE])
-def test_what_is_garbled_in_each_field(text: str, what: str) -> None:
+def test_garbled_in_each_field(text: str, what: str) -> None:
     names = ["label", *OPTIONAL] + (["address", "blockchain"] if text.isascii() else [])
     for name in names:
         row = {**GOOD, name: text}
@@ -142,7 +142,7 @@ def test_what_is_garbled_in_each_field(text: str, what: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "what"), IN_IDS, ids=[each for each, _ in IN_IDS])
-def test_what_is_garbled_in_memos_and_ids(text: str, what: str) -> None:
+def test_garbled_in_memos_and_ids(text: str, what: str) -> None:
     for name in IDS:
         in_csv, in_rows = faults_of_each({**GOOD, name: text})
         assert in_csv.startswith(f"line 2: {name}: {text} {what}: correct it, and format its column as text")
@@ -155,7 +155,7 @@ def test_what_is_garbled_in_memos_and_ids(text: str, what: str) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("text", ["nan", "#REF!", "12.0", "1e5", "['12']", "'12"])
-def test_what_is_garbled_in_a_list(name: str, text: str) -> None:
+def test_garbled_in_a_list(name: str, text: str) -> None:
     in_csv, in_rows = faults_of_each({**GOOD, name: ["7", text]})
     assert in_csv.startswith(f"line 2: {name}[1]: {text} ")
     assert in_rows.startswith(f"row 1: {name}[1]: {text} ")
@@ -173,7 +173,7 @@ def test_what_is_garbled_in_a_list(name: str, text: str) -> None:
         ("customer_id", "ab1e5f"),
     ],
 )
-def test_what_a_person_may_have_meant_is_taken(name: str, text: str) -> None:
+def test_values_that_a_person_may_have_meant_are_accepted(name: str, text: str) -> None:
     (found,) = read_whitelist_rows([{**GOOD, name: text}], check_addresses=False).rows
     assert getattr(found.request, name) == text
     row = {**GOOD, name: text}

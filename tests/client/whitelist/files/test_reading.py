@@ -126,7 +126,7 @@ FIELDS_AND_FAULTS = [
 
 
 @pytest.mark.parametrize(("field", "fault"), FIELDS_AND_FAULTS, ids=[each[:40] for each, _ in FIELDS_AND_FAULTS])
-def test_what_is_wrong_in_a_row(field: str, fault: str) -> None:
+def test_faults_in_a_row(field: str, fault: str) -> None:
     (found,) = faults_of(f"{HEAD}{ROW}  {field}\n")
     assert found.startswith(fault if fault.startswith("line ") else f"line 6: {fault}")
 
@@ -203,7 +203,7 @@ def with_defaults(defaults: str) -> str:
         (f"version: 1\ndefaults: {{chain: ETH}}\naddresses:\n{ONE}}}", ["line 2: 'chain' is unknown"]),
     ],
 )
-def test_what_is_wrong_in_a_file(text: str, faults: list[str]) -> None:
+def test_faults_in_a_file(text: str, faults: list[str]) -> None:
     found = faults_of(text)
     assert [each[: len(fault)] for each, fault in zip(found, faults, strict=True)] == faults
 
@@ -253,22 +253,12 @@ def test_reading_stops_after_some_hundred_faults(format: str, text: str, last: s
     assert f"list.{format}: 500 faults (reading stopped: there may be more); nothing is sent" in str(caught.value)
 
 
-def test_reading_rows_stops_after_some_hundred_faults() -> None:
-    read = []
-
-    class Row(dict[str, str]):
-        """A row that notes that it was read."""
-
-        def items(self) -> Any:
-            read.append(self)
-            return super().items()
-
-    for rows in ([Row(label="a") for _ in range(MANY)], json.dumps([{"label": "a"}] * MANY)):
-        with pytest.raises(WhitelistFileError, match=r"500 faults \(reading stopped: there may be more\)") as caught:
-            read_whitelist_rows(rows)
-        assert len(caught.value.faults) == 500
-        assert caught.value.faults[-1].startswith("row 250: ")
-    assert len(read) == 250
+@pytest.mark.parametrize("form", [list, json.dumps])
+def test_reading_rows_stops_after_some_hundred_faults(form: Any) -> None:
+    with pytest.raises(WhitelistFileError, match=r"500 faults \(reading stopped: there may be more\)") as caught:
+        read_whitelist_rows(form([{"label": "a"}] * MANY))
+    assert len(caught.value.faults) == 500
+    assert caught.value.faults[-1].startswith("row 250: ")
 
 
 def test_a_list_of_many_wrong_ids_has_one_fault() -> None:

@@ -90,7 +90,7 @@ def each_once(drawn: list[WhitelistRequest | None]) -> list[WhitelistRequest]:
 
 
 @pytest.mark.parametrize("loader", [formats._LOADER, yaml.SafeLoader], ids=["libyaml", "python"])
-def test_what_is_written_is_read(loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_written_file_is_read_as_it_was(loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "_LOADER", loader)
 
     @settings(max_examples=100, deadline=None)

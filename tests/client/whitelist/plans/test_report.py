@@ -344,7 +344,7 @@ PADDED = "|" * 300
     ],
     ids=["limits", "unverified", "many", "padded", "empty"],
 )
-def test_what_is_approved_shows_all_operations_whole_and_first(rows: list[PlanRow], others: int) -> None:
+def test_an_approval_shows_all_operations_whole_and_first(rows: list[PlanRow], others: int) -> None:
     found = plan(*rows)
     report, fault = approval_report(found)
     assert fault == ""
@@ -397,9 +397,7 @@ OPERATION = st.builds(
 
 
 @given(st.lists(OPERATION, max_size=25), st.lists(st.sampled_from(HOSTILE).map(hostile_row), max_size=120), st.data())
-def test_who_reads_the_hash_has_read_all_operations(
-    operations: list[PlanRow], others: list[PlanRow], data: st.DataObject
-) -> None:
+def test_the_hash_follows_all_operations(operations: list[PlanRow], others: list[PlanRow], data: st.DataObject) -> None:
     found = plan(*data.draw(st.permutations([*operations, *others])))
     report, fault = approval_report(found)
     assert len(report.encode()) <= MAX_REPORT_BYTES
@@ -413,7 +411,7 @@ def test_who_reads_the_hash_has_read_all_operations(
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
-def test_what_nothing_is_done_about_is_shortened(text: str) -> None:
+def test_rows_without_an_operation_are_shortened(text: str) -> None:
     report, fault = approval_report(plan(*[hostile_row(text)] * 10_000, CREATE))
     assert fault == ""
     shown = report.count("\n| **differs")
@@ -423,7 +421,7 @@ def test_what_nothing_is_done_about_is_shortened(text: str) -> None:
     assert_harmless(report, shown + 1)
 
 
-def test_what_is_cut_says_so() -> None:
+def test_a_cut_value_is_marked() -> None:
     request = REQUEST.model_copy(update={"address": "a" * 512, "memo": "1" * 513, "label": "l" * 200})
     row = replace(CREATE, state="differs", action=None, request=request)
     report = plan_to_markdown(plan(row))
@@ -437,7 +435,7 @@ def test_what_is_cut_says_so() -> None:
     assert f" {'1' * 512}… (513 characters)\n" in text
 
 
-def test_nothing_is_cut_from_an_operation() -> None:
+def test_an_operation_is_never_cut() -> None:
     wallets = [str(number) for number in range(10_000, 10_300)]
     request = REQUEST.model_copy(update={"memo": "1" * 900, "label": "l" * 900, "linked_wallet_ids": wallets})
     for row in (replace(CREATE, request=request), replace(DELETE, request=request, note="n" * 900)):
@@ -463,7 +461,7 @@ def test_nothing_is_cut_from_an_operation() -> None:
         ("\u10041", "\\U000e0041", "\\u10041", "\\u005cU000e0041"),
     ],
 )
-def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address: str, shown_label: str) -> None:
+def test_values_that_look_alike_are_told_apart(address: str, label: str, shown_address: str, shown_label: str) -> None:
     request = REQUEST.model_copy(update={"address": address, "label": label})
     (cells,) = assert_harmless(plan_to_markdown(plan(replace(CREATE, request=request))), 1)
     assert cells[1:3] == [f"ETH {shown_address}", shown_label]
