@@ -226,7 +226,7 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
         *("no chain", "a number for the memo", "zero for the memo", "a list for the network"),
     ],
 )
-def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> None:
+def test_an_unreadable_request_may_be_for_any_row(envelope: WhitelistEnvelope) -> None:
     for each in (ask(), ask(address=LEGACY, blockchain="BTC"), ask(memo="7")):
         assert candidates([envelope], each) == [envelope]
 
