@@ -26,9 +26,8 @@ from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, compare
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
-from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
-from airflow_custody.client.whitelist.plans.matching import index_requests
-from airflow_custody.client.whitelist.plans.planner import make_plan
+from airflow_custody.client.whitelist.matching import Decision, find_existing, index_requests
+from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import ONE
@@ -37,8 +36,6 @@ from airflow_custody.idempotency.search import Candidate, Found
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.plans.plan import PlanRow
 
 log = logging.getLogger(__name__)
 
@@ -237,30 +234,27 @@ class WhitelistCreation:
             reused; the error is not retryable.
         :raises CustodyResponseError: if the listings contradict each other about a request; the error is retryable.
         """
-        asked = FileRow(self.requests[ONE], "this task")
-        found = find_candidates(index_requests(self._filtered), asked.request)
+        asked = self.requests[ONE]
+        found = find_candidates(index_requests(self._filtered), asked)
         if vanished := [each for each in found if each.has_vanished and each.reported == "unknown"]:
             text = f"{vanished[0].name} cannot be compared: {VANISHED}"
             raise CustodyResponseError(text, code="listing-changed", retryable=True)
-        snapshot = replace(self._filtered, requests={each.id: each for each in found})
-        while (row := make_plan([asked], snapshot).rows[0]).state == "rejected" and row.fields:
-            # Plan again without a rejected request that has other content, because it says nothing about this content.
-            snapshot = snapshot.without([row.request_id])
-        if row.state == "create":
+        decision = find_existing(asked, found, self.client.settings)
+        request = decision.request
+        if decision.state == "create":
             return None
-        if row.state not in ("pending", "unchanged"):
-            raise _unusable(row, asked.request)
-        envelope = snapshot[row.request_id].shown
-        state = _describe_state(row, envelope)
+        if request is None or decision.state not in ("pending", "unchanged"):
+            raise _unusable(decision, asked)
+        state = _describe_state(request)
         if if_exists == "fail":
             raise CustodyConflictError(
-                f"whitelisting request {row.request_id} already has the same content and is {state}; nothing is sent",
+                f"{request.name} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
         # The review before signing compares strictly, so name the content as the service spells it.
-        spelling = compare(asked.request, envelope, snapshot[row.request_id].fields, self.client.settings).spelling
-        self.reused = asked.request.model_copy(update=spelling)
-        return row.request_id, state
+        spelling = compare(asked, request.shown, request.fields, self.client.settings).spelling
+        self.reused = asked.model_copy(update=spelling)
+        return request.id, state
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         request = self._read(identifier)
@@ -363,40 +357,41 @@ def why_not_trusted(request: Request) -> str:
     return f"{request.name} cannot be read: {request.reason}" if request.state == "unreadable" else ""
 
 
-def _describe_state(row: PlanRow, envelope: WhitelistEnvelope) -> str:
-    by = max((name for _, name in envelope.created_by), key=len, default="an unknown user")
-    state = "pending approval" if row.state == "pending" else "in effect"
-    return f"{state} (status {row.status or 'not given'}, created by {sanitize(by, 60)})"
+def _describe_state(request: Request) -> str:
+    by = max((name for _, name in request.shown.created_by), key=len, default="an unknown user")
+    state = "pending approval" if request.state == "pending" else "in effect"
+    return f"{state} (status {request.status or 'not given'}, created by {sanitize(by, 60)})"
 
 
-def _unusable(row: PlanRow, asked: WhitelistRequest) -> CustodyConflictError:
+def _unusable(decision: Decision, asked: WhitelistRequest) -> CustodyConflictError:
     """
     Return the error for an existing request for the same destination that cannot be reused.
 
-    :param row: the plan's row for the existing request.
+    :param decision: the decision about the existing request.
     :param asked: the requested content.
     """
-    name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
+    request = decision.request
+    name, code, text = "" if request is None else request.name, "request-differs", decision.note
     advice = (
         "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new "
         "request."
     )
-    if row.state == "rejected":
-        code, text = "request-rejected", f"{name} has the same content and was rejected (status {row.status})"
+    if request is not None and decision.state == "rejected":
+        code, text = "request-rejected", f"{name} has the same content and was rejected (status {request.status})"
         advice = "If the address is still wanted, if_exists='create' requests it again."
-    elif row.state == "unverified":
-        code, text, advice = "not-verified", f"{name} is {row.note}", what_to_do([row.request_id])
-    elif row.state == "differs" and row.request_id:
-        fields = [_describe_difference(each, asked, row.shown.get(each, "")) for each in row.fields]
-        verb = "may be" if row.is_doubtful else "is"
+    elif request is not None and decision.state == "unverified":
+        code, text, advice = "not-verified", f"{name} is {decision.note}", what_to_do([request.id])
+    elif request is not None and decision.state == "differs":
+        fields = [_describe_difference(each, asked, decision.shown.get(each, "")) for each in decision.fields]
+        verb = "may be" if decision.is_doubtful else "is"
         text = f"{name} {verb} for the same destination, and differs in {', '.join(fields)}"
-        text += f": {row.note}" if row.note else ""
-        if row.is_doubtful:
+        text += f": {decision.note}" if decision.note else ""
+        if decision.is_doubtful:
             advice = (
                 "Write chain, network and address as the service does, or name the network. If that request is for "
                 "another destination, set if_exists='create' to create a new request."
             )
-        elif row.fields == ("status",):
+        elif decision.fields == ("status",):
             advice = "Once its state is known, clear this task."
         else:
             advice = (

@@ -14,7 +14,7 @@ from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.secrets import without_secrets
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.webhooks.models import cooling_until, has_status
-from airflow_custody.client.whitelist.plans.matching import find_duplicates
+from airflow_custody.client.whitelist.matching import find_duplicates
 from airflow_custody.client.whitelist.request import Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.overview.models import (

@@ -60,7 +60,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Subscribe to the shared poll, and fire when the wait ends."""
-        from airflow_custody.client.whitelist.wait import RequestWait, look_up
+        from airflow_custody.client.whitelist.wait import RequestWait, poll_requests
 
         try:
             # Check the ids before joining the poll, because an invalid id must not be part of a shared lookup.
@@ -71,5 +71,5 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             return
         interval = float(self.poke_interval)
         key = ("whitelist", self.custody_conn_id, interval, len(wait.ids) > MAX_PAGE_SIZE)
-        poll: SharedPoll[WaitState] = SharedPoll(key, self.custody_conn_id, look_up, interval)
+        poll: SharedPoll[WaitState] = SharedPoll(key, self.custody_conn_id, poll_requests, interval)
         yield await wait_until_done(poll, wait, "effective", deadline=self.deadline, interval=interval, log=self.log)

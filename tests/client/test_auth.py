@@ -302,9 +302,9 @@ def test_calls_are_signed(sandbox: Sandbox, key: ApiKey) -> None:
     with client_of(sandbox, key, max_retries=2) as client:
         client.list_health_checks(tenant_id="1")
         number = client.create_whitelist_request(REQUEST)
-        (found,) = client.find_whitelist_requests(query="Trésor", addresses=[REQUEST.address])
+        (found,) = client.find_whitelist_requests(addresses=[REQUEST.address, "Trésor"])
         assert found.id == number
-        assert list(client.find_whitelist_requests(query="a b+c&d/ü", ids=["1", "2"])) == []
+        assert list(client.find_whitelist_requests(addresses=["a b+c&d/ü"], ids=["1", "2"])) == []
     calls = sandbox.control.request_log()
     assert [call["status"] for call in calls] == [503, 503, 200, 200, 200, 200]
     assert [call["method"] for call in calls if "content-type" in call["headers"]] == ["POST"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
@@ -123,72 +124,35 @@ class WhitelistEnvelope:
     :param wire: see :attr:`wire`.
     """
 
-    __slots__ = ("wire",)
-
     def __init__(self, wire: WireEnvelope) -> None:
         #: The known fields of the envelope, with the service's own names; numbers are read as text. In a listing, it
         #: includes its rules. For an unreadable row, it is only the id.
         self.wire = wire
+        #: The request's id.
+        self.id = wire.get("id", "")
+        #: Whether the envelope could be read. If not, only the request's id is known.
+        self.is_readable = not isinstance(wire, UnreadableRow)
+        #: The status word, as sent. The service's vendor does not publish a list of these words.
+        self.status = wire.get("status")
+        metadata = wire.get("metadata") or {}
+        #: The text that the hash covers, as sent.
+        self.text = metadata.get("payloadAsString")
+        #: The hash that signers sign.
+        self.hash = metadata.get("hash")
+        #: The id of the request's tenant.
+        self.tenant_id = wire.get("tenantId")
+        #: The effect of signing the request, as sent. The service's vendor does not publish a list of these words.
+        self.action = wire.get("action")
+        #: The symbol of the chain, which the hash does not cover.
+        self.blockchain = wire.get("blockchain")
+        #: The network, which the hash does not cover.
+        self.network = wire.get("network")
+        #: The group of users who can see the address.
+        self.visibility_group_id = wire.get("visibilityGroupID")
+        #: The entries of its history, as sent.
+        self.trails: tuple[WireTrail, ...] = tuple(wire.get("trails") or ())
 
-    @property
-    def id(self) -> str:
-        """The request's id."""
-        return self.wire.get("id", "")
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether the envelope could be read. If not, only the request's id is known."""
-        return not isinstance(self.wire, UnreadableRow)
-
-    @property
-    def status(self) -> str | None:
-        """
-        The status word, as sent.
-
-        The service's vendor does not publish a list of these words.
-        """
-        return self.wire.get("status")
-
-    @property
-    def text(self) -> str | None:
-        """The text that the hash covers, as sent."""
-        return (self.wire.get("metadata") or {}).get("payloadAsString")
-
-    @property
-    def hash(self) -> str | None:
-        """The hash that signers sign."""
-        return (self.wire.get("metadata") or {}).get("hash")
-
-    @property
-    def tenant_id(self) -> str | None:
-        """The id of the request's tenant."""
-        return self.wire.get("tenantId")
-
-    @property
-    def action(self) -> str | None:
-        """
-        The effect of signing the request, as sent.
-
-        The service's vendor does not publish a list of these words.
-        """
-        return self.wire.get("action")
-
-    @property
-    def blockchain(self) -> str | None:
-        """The symbol of the chain, which the hash does not cover."""
-        return self.wire.get("blockchain")
-
-    @property
-    def network(self) -> str | None:
-        """The network, which the hash does not cover."""
-        return self.wire.get("network")
-
-    @property
-    def visibility_group_id(self) -> str | None:
-        """The group of users who can see the address."""
-        return self.wire.get("visibilityGroupID")
-
-    @property
+    @cached_property
     def signings(self) -> tuple[UserSignature, ...]:
         """The readable signatures, not verified."""
         with suppress(RefusalError):
@@ -204,18 +168,13 @@ class WhitelistEnvelope:
         """
         return frozenset(each.user_id for each in self.signings)
 
-    @property
-    def trails(self) -> tuple[WireTrail, ...]:
-        """The entries of its history, as sent."""
-        return tuple(self.wire.get("trails") or ())
-
-    @property
+    @cached_property
     def created_at(self) -> datetime | None:
         """The earliest date in its history; None if unknown."""
         dates = [parse_timestamp(trail.get("date")) for trail in self.trails]
         return None if None in dates else min(filter(None, dates), default=None)
 
-    @property
+    @cached_property
     def created_by(self) -> UserIds:
         """The user ids in its earliest history entry; empty if unknown."""
         trails = self.trails

@@ -126,9 +126,6 @@ class WhitelistOperations(ServiceOperations):
         *,
         ids: Iterable[str] | None = None,
         addresses: Iterable[str] | None = None,
-        blockchain: str | None = None,
-        network: str | None = None,
-        query: str | None = None,
         include_pending: bool = True,
         page_size: int = MAX_PAGE_SIZE,
     ) -> Iterator[WhitelistEnvelope]:
@@ -142,12 +139,8 @@ class WhitelistOperations(ServiceOperations):
         exact matches, so check the result; only ``ids`` is checked here. With pinned keys, each page contains the rules
         once, and its rows share them.
 
-        :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
-            filters: no filter.
-        :param addresses: only requests for these addresses.
-        :param blockchain: only requests on this chain.
-        :param network: only requests on this network.
-        :param query: only requests that contain this text.
+        :param ids: only these requests; a listing with any other request is refused. Default None: all.
+        :param addresses: only requests for these addresses. Default None: all.
         :param include_pending: whether to include requests that are pending approval. Default True.
         :param page_size: number of requests per page, from 1 to 100. Pages of one request do not overlap, so changes
             are found less often. Default 100.
@@ -159,15 +152,7 @@ class WhitelistOperations(ServiceOperations):
             understood.
         """
         check_page_size(FIND_WHITELIST_REQUESTS, page_size)
-        yield from self._find(
-            include_pending=include_pending,
-            page_size=page_size,
-            ids=ids,
-            addresses=addresses,
-            blockchain=blockchain,
-            network=network,
-            query=query,
-        )
+        yield from self._find(include_pending=include_pending, page_size=page_size, ids=ids, addresses=addresses)
 
     def list_whitelist_requests(
         self,
@@ -203,30 +188,18 @@ class WhitelistOperations(ServiceOperations):
         return page.total if page.rows or page.total is not None else 0
 
     def find_whitelist_requests_for_approval(
-        self,
-        *,
-        ids: Iterable[str] | None = None,
-        blockchain: str | None = None,
-        network: str | None = None,
-        query: str | None = None,
-        include_already_signed: bool = False,
+        self, *, ids: Iterable[str] | None = None, include_already_signed: bool = False
     ) -> Iterator[WhitelistEnvelope]:
         """
         Find the requests that the client's user may sign: ``GET /whitelists/addresses/for-approval`` (undocumented).
 
-        :param ids: only these requests; a listing with any other request is refused. Default of this and of all other
-            filters: no filter.
-        :param blockchain: only requests on this chain.
-        :param network: only requests on this network.
-        :param query: only requests that contain this text.
+        :param ids: only these requests; a listing with any other request is refused. Default None: all.
         :param include_already_signed: whether to include pending requests that the user has already signed. Default
             False.
         :return: the requests, each once. Pages are fetched when they are needed.
         :raises CustodyError: like :meth:`find_whitelist_requests`.
         """
-        filters = _given_filters(
-            FIND_FOR_APPROVAL, {"ids": ids, "blockchain": blockchain, "network": network, "query": query}
-        )
+        filters = _given_filters(FIND_FOR_APPROVAL, {"ids": ids})
         if include_already_signed:
             filters["includeAlreadySignedByUser"] = "true"
         yield from self._pages(FIND_FOR_APPROVAL, filters)

@@ -145,6 +145,22 @@ class Request:
         return self.envelope
 
     @property
+    def phase(self) -> RequestState:
+        """
+        Its state, as far as it can still take effect; whether a request is in effect is decided here.
+
+        Only a request in effect must be readable and verified. A pending request may still receive its signatures, so a
+        fault of it does not count. A request whose row of the listing cannot be read is ``unreadable`` in any case.
+        """
+        is_faulty = self.state == "unverified" or (self.state == "unreadable" and self.shown.is_readable)
+        return self.reported if is_faulty and self.reported != "effective" else self.state
+
+    @property
+    def signed_by(self) -> frozenset[str]:
+        """The external ids of the users with signatures, not verified; empty if it is missing."""
+        return frozenset() if self.envelope is None else self.envelope.signed_by
+
+    @property
     def proved(self) -> VerifiedAddress | None:
         """The address that the request's signatures prove; None if there is no proof, or no keys are pinned."""
         return self.trust.address
@@ -169,8 +185,15 @@ def make_request(listed: ListedRequest, settings: ClientSettings, verifier: Veri
     reported = listed.reported_state(words)
     request = judge_request(listed.envelope, reported, verifier)
     reason = request.reason
-    if request.state == "unknown":
-        reason = VANISHED if listed.has_vanished else _why_unknown(listed.envelope.status, settings)
+    if request.state == "unknown" and listed.has_vanished:
+        reason = VANISHED
+    elif request.state == "unknown" and not request.status:
+        reason = "it has no status, so it does not count as in effect"
+    elif request.state == "unknown":
+        reason = (
+            f"its status {request.status!r} is unknown, so it does not count as in effect; add the word to "
+            f"{settings.name('effective_statuses', 'rejected_statuses')}"
+        )
     return replace(
         request,
         for_approval=listed.for_approval,
@@ -179,15 +202,6 @@ def make_request(listed: ListedRequest, settings: ClientSettings, verifier: Veri
         is_settled=listed.is_settled,
         has_vanished=listed.has_vanished,
         reason=reason,
-    )
-
-
-def _why_unknown(status: str | None, settings: ClientSettings) -> str:
-    if not status:
-        return "it has no status, so it does not count as in effect"
-    return (
-        f"its status {status_word(status)!r} is unknown, so it does not count as in effect; add the word to "
-        f"{settings.name('effective_statuses', 'rejected_statuses')}"
     )
 
 
@@ -241,8 +255,10 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
     fields: dict[str, Any] = {}
     for name, key in PAYLOAD_KEYS.items():
         value = request.fields.get(name)
+        if isinstance(value, list):
+            value = [each.get("id") if isinstance(each, dict) else each for each in value]
         if key.field is not None and value not in (None, "", [], key.harmless):
-            fields[key.field] = _ids_of(value) if isinstance(value, list) else value
+            fields[key.field] = value
     if envelope is not None and envelope.network:
         fields.setdefault("network", envelope.network)
     if envelope is not None and envelope.visibility_group_id:
@@ -251,10 +267,6 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
     if found is None:
         raise RefusalError(f"it cannot be written in a file: {'; '.join(map(str, faults))}")
     return found
-
-
-def _ids_of(links: list[Any]) -> list[Any]:
-    return [each.get("id") if isinstance(each, dict) else each for each in links]
 
 
 # --- in words ----------------------------------------------------------------------------------------------

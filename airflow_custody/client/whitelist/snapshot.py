@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -56,11 +56,6 @@ class Snapshot:
     def pins(self) -> VerificationPins | None:
         """The pins that requests were verified with; None: nothing was verified."""
         return None if self.verifier is None else self.verifier.pins
-
-    def without(self, ids: Iterable[str]) -> Snapshot:
-        """Return the snapshot without these requests."""
-        left_out = frozenset(ids)
-        return replace(self, requests={each.id: each for each in self if each.id not in left_out})
 
 
 def read_snapshot(

@@ -27,7 +27,7 @@ from airflow_custody.client.verification.trust import ReportedState, describe_le
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow, WhitelistEnvelope, WireEnvelope
 from airflow_custody.client.whitelist.hidden import describe_hidden
-from airflow_custody.client.whitelist.plans.matching import find_duplicates
+from airflow_custody.client.whitelist.matching import find_duplicates
 from airflow_custody.client.whitelist.request import VANISHED, Request, judge_request
 from airflow_custody.client.whitelist.snapshot import read_snapshot, tenant_of
 

@@ -26,7 +26,7 @@ from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidd
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches, is_list_of_ids
 from airflow_custody.client.whitelist.request import VANISHED, Request, RequestState, describe_verified, verified_facts
 from airflow_custody.client.whitelist.signing.batches import same_texts
-from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
+from airflow_custody.client.whitelist.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 # If a look-up of several requests fails, the maximum number of further look-ups per poll that isolate the cause.
 _MAX_ISOLATING_LOOKUPS = 48
-# HTTP statuses with which a service may reject a whole look-up because of a single request in it.
+# HTTP statuses with which a service may reject a whole look-up because of a single request in it. A single request may
+# also make the response unreadable.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
 # Maximum number of groups in a summary, the most frequent ones.
 _MAX_GROUPS = 5
@@ -55,9 +56,9 @@ _ENDINGS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class PollResult:
     """
-    The result of a look-up.
+    The result of a poll.
 
     :param requests: each request, or the error of its look-up, by the request's id.
     :param settings: the settings of the client.
@@ -109,27 +110,29 @@ class RequestWait:
 
         :raises CustodyError: if a request cannot be looked up.
         """
-        return self.update(look_up(client, [self]))
+        return self.update(poll_requests(client, [self]))
 
-    def update(self, found: Found) -> WaitState:
+    def update(self, found: PollResult) -> WaitState:
         """
         Return the state after a poll.
 
-        :param found: the result of :func:`look_up`.
+        :param found: the result of :func:`poll_requests`.
         :raises CustodyError: if a request could not be looked up. If there are several errors, the one that ends
             the wait is raised, or else the one with the longest retry delay.
         """
         requests = {each: one for each in self.ids if isinstance(one := found.requests[each], Request)}
         missing_before = self._missing_since
         errors = self._errors(requests.values(), found.settings)
-        if not errors:
-            _raise_gravest(found.requests[each] for each in self.ids if each not in requests)
-        effective = {each: one for each, one in requests.items() if state_of(one) == "effective"}
-        verified = [one for one in effective.values() if one.proved is not None]
-        still_open = [each for each in self.ids if each not in effective]
+        failures = [one for each in self.ids if isinstance(one := found.requests[each], CustodyError)]
+        if failures and not errors:
+            raise max(failures, key=lambda error: (not error.transient, error.retry_after or 0.0))
+        verified = [each for each in requests.values() if each.phase == "effective" and each.proved is not None]
+        still_open = [each for each in self.ids if each not in requests or requests[each].phase != "effective"]
         summary = self._summary(requests, len(verified), still_open)
         warnings = self._warn_of_statuses(requests.values())
-        warnings += self._warn_of_missing([each for each in self._missing_since if each not in missing_before])
+        if newly := [each for each in self._missing_since if each not in missing_before]:
+            waits = f"It may list a new request late, so the wait fails only after {self.gone_after:g} s"
+            warnings.append(f"The service lists no whitelisting request {name_some(newly)}. {waits}")
         if errors or still_open:
             return WaitState(
                 False,
@@ -140,12 +143,12 @@ class RequestWait:
                 warnings=warnings,
                 advice=_WHO_HAS_SIGNED.format(id=still_open[0]) if still_open else "",
             )
-        return WaitState(
-            True,
-            summary if verified else f"{summary}. {NOT_PINNED}",
-            self._result(requests, len(verified)),
-            warnings=[*warnings, *_warn_of_same_texts(verified)],
-        )
+        # Only hashes are kept, because there may be thousands of requests.
+        hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
+        same = "have the same signed text: signatures do not prove that each of them exists"
+        warnings += [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
+        result = self._result(requests, len(verified))
+        return WaitState(True, summary if verified else f"{summary}. {NOT_PINNED}", result, warnings=warnings)
 
     def _errors(self, requests: Iterable[Request], settings: ClientSettings) -> dict[str, CustodyError]:
         """Return the errors of the requests that end the wait, by id."""
@@ -164,21 +167,14 @@ class RequestWait:
         """Return warnings about unknown status words, each once."""
         warnings = []
         for each in requests:
-            if state_of(each) == "unknown" and not each.has_vanished and each.status not in self._warned_of:
+            if each.phase == "unknown" and not each.has_vanished and each.status not in self._warned_of:
                 self._warned_of.add(each.status)
                 warnings.append(_describe(each))
         return warnings
 
-    def _warn_of_missing(self, ids: Sequence[str]) -> list[str]:
-        """Return a warning about requests that are missing for the first time; empty if there are none."""
-        if not ids:
-            return []
-        waits = f"It may list a new request late, so the wait fails only after {self.gone_after:g} s"
-        return [f"The service lists no whitelisting request {name_some(ids)}. {waits}"]
-
     def _error(self, request: Request, settings: ClientSettings) -> CustodyError | None:
         """Return the error with which a request ends the wait; None if the request does not end the wait."""
-        state = state_of(request)
+        state = request.phase
         if state == "rejected":
             advice = "If the address is still wanted, create another request."
             return CustodyConflictError(_describe(request), advice=advice, code="request-rejected")
@@ -236,7 +232,7 @@ class RequestWait:
         text += f", {verified} verified" if verified else ""
         if not still_open:
             return text
-        numbers = Counter(map(state_of, requests.values()))
+        numbers = Counter(each.phase for each in requests.values())
         counts = ", ".join(f"{numbers[state]} {words}" for state, words in _IN_WORDS.items() if numbers[state])
         return f"{text} ({counts}); not yet: {name_some(still_open)}{_turns(requests.values())}"
 
@@ -255,43 +251,13 @@ class RequestWait:
             "id": request.id,
             "state": "effective",
             "status": request.status,
-            "signatures": _number_of_signatures(request),
+            "signatures": len(request.signed_by),
             "verified": request.proved is not None,
             **({} if request.proved is None else verified_facts(request.proved)),
         }
 
 
-def _raise_gravest(failures: Iterable[Request | CustodyError]) -> None:
-    """
-    Raise the gravest error, if there is any.
-
-    This is the error that ends a wait, or else the one with the longest retry delay.
-    """
-    errors = [each for each in failures if isinstance(each, CustodyError)]
-    if errors:
-        raise max(errors, key=lambda error: (not error.transient, error.retry_after or 0.0))
-
-
-def _warn_of_same_texts(verified: Iterable[Request]) -> list[str]:
-    # Only hashes are kept, because there may be thousands of requests.
-    hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
-    same = "have the same signed text: signatures do not prove that each of them exists"
-    return [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
-
-
-def state_of(request: Request) -> RequestState:
-    """
-    Return the state of a request for a wait.
-
-    Only a request in effect must be readable and verified. A pending request may still receive its signatures.
-    """
-    is_faulty = request.state == "unverified" or (request.state == "unreadable" and request.shown.is_readable)
-    if is_faulty and request.reported != "effective":
-        return request.reported
-    return request.state
-
-
-def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> Found:
+def poll_requests(client: CustodyClient, waits: Sequence[RequestWait]) -> PollResult:
     """
     Look up the requests of several waits, each request once. This may take long.
 
@@ -302,11 +268,11 @@ def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> Found:
     :param waits: the waits.
     """
     found = _find(client, list(dict.fromkeys(each for wait in waits for each in wait.ids)))
-    again = [each for each, one in found.items() if isinstance(one, Request) and state_of(one) == "unverified"]
+    again = [each for each, one in found.items() if isinstance(one, Request) and one.phase == "unverified"]
     if again:
         time.sleep(RequestWait.unverified_after)
         found.update(_find(client, again))
-    return Found(found, client.settings)
+    return PollResult(found, client.settings)
 
 
 def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | CustodyError]:
@@ -324,9 +290,10 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
     while batches:
         batch = batches.pop()
         try:
-            found.update(_results(read_snapshot(client, batch)))
+            snapshot = read_snapshot(client, batch)
         except CustodyError as error:
-            if not _may_be_of_one(error):
+            is_unreadable = isinstance(error, CustodyResponseError) and (error.status is None or error.status < 300)
+            if not is_unreadable and error.status not in _STATUSES_OF_ONE:
                 # The service itself has failed, so other look-ups would fail, too.
                 return {**dict.fromkeys(ids, error), **found}
             if len(batch) > 1 and lookups > 0:
@@ -334,6 +301,17 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
                 batches += [batch[::2], batch[1::2]]
             else:
                 failed.append((batch, error))
+            continue
+        for each in snapshot:
+            found[each.id] = each
+            if each.state == "missing" and snapshot.hidden:
+                # It may exist, so this look-up failed.
+                found[each.id] = CustodyResponseError(
+                    f"{each.name} is not listed, but {describe_hidden(snapshot.hidden)}, and it may be among them",
+                    code="response-unusable",
+                    retryable=True,
+                    advice=HIDDEN_ADVICE,
+                )
     works = bool(found)
     for batch, why in failed:
         if works and len(batch) > 1:
@@ -347,35 +325,15 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
     return found
 
 
-def _results(snapshot: Snapshot) -> dict[str, Request | CustodyError]:
-    """Return the requests; a missing request is a retryable error if it may be hidden, because it may exist."""
-    found: dict[str, Request | CustodyError] = {**snapshot.requests}
-    for each in snapshot:
-        if each.state == "missing" and snapshot.hidden:
-            found[each.id] = CustodyResponseError(
-                f"{each.name} is not listed, but {describe_hidden(snapshot.hidden)}, and it may be among them",
-                code="response-unusable",
-                retryable=True,
-                advice=HIDDEN_ADVICE,
-            )
-    return found
-
-
-def _may_be_of_one(error: CustodyError) -> bool:
-    """Tell whether a single request may have caused the failure: a bad id, or an unreadable row."""
-    unreadable = isinstance(error, CustodyResponseError) and (error.status is None or error.status < 300)
-    return unreadable or error.status in _STATUSES_OF_ONE
-
-
 def _describe(request: Request) -> str:
     """Return a description of a request's state."""
-    envelope, state = request.envelope, state_of(request)
+    envelope, state = request.envelope, request.phase
     if envelope is None:
         return f"{request.name} is not listed"
     if state == "unreadable":
         return f"{request.name} cannot be read: {request.reason}"
     status = sanitize(envelope.status or "not given", 40)
-    signatures = count(_number_of_signatures(request), "signature")
+    signatures = count(len(request.signed_by), "signature")
     if state == "unverified":
         claim = f"the service reports it as in effect (status {status}, {signatures})"
         return f"{request.name} is not verified: {claim}, but {request.reason}"
@@ -392,13 +350,9 @@ def _describe(request: Request) -> str:
     return f"{request.name} {words} (status {status}, {signatures}){more}"
 
 
-def _number_of_signatures(request: Request) -> int:
-    return 0 if request.envelope is None else len(request.envelope.signed_by)
-
-
 def _turns(requests: Iterable[Request]) -> str:
     """Return the groups whose turn it is to sign, the most frequent ones first; empty if unknown."""
-    groups = Counter(_turn(each.envelope) for each in requests if state_of(each) == "pending")
+    groups = Counter(_turn(each.envelope) for each in requests if each.phase == "pending")
     named = [f"{group!r} for {number}" for group, number in groups.most_common(_MAX_GROUPS) if group]
     return f"; it is the turn of {', '.join(named)}" if named else ""
 

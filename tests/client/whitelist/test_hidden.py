@@ -127,53 +127,21 @@ def test_a_page_size_that_the_service_does_not_have_is_refused(
     assert sandbox.control.request_log() == []
 
 
-@pytest.mark.parametrize("size", [1, 2, 100])
-def test_each_page_size_of_the_service_reads_everything(sandbox: Sandbox, client: CustodyClient, size: int) -> None:
-    ids = add(sandbox, 5)
-    assert [each.id for each in client.find_whitelist_requests(page_size=size)] == ids
-
-
-def test_without_a_total_a_full_page_is_refused_and_a_shorter_one_is_the_end(
-    sandbox: Sandbox, client: CustodyClient
-) -> None:
-    sandbox.control.configure(listings={"whitelist": {"totals": [None]}})
-    assert client.count_whitelist_requests() == 0
-    ids = add(sandbox, 100)
-    with pytest.raises(CustodyResponseError, match="a page has 100 rows and no total"):
-        read_snapshot(client)
-    assert client.count_whitelist_requests() is None
-    sandbox.control.set_whitelist_status(ids[0], "removed")
-    assert len([*read_snapshot(client)]) == 99
-
-
-@pytest.mark.parametrize("total", ["1000001", "9007199254740991"])
-def test_an_absurd_total_is_refused_after_one_call(sandbox: Sandbox, client: CustodyClient, total: str) -> None:
-    add(sandbox, 1)
-    sandbox.control.configure(listings={"whitelist": {"totals": [total]}})
-    with pytest.raises(CustodyResponseError, match="at most 1,000,000 rows are read") as caught:
-        read_snapshot(client)
-    assert not caught.value.retryable
-    assert len(sandbox.control.request_log()) == 1
-    assert client.count_whitelist_requests() == int(total)
-
-
-@pytest.mark.parametrize("total", ["", "020", "-1", "abc", " 1", "1.0", "٣", "9007199254740992", 1.5, True, []])
-def test_a_count_must_be_a_whole_number_in_its_shortest_form(
-    sandbox: Sandbox, client: CustodyClient, total: Any
-) -> None:
-    for read in (client.count_whitelist_requests, lambda: list(client.find_whitelist_requests())):
-        sandbox.control.add_fault("status", status=200, body={"result": [{"id": "1"}], "totalItems": total})
-        with pytest.raises(CustodyResponseError):
-            read()
-
-
 @pytest.mark.parametrize(
     ("body", "number"),
-    [({}, 0), ({"result": []}, 0), ({"totalItems": "3"}, 3), ({"totalItems": 3}, 3), ({"totalItems": "0"}, 0)],
+    [
+        ({}, 0),
+        ({"result": []}, 0),
+        ({"totalItems": "3"}, 3),
+        ({"totalItems": 3}, 3),
+        ({"totalItems": "0"}, 0),
+        # A page with rows and no total.
+        ({"result": [{"id": "1"}]}, None),
+    ],
     ids=str,
 )
 def test_a_count_may_be_a_json_number_and_zero_is_left_out(
-    sandbox: Sandbox, client: CustodyClient, body: dict[str, Any], number: int
+    sandbox: Sandbox, client: CustodyClient, body: dict[str, Any], number: int | None
 ) -> None:
     sandbox.control.add_fault("status", status=200, body=body)
     assert client.count_whitelist_requests() == number

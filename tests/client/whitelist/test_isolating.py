@@ -22,7 +22,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.request import Request
-from airflow_custody.client.whitelist.wait import Found, RequestWait, look_up
+from airflow_custody.client.whitelist.wait import PollResult, RequestWait, poll_requests
 
 
 class Service(ListsRequests):
@@ -57,11 +57,11 @@ class Service(ListsRequests):
 
 
 def looked_up(service: Service, *waits: RequestWait) -> Mapping[str, Request | CustodyError]:
-    return look_up(cast("Any", service), waits).requests
+    return poll_requests(cast("Any", service), waits).requests
 
 
 def updated(wait: RequestWait, requests: Mapping[str, Request | CustodyError]) -> WaitState:
-    return wait.update(Found(requests, SETTINGS))
+    return wait.update(PollResult(requests, SETTINGS))
 
 
 def ids(number: int) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_request_that_makes_a_lookup_fail_is_isolated(kind: type[CustodyError]
 
 
 @pytest.mark.parametrize(("kind", "status"), OF_ALL)
-def test_what_is_the_services_own_trouble_is_not_halved(kind: type[CustodyError], status: int | None) -> None:
+def test_a_failure_of_the_service_itself_is_not_halved(kind: type[CustodyError], status: int | None) -> None:
     service = Service(ids(150), error := kind("down", status=status))
     assert looked_up(service, RequestWait(ids(150))) == dict.fromkeys(ids(150), error)
     assert len(service.lookups) == 1
@@ -146,16 +146,6 @@ def test_while_no_lookup_works_only_requests_that_were_looked_up_alone_are_named
 
 
 # --- when a request is gone ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("seconds", "is_gone"), [(29.5, False), (30, True), (30.5, True)])
-def test_a_request_is_gone_after_half_a_minute(monkeypatch: pytest.MonkeyPatch, seconds: float, is_gone: bool) -> None:
-    clock = SkippingTime()
-    monkeypatch.setattr("airflow_custody.client.whitelist.wait.time", clock)
-    wait, missing = RequestWait("7"), {"7": Request("7", "missing")}
-    assert updated(wait, missing).error is None
-    clock.sleep(seconds)
-    assert (updated(wait, missing).error is not None) is is_gone
 
 
 def test_a_single_poll_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

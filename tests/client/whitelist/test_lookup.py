@@ -58,7 +58,10 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
         ([page("1", "2", total="3"), page("2", "3", total="4")], True),
         ([page("1", "2", total="3"), page("2", "3")], True),
         # It cannot be understood.
-        *(([page("1", total=total)], False) for total in ("many", "", "01", "+1", "-1", 1.5, str(2**53), "9" * 5000)),
+        *(
+            ([page("1", total=total)], False)
+            for total in ("many", "", "01", "+1", "-1", "٣", 1.5, True, str(2**53), "9" * 5000)
+        ),
         *(([page("1", odd, total="2")], False) for odd in ("", None, "2 ", "2\u200b")),
         *(([{"result": [row]}], False) for row in ({"status": 1.5}, {"id": True, "trails": 5}, {"trails": 5}, "junk")),
         ([{"result": {"id": "1"}}], False),
@@ -81,10 +84,9 @@ def test_only_what_was_asked_for_is_found(sandbox: Sandbox, client: CustodyClien
     sandbox.control.clear_request_log()
     find: Any = client.find_whitelist_requests_for_approval if for_approval else client.find_whitelist_requests
     # An empty filter does not find everything.
-    filters: list[dict[str, Any]] = [{"ids": []}, {"query": ""}, {"blockchain": ""}]
-    for empty in filters:
+    for empty in ([], [""]):
         with pytest.raises(CustodyRequestError, match="a filter is empty"):
-            list(find(**empty))
+            list(find(ids=empty))
     assert sandbox.control.request_log() == []
     assert [each.id for each in find(ids=numbers[:2])] == numbers[:2]
     sandbox.control.configure(listings={"whitelist": {"ignored": ["ids"]}})

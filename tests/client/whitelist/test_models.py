@@ -153,12 +153,12 @@ HIDDEN = "contains a control or invisible character"
         *(({name: "❤\ufe0f"}, f"{name} {HIDDEN}") for name in ("address", "blockchain", "memo", "customer_id")),
     ],
 )
-def test_what_is_refused_is_named(fields: dict[str, Any], fault: str) -> None:
+def test_a_refusal_names_the_field(fields: dict[str, Any], fault: str) -> None:
     with pytest.raises(CustodyRequestError, match=fault):
         WhitelistRequest(**REQUIRED | fields)
 
 
-def test_what_is_sent() -> None:
+def test_only_given_fields_are_sent() -> None:
     request = WhitelistRequest(**REQUIRED, exchange_account_id=7, linked_wallet_ids=(i for i in [12, "0x7"]))  # type: ignore[arg-type]
     expected = {"exchangeAccountId": "7", "linkedWalletIds": ["12", "0x7"]}
     assert request.to_wire() == {**REQUIRED, **expected}
@@ -183,7 +183,7 @@ def test_any_value_is_an_id_or_several_or_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [1.0, -1, "-1", "+1", "1_0", "٣", "²", "1.0", "9" * 5000, 2**63, True, None, [1]])
-def test_what_is_no_id_is_refused(bad: Any) -> None:
+def test_a_malformed_id_is_refused(bad: Any) -> None:
     with pytest.raises(CustodyRequestError, match="whole number"):
         check_request_id(bad)
     with pytest.raises(CustodyRequestError, match=r"request_ids\[1\] must be a whole number"):
@@ -249,7 +249,7 @@ def trail(date: Any, user: str = "7") -> dict[str, Any]:
         ([{"date": DATE}], DATE, None),
     ],
 )
-def test_who_created_a_request_and_when(trails: Any, date: str | None, user: str | None) -> None:
+def test_the_creator_is_that_of_the_earliest_entry(trails: Any, date: str | None, user: str | None) -> None:
     envelope = WhitelistEnvelope({"id": "1", "trails": trails})
     assert envelope.created_at == parse_timestamp(date)
     assert envelope.created_by == (user_ids(user, f"{user}@example.test") if user else frozenset())

@@ -40,7 +40,7 @@ from airflow_custody.client.whitelist.envelopes import UnreadableRow
 from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.request import ListedRequest, Request, judge_request, make_request, verified_facts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
-from airflow_custody.client.whitelist.wait import Found, RequestWait, state_of
+from airflow_custody.client.whitelist.wait import PollResult, RequestWait
 from airflow_custody.sandbox import Sandbox
 
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
@@ -156,7 +156,7 @@ def settled(shown: WhitelistEnvelope, settings: ClientSettings = SETTINGS) -> Re
 
 
 def updated(wait: RequestWait, requests: Mapping[str, Request | CustodyError]) -> WaitState:
-    return wait.update(Found(requests, SETTINGS))
+    return wait.update(PollResult(requests, SETTINGS))
 
 
 REFUSED = CustodyVerificationError(
@@ -213,7 +213,7 @@ def test_only_what_is_in_effect_must_be_verified() -> None:
     """A pending request with a signature that is not valid may get its missing ones: the wait goes on."""
     for reported, state in (("effective", "unverified"), ("pending", "pending"), ("unknown", "unknown")):
         request = replace(LISTED["unverified"], reported=reported)  # type: ignore[arg-type]
-        assert state_of(request) == state
+        assert request.phase == state
         assert (updated(RequestWait("7"), {"7": request}).error is None) is (reported != "effective")
 
 
@@ -245,13 +245,14 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
     # Seconds since the poll before, what it shows, and whether that ends the wait.
     for seconds, shown, ends in (
         (0, LISTED["missing"], False),
-        (29.9, LISTED["missing"], False),
+        (29.5, LISTED["missing"], False),
         (2, LISTED["pending"], False),
         (31, LISTED["missing"], False),
         (29, LISTED["missing"], False),
         (0.5, CustodyServerError("down"), False),
         (5, LISTED["missing"], False),
-        (31, LISTED["missing"], True),
+        (29.5, LISTED["missing"], False),
+        (0.5, LISTED["missing"], True),
     ):
         clock.sleep(seconds)
         if isinstance(shown, CustodyError):
@@ -262,7 +263,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         assert (found.error is not None) is ends
         assert found.in_doubt is (shown is LISTED["missing"])
     assert isinstance(found.error, CustodyConflictError)
-    assert found.error.message == "whitelisting request 7 does not exist: not listed for 31 s"
+    assert found.error.message == "whitelisting request 7 does not exist: not listed for 30 s"
     assert found.error.code == "request-missing"
     # The first poll says so at once, because the id may be wrong.
     wait = RequestWait("7")
@@ -323,7 +324,7 @@ def test_many_are_counted_and_ten_are_named() -> None:
     assert error.count("was rejected") == 10
 
 
-def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_do() -> None:
+def test_unverified_requests_are_named_before_rejected_ones_with_advice() -> None:
     wait, found = many("unverified", "verified", "rejected", "unverified")
     error = updated(wait, found).error
     assert isinstance(error, CustodyVerificationError)
@@ -379,7 +380,7 @@ def test_the_signatures_are_counted() -> None:
     assert summary == "whitelisting request 7 is pending approval (status pending, 2 signatures)"
 
 
-def test_what_is_verified_is_plain_json() -> None:
+def test_a_verified_result_is_plain_json() -> None:
     found = updated(RequestWait("7"), {"7": LISTED["verified"]})
     assert found.summary == (
         "whitelisting request 7 is in effect (status approved, 0 signatures), verified: signed by alice, bob under "

@@ -44,11 +44,18 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     :param snapshot: all requests that the service lists.
     :param service: the base URL of the service, for the comment at the top.
     """
-    dumped = DumpedWhitelist(notes=_note_on_rejected(snapshot))
+    dumped = DumpedWhitelist()
+    if rejected := sum(each.state == "rejected" for each in snapshot):
+        dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
     groups = _group_by_destination(make_plan([], snapshot).rows, snapshot)
     rows = [FileRow(each.request, f"the row of request {each.ids[0]}") for each in groups]
     planned = make_plan(rows, snapshot).rows
-    unsigned = [row.request_id for row in planned[: len(rows)] if _is_unsigned(row, snapshot)]
+    # Whether a pending request has a signature is only known if keys are pinned.
+    unsigned = [
+        row.request_id
+        for row in planned[: len(rows)]
+        if row.state == "pending" and snapshot[row.request_id].trust.state == "unsigned"
+    ]
     comments = {
         index: _comment(row, group.ids, row.request_id in unsigned, dumped)
         for index, (row, group) in enumerate(zip(planned, groups, strict=False))
@@ -59,10 +66,16 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
             dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
     if snapshot.hidden:
         dumped.faults.append(f"missing: {describe_hidden(snapshot.hidden)}")
-    dumped.notes += _note_on_unsigned(unsigned)
+    if unsigned:
+        are = count(len(unsigned), "row is", "rows are")
+        why = f"{are} not proved by any signature: {name_some(unsigned)}"
+        dumped.notes.append(f"{why}. Keep only addresses that you requested")
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:
-        dumped.faults += _why_refused(body)
+        try:
+            parse_whitelist(body.encode(), "yaml")
+        except WhitelistFileError as error:
+            dumped.faults += [f"the file would be refused: {each}" for each in error.faults]
     else:
         dumped.notes.append("no listed request can be a row of a file; a file without addresses is refused")
     top = [f"The whitelist of {service}, written by custody whitelist dump."]
@@ -70,27 +83,6 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
         top += [_INCOMPLETE, *dumped.faults]
     dumped.text = "".join(f"# {sanitize(line, 1000)}\n" for line in (*top, *dumped.notes)) + body
     return dumped
-
-
-def _note_on_rejected(snapshot: Snapshot) -> list[str]:
-    rejected = sum(each.state == "rejected" for each in snapshot)
-    return [f"left out: {count(rejected, 'rejected request')}"] if rejected else []
-
-
-def _note_on_unsigned(ids: list[str]) -> list[str]:
-    if not ids:
-        return []
-    rows = count(len(ids), "row is", "rows are")
-    return [f"{rows} not proved by any signature: {name_some(ids)}. Keep only addresses that you requested"]
-
-
-def _why_refused(text: str) -> list[str]:
-    """Return why this text would be refused; empty if it is accepted."""
-    try:
-        parse_whitelist(text.encode(), "yaml")
-    except WhitelistFileError as error:
-        return [f"the file would be refused: {each}" for each in error.faults]
-    return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +146,3 @@ def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: Dumped
         found.append(f"{count(len(same), 'more request')} for the same destination: {', '.join(same)}")
         dumped.notes.append(f"{shown}: {found[-1]}; a plan lists them as duplicate or undeclared")
     return "; ".join(found)
-
-
-def _is_unsigned(row: PlanRow, snapshot: Snapshot) -> bool:
-    """
-    Tell whether a row's request is pending without a signature.
-
-    This is only known if keys are pinned.
-    """
-    return row.state == "pending" and snapshot[row.request_id].trust.state == "unsigned"

@@ -15,6 +15,7 @@ from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import MAX_NAMED, as_list, count, lines, name_some, sanitize
 from airflow_custody.client.whitelist.addresses.checks import chain_name
 from airflow_custody.client.whitelist.addresses.destinations import destination, destination_of
+from airflow_custody.client.whitelist.matching import DESTINATION_FIELDS
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
@@ -88,7 +89,7 @@ class PlanRow:
 
         It is then uncertain whether the request, or another row of the file, is for the same destination.
         """
-        return self.state == "differs" and not {"blockchain", "network", "address"}.isdisjoint(self.fields)
+        return self.state == "differs" and not DESTINATION_FIELDS.isdisjoint(self.fields)
 
     @property
     def operation(self) -> str:

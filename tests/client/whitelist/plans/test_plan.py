@@ -98,7 +98,9 @@ def test_limits(limits: dict[str, Any], creates: int, deletes: int, unchanged: i
     ],
     ids=["in effect", "unreadable", "unreadable, in a scope", "unverified", "unverified, in a scope"],
 )
-def test_which_requests_make_room_for_deletions(state: RowState, only: dict[str, list[str]], counts: bool) -> None:
+def test_forged_and_foreign_requests_do_not_raise_the_limit_of_deletions(
+    state: RowState, only: dict[str, list[str]], counts: bool
+) -> None:
     rows = [PlanRow("undeclared", "delete", ask(), request_id="2")] * 10
     rows += [PlanRow(state, None, None, request_id="3")] * 30
     faults = PlanLimits().faults(WhitelistPlan(rows, only=only))

@@ -100,7 +100,7 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
     assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 
-def test_what_nobody_signed_is_named_once_and_stands_for_nothing(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_an_unsigned_request_is_named_once_and_serves_no_row(sandbox: Sandbox, client: CustodyClient) -> None:
     forged = [client.create_whitelist_request(ask()) for _ in range(3)]
     for each in forged:
         sandbox.control.set_whitelist_status(each, "APPROVED")

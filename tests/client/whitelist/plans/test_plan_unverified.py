@@ -98,9 +98,7 @@ def plan(
     ],
     ids=str,
 )
-def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
-    asked: dict[str, Any], shown: dict[str, Any]
-) -> None:
+def test_an_unverified_request_blocks_its_row_and_serves_none(asked: dict[str, Any], shown: dict[str, Any]) -> None:
     for prune in (False, True):
         found = plan(ask(**asked), listed(**shown), TellingVerifier([3711]), prune=prune)
         assert states(found) == [("unverified", None, "3711")]
@@ -123,7 +121,7 @@ def test_a_forged_request_takes_no_row_from_a_true_one(wire: dict[str, Any]) -> 
     assert states(found) == [("differs", None, "2"), ("unverified", None, "1")]
 
 
-def test_what_is_for_no_row_is_named_and_not_deleted() -> None:
+def test_an_unverified_request_without_a_row_is_named_and_not_deleted() -> None:
     envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=f" {XRP}", currency="XRP")]
     found = plan(ask(), envelopes, TellingVerifier([2, 3]), prune=True)
     assert states(found) == [("unchanged", None, "1"), ("unverified", None, "2"), ("unverified", None, "3")]
@@ -144,7 +142,7 @@ def test_a_claim_withholds_only_its_own_destination() -> None:
     assert len(found.observed) == 1
 
 
-def test_which_requests_are_verified_and_how() -> None:
+def test_each_state_has_its_own_verification() -> None:
     envelopes = [
         listed(1),
         listed(2, address=OTHER, wire=PENDING),
@@ -167,7 +165,7 @@ def test_which_requests_are_verified_and_how() -> None:
     [({"contract_type": "ERC20"}, "differs", ("contract_type",)), ({}, "unchanged", ())],
     ids=str,
 )
-def test_what_a_legacy_form_does_not_cover_is_not_there(
+def test_a_field_that_a_legacy_form_omits_counts_as_missing(
     asked: dict[str, Any], state: str, fields: tuple[str, ...]
 ) -> None:
     envelope = listed(1, contractType="ERC20")

@@ -93,7 +93,7 @@ WALLET: dict[str, Any] = {"linked_wallet_ids": ["7"]}
         ({}, {"wire": {"action": "delete"}}, "differs", ("envelope",)),
     ],
 )
-def test_what_is_at_the_service_is_neither_created_nor_deleted(
+def test_a_listed_request_is_neither_created_nor_deleted(
     asked: dict[str, Any], shown: dict[str, Any], state: str, fields: tuple[str, ...]
 ) -> None:
     for prune in (False, True):
@@ -159,7 +159,7 @@ def test_says_what_the_service_has_instead() -> None:
 # --- pending or in effect ----------------------------------------------------------------------------------
 
 
-def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
+def test_a_pending_request_is_no_change_and_an_unknown_status_is_one() -> None:
     frozen, mine = listed(wire={"status": "FROZEN"}), "3711"
     cases: list[tuple[WhitelistEnvelope, dict[str, Any], str]] = [
         (frozen, {}, "pending"),
@@ -219,7 +219,7 @@ OLD: dict[str, Any] = {"label": "Old"}
         ({"visibility_group_id": "g"}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], ("label",)),
     ],
 )
-def test_what_differs_in_what_a_request_says_is_replaced(
+def test_a_request_that_differs_in_its_content_is_replaced(
     asked: dict[str, Any], there: list[WhitelistEnvelope], fields: tuple[str, ...]
 ) -> None:
     effective = tuple(each.id for each in there if each.status == "APPROVED")
@@ -272,7 +272,7 @@ def test_the_hash_covers_which_requests_are_replaced() -> None:
         ({"customer_id": "a"}, [listed(1, customerId="b")], {"only": {"customer_id": ["a"]}}),
     ],
 )
-def test_what_is_not_certain_is_not_replaced(
+def test_an_uncertain_request_is_not_replaced(
     asked: dict[str, Any], there: list[WhitelistEnvelope], options: dict[str, Any]
 ) -> None:
     found = plan(ask(**asked), there, **BOTH, **options)
@@ -303,7 +303,7 @@ def test_what_is_not_certain_is_not_replaced(
         ([listed(9, wire=PENDING), listed(10, **OLD), listed(11, **OLD)], ()),
     ],
 )
-def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
+def test_a_duplicate_can_be_deleted_but_never_the_last_request(
     there: list[WhitelistEnvelope], deleted_with: tuple[str, ...]
 ) -> None:
     for names in ((), ("prune",), ("replace",), ("prune", "replace")):
@@ -334,7 +334,7 @@ def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
     assert not plan(ask(network="mainnet"), [listed(9, network="mainnet"), listed(10)], **BOTH).operations
 
 
-def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
+def test_a_request_that_is_about_to_be_deleted_is_not_the_one_to_keep() -> None:
     leaving = listed(9, wire={"action": "delete"})
     found = plan(ask(), [listed(9), listed(10)], deletions=[leaving], prune=True)
     assert states(found) == [("unchanged", None, "9"), ("duplicate", None, "10")]
@@ -405,7 +405,7 @@ def test_two_teams_files_at_one_service() -> None:
     "only", [{}, [], "ETH", {"label": "x"}, {"blockchain": []}, {"blockchain": ""}, {"blockchain": None},
              {"blockchain": ["None"]}, {"customer_id": {"a": 1}}, {"customer_id": [True]}, {1: "x"}], ids=str
 )  # fmt: skip
-def test_what_a_plan_cannot_be_about_is_refused(only: Any) -> None:
+def test_malformed_limits_of_a_plan_are_refused(only: Any) -> None:
     with pytest.raises(CustodyRequestError, match=r"^only") as caught:
         check_only(only)
     assert caught.value.setting == "only"
@@ -472,7 +472,7 @@ def test_the_place_of_a_row_does_not_identify_it() -> None:
 # --- what cannot be read -----------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_stops_every_row_that_is_not_found() -> None:
+def test_an_unreadable_request_stops_every_row_without_a_request() -> None:
     requests = [ask(), ask(label="Second", address=LEGACY, blockchain="BTC")]
     for envelope in (unreadable(None), listed(3799, address=None)):
         found = plan(requests, envelope, prune=True)
@@ -579,7 +579,7 @@ def test_a_name_that_nobody_knows_may_be_any(
         (CANTON, {**SHOWN, "address": ALICE.upper()}),
     ],
 )
-def test_nothing_is_to_be_deleted_or_replaced_if_the_destination_is_not_certain(
+def test_a_request_is_not_deleted_or_replaced_if_its_destination_is_uncertain(
     asked: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     for replace in (False, True):
@@ -652,11 +652,11 @@ def test_a_row_that_was_removed_is_deleted_beside_one_that_is_like_it() -> None:
         assert states(plan(ask(), envelopes, prune=True))[1:] == [("undeclared", "delete", each) for each in "23"]
 
 
-def test_what_was_rejected_and_is_in_no_file_is_nothing() -> None:
+def test_a_rejected_request_without_a_row_is_left_out() -> None:
     assert states(plan([], listed(wire={"status": "rejected"}), prune=True)) == []
 
 
-def test_what_cannot_be_asked_for_is_shown_all_the_same() -> None:
+def test_a_request_that_no_file_can_express_is_shown() -> None:
     (row,) = plan([], listed(label="", memo="7", network="mainnet")).rows
     assert row.request is None
     assert row.shown == {"blockchain": "ETH", "network": "mainnet", "address": ADDRESS, "memo": "7", "label": ""}

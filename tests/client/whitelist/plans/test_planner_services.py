@@ -70,7 +70,7 @@ _ROWS = st.lists(_ROW, min_size=1, max_size=6, unique_by=_key)
 
 @settings(max_examples=200)
 @given(_ROWS, st.sets(st.integers(0, 5)), _services(), st.booleans(), st.randoms(use_true_random=False))
-def test_what_was_created_is_neither_created_again_nor_deleted(
+def test_a_created_request_is_neither_created_again_nor_deleted(
     rows: list[WhitelistRequest], there: set[int], store: Any, prune: bool, order: random.Random
 ) -> None:
     envelopes = [store(number, request) for number, request in enumerate(rows) if number in there]
@@ -114,7 +114,7 @@ def read_plan(client: CustodyClient, *requests: WhitelistRequest) -> WhitelistPl
 
 
 @pytest.mark.parametrize("word", ["APPROVED", "odd"])
-def test_what_vanishes_between_two_listings_is_neither_created_nor_deleted(
+def test_a_request_that_vanishes_between_two_listings_is_neither_created_nor_deleted(
     sandbox: Sandbox, client: CustodyClient, word: str
 ) -> None:
     first, second = map(client.create_whitelist_request, [ask(), ask(address=OTHER)])
@@ -152,27 +152,3 @@ def test_each_request_is_read_in_the_same_three_calls(sandbox: Sandbox, client: 
     assert read("rejected") == ("rejected", 3)
     # A word that is listed with what is pending, and is not pending for this user.
     assert read("rejected", "HELD") == ("pending", 3)
-
-
-@pytest.mark.parametrize("has_total", [True, False])
-def test_what_is_pending_is_not_in_effect_whatever_its_status_says(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, has_total: bool
-) -> None:
-    requests = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(6)]
-    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as client:
-        ids = [client.create_whitelist_request(each) for each in requests]
-    statuses = ["pending", "APPROVED", "APPROVED", "rejected", "APPROVED", "APPROVED"]
-    for number, status in zip(ids, statuses, strict=True):
-        sandbox.control.set_whitelist_status(number, status)
-    sandbox.control.set_whitelist_envelope(ids[0], status="APPROVED")
-    sandbox.control.set_whitelist_envelope(ids[1], status="FROZEN")
-    if not has_total:
-        monkeypatch.setattr(CustodyClient, "count_whitelist_requests", lambda *_, **__: None)
-    # A user who is no approver is not told what is pending.
-    token = sandbox.control.add_token(roles=["TPUser"])
-    with CustodyClient(sandbox.url, token, timeout=60, max_retries=0) as client:
-        found = read_plan(client, *requests).rows
-        assert [each.state for each in found] == ["pending", "differs", *["unchanged", "rejected"], *["unchanged"] * 2]
-        assert client.count_whitelist_requests() == (6 if has_total else None)
-        sandbox.control.set_whitelist_status(ids[0], "APPROVED")
-        assert read_plan(client, *requests).counts["unchanged"] == 4

@@ -8,7 +8,7 @@ import pytest
 from support.whitelist.whitelist_plans import ask, listed, plan, snapshot_of, states
 
 from airflow_custody.client.whitelist.addresses.destinations import find_candidates
-from airflow_custody.client.whitelist.plans.matching import index_requests
+from airflow_custody.client.whitelist.matching import index_requests
 
 # The chains with Ethereum's addresses, each with a name of its main network on ETH, and a test network if there is one.
 EVM = {

@@ -271,9 +271,7 @@ def test_a_signature_that_arrives_between_the_readings_is_not_made_again(approve
     assert approver.signed == numbers
 
 
-def test_a_signed_request_is_found_only_among_those_that_the_user_has_signed(
-    sandbox: Sandbox, approver: SignedInApprover
-) -> None:
+def test_a_signed_request_is_listed_for_approval_only_on_demand(sandbox: Sandbox, approver: SignedInApprover) -> None:
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     number, find = approver.create(), approver.client.find_whitelist_requests_for_approval
     approver.approve()

@@ -24,7 +24,7 @@ from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.addresses.checks import spellings
 from airflow_custody.client.whitelist.addresses.destinations import destination_of, find_candidates, names_in
 from airflow_custody.client.whitelist.comparison import Comparison, compare
-from airflow_custody.client.whitelist.plans.matching import index_requests
+from airflow_custody.client.whitelist.matching import index_requests
 
 # The same script, and the same account, in two spellings.
 LTC_M, LTC_3 = (base58_check(bytes([number]) + bytes(range(20))) for number in (0x32, 0x05))
@@ -226,7 +226,7 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
         *("no chain", "a number for the memo", "zero for the memo", "a list for the network"),
     ],
 )
-def test_what_cannot_be_read_may_be_anything(envelope: WhitelistEnvelope) -> None:
+def test_an_unreadable_request_may_be_for_any_row(envelope: WhitelistEnvelope) -> None:
     for each in (ask(), ask(address=LEGACY, blockchain="BTC"), ask(memo="7")):
         assert candidates([envelope], each) == [envelope]
 
