@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -31,9 +31,9 @@ from airflow_custody.client.whitelist.plans.matching import differing_fields, in
 from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.idempotency.create import ONE
+from airflow_custody.idempotency.create import ONE, Existing
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import Candidate, Found
+from airflow_custody.idempotency.search import Candidate, SearchResult
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search, because gateways refuse very long URLs (some thousand characters).
 MAX_ADDRESSES = 50
+# The fields that identify the destination of a request.
+_DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 
 @dataclass(eq=False, repr=False)
@@ -73,10 +75,6 @@ class WhitelistCreation:
     def __post_init__(self) -> None:
         self._index = None if self.before is None else index_requests(self.before, self._known)
         self.timeout = self.client.settings.timeout
-        # The last result of the service's own filter.
-        self._filtered = Snapshot({}, self.client.settings)
-        #: The requested content in the spelling of the reused request; None if no request is reused.
-        self.reused: WhitelistRequest | None = None
 
     @property
     def content(self) -> Mapping[str, object]:
@@ -90,15 +88,15 @@ class WhitelistCreation:
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
         # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
         needs_filter = not thorough or self._index is None
         ids, hidden = self._filter(keys) if needs_filter else ([], 0)
-        self._filtered = self._read_some(ids)
+        by_filter = self._read_some(ids)
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
         # filter may miss other spellings.
-        listed = read_snapshot(self.client) if thorough else self._filtered
-        filtered = self._filtered.requests if self._index is None else None
+        listed = read_snapshot(self.client) if thorough else by_filter
+        filtered = by_filter.requests if self._index is None else None
         found = self.found_in(listed, keys, filtered=filtered, thorough=thorough)
         return {key: replace(each, hidden=hidden) for key, each in found.items()}
 
@@ -155,7 +153,7 @@ class WhitelistCreation:
         *,
         filtered: Collection[str] | None = None,
         thorough: bool,
-    ) -> dict[str, Found]:
+    ) -> dict[str, SearchResult]:
         """
         Return the candidates for rows among listed requests.
 
@@ -174,10 +172,12 @@ class WhitelistCreation:
                 self._candidate(asked, each, is_filtered=filtered is None or each.id in filtered)
                 for each in find_candidates(index, asked)
             ]
-            found[key] = Found(candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None)
+            found[key] = SearchResult(
+                candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None
+            )
         return found
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
         """
         Return the records of a batch's rows before they are sent.
 
@@ -227,22 +227,23 @@ class WhitelistCreation:
             return row.become("refused", why)
         return row
 
-    def existing(self, if_exists: IfExists) -> tuple[str, str] | None:
+    def existing(self, if_exists: IfExists, candidates: Iterable[Candidate]) -> Existing | None:
         """
         Return the existing request to reuse, by the rules of a plan with one row.
 
         :param if_exists: behaviour if a request with the same content is pending or in effect: ``reuse`` or ``fail``.
-        :return: the request's id, and a description of its state; None if there is no such request.
+        :param candidates: the requests that may be for the destination.
+        :return: the request; None if there is no such request.
         :raises CustodyConflictError: if there is a request that ``if_exists`` forbids to reuse, or that cannot be
             reused; the error is not retryable.
         :raises CustodyResponseError: if the listings contradict each other about a request; the error is retryable.
         """
         asked = FileRow(self.requests[ONE], "this task")
-        found = find_candidates(index_requests(self._filtered), asked.request)
+        found = [each.request for each in candidates if each.request is not None]
         if vanished := [each for each in found if each.has_vanished and each.reported == "unknown"]:
             text = f"{vanished[0].name} cannot be compared: {VANISHED}"
             raise CustodyResponseError(text, code="listing-changed", retryable=True)
-        snapshot = replace(self._filtered, requests={each.id: each for each in found})
+        snapshot = Snapshot({each.id: each for each in found}, self.client.settings)
         while (row := make_plan([asked], snapshot).rows[0]).state == "rejected" and row.fields:
             # Plan again without a rejected request that has other content, because it says nothing about this content.
             snapshot = snapshot.without([row.request_id])
@@ -257,8 +258,8 @@ class WhitelistCreation:
                 f"whitelisting request {row.request_id} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
-        self.reused = spelled_as(asked.request, envelope)
-        return row.request_id, state
+        spelled = spelled_as(asked.request, envelope).model_dump(exclude_none=True)
+        return Existing(row.request_id, state, spelled)
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         request = self._read(identifier)
@@ -338,6 +339,7 @@ class WhitelistCreation:
         accepted = self.client.settings.accept_fields
         differs = [] if request.destination is None else differing_fields(asked, request, accepted)
         by = envelope.created_by
+        given = asked.model_dump(exclude_none=True)
         return Candidate(
             request.id,
             tuple(differs),
@@ -348,6 +350,8 @@ class WhitelistCreation:
             filtered=is_filtered,
             is_rejected=request.reported == "rejected",
             is_certain=request.destination is None or is_same(request.destination, destination_of(asked)),
+            filled_in=tuple(each for each in differs if each not in given and each not in _DESTINATION),
+            request=request,
         )
 
 

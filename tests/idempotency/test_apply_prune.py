@@ -38,7 +38,7 @@ def path(sandbox: Sandbox, tmp_path: Path) -> str:
 
 @pytest.fixture
 def task(path: str) -> ApplyTask:
-    return ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True)
+    return ApplyTask(plan(path, **ALL), RowsStore())
 
 
 def left(sandbox: Sandbox) -> list[str]:
@@ -79,9 +79,9 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, stored: ApplyTask, w
 
 
 def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
-    without = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    without = ApplyTask(plan(path), RowsStore())
     for each, prune in ((task, False), (without, True)):
-        error = each.fails(prune=prune)
+        error = each.fails(source={"prune": prune})
         assert "is not the approved plan" in str(error)
         assert "the two tasks have different arguments" in str(error)
     assert left(sandbox) == addresses(ROWS)
@@ -103,7 +103,7 @@ def test_what_the_file_declares_again_is_not_deleted_by_the_next_try(
     sandbox.control.clear_faults()
     write_rows(Path(path), [2, *ROWS[7:]])
     for prune in (True, False):
-        assert isinstance(stored.fails(prune=prune), CustodyConflictError)
+        assert isinstance(stored.fails(source={"prune": prune}), CustodyConflictError)
     check_exactly(sandbox, ROWS)
 
 
@@ -234,7 +234,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     assert stored.ti.pushed["counts"]["deleted"] == 0
     assert not sandbox.control.request_log(**DELETE)
     # A new run has no record of it.
-    ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True).attempt()
+    ApplyTask(plan(path, **ALL), RowsStore()).attempt()
     assert left(sandbox) == addresses(ROWS[7:])
 
 

@@ -51,8 +51,9 @@ class Run:
         self.sandbox = sandbox
         self.old = [effective(sandbox, number, label="Old") for number in (1, 2, 3)]
         self.path = write_rows(folder / "whitelist.yaml", [1, 2, 4])
-        self.plan_hash = plan(self.path, **BOTH)["plan_hash"]
-        self.applied = ApplyTask(self.path, self.plan_hash, RowsStore(), **BOTH).attempt()
+        self.planned = plan(self.path, **BOTH)
+        self.plan_hash = self.planned["plan_hash"]
+        self.applied = ApplyTask(self.planned, RowsStore()).attempt()
         self.new = self.applied["request_ids"]
         self.store = RowsStore()
         self.tries = 0
@@ -91,7 +92,12 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
     with new_dag() as dag:
         made = CustodyPlanWhitelistOperator(task_id="plan", **both)
         plan_hash = made.output["plan_hash"]  # type: ignore[index]
-        apply = CustodyApplyWhitelistPlanOperator(task_id="apply", plan_hash=plan_hash, lookup_wait=0.2, **both)
+        apply = CustodyApplyWhitelistPlanOperator(
+            task_id="apply",
+            plan=made.output,
+            plan_hash=plan_hash,
+            lookup_wait=0.2,  # type: ignore[arg-type]
+        )
 
         @task
         def sign(ids: list[str]) -> None:
@@ -137,8 +143,9 @@ def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: San
     effective(sandbox, 1)
     old = effective(sandbox, 2)
     path = write_rows(tmp_path / "whitelist.yaml", [1])
-    plan_hash = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
-    applied = ApplyTask(path, plan_hash, RowsStore(), prune=True).attempt()
+    planned = plan(path, prune=True, max_deletes=None, max_delete_percent=None)
+    plan_hash = planned["plan_hash"]
+    applied = ApplyTask(planned, RowsStore()).attempt()
     assert applied["counts"]["deleted"] == 1
     assert applied["completion"] is None
     assert old not in there(sandbox)
@@ -282,8 +289,8 @@ def test_what_is_not_an_xcom_of_the_apply_task_completes_nothing(sandbox: Sandbo
 
 
 def test_a_plan_that_was_not_applied_is_not_called_complete(sandbox: Sandbox, run: Run) -> None:
-    applying = ApplyTask(run.path, run.plan_hash, RowsStore())
-    assert applying.fails().code == "plan-changed"
+    applying = ApplyTask(run.planned, RowsStore())
+    assert applying.fails(source={"replace": False}).code == "plan-changed"
     assert "a mapping without 'completion'" in str(run.fails(applied=applying.ti.pushed["return_value"]))
     assert deletions(sandbox) == 0
 
@@ -319,11 +326,12 @@ def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> Non
 def test_a_row_that_was_not_created_keeps_everything(sandbox: Sandbox, tmp_path: Path) -> None:
     old = effective(sandbox, 1, label="Old")
     path = write_rows(tmp_path / "whitelist.yaml", [1, 2])
-    plan_hash = plan(path, **BOTH)["plan_hash"]
+    planned = plan(path, **BOTH)
+    plan_hash = planned["plan_hash"]
     sandbox.control.add_fault(
         "status", method="POST", path="/whitelists/addresses", status=400, body={"message": "no", "code": 3}
     )
-    apply = ApplyTask(path, plan_hash, RowsStore(), max_parallel=1, **BOTH)
+    apply = ApplyTask(planned, RowsStore(), max_parallel=1)
     apply.fails()
     applied = apply.ti.pushed["return_value"]
     sandbox.control.sign_whitelist_requests(applied["request_ids"])
