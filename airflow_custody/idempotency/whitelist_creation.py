@@ -22,12 +22,12 @@ from airflow_custody.client.whitelist.addresses.destinations import (
     names_in,
 )
 from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
-from airflow_custody.client.whitelist.comparison import envelope_faults
+from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, compare
 from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
-from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
+from airflow_custody.client.whitelist.plans.matching import index_requests
 from airflow_custody.client.whitelist.plans.planner import make_plan
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
@@ -169,7 +169,7 @@ class WhitelistCreation:
         for key in keys:
             asked = self.requests[key]
             candidates = [
-                self._candidate(asked, each, is_filtered=filtered is None or each.id in filtered)
+                self.compare(key, each, is_filtered=filtered is None or each.id in filtered)
                 for each in find_candidates(index, asked)
             ]
             found[key] = SearchResult(
@@ -214,7 +214,7 @@ class WhitelistCreation:
     def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
         asked = self.requests[key]
         listed = [] if self._index is None else find_candidates(self._index, asked)
-        candidates = {each.id: each for each in [*(self._candidate(asked, one) for one in listed), *filtered]}
+        candidates = {each.id: each for each in [*(self.compare(key, one) for one in listed), *filtered]}
         expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
         new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
         row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
@@ -258,7 +258,9 @@ class WhitelistCreation:
                 f"whitelisting request {row.request_id} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
-        spelled = spelled_as(asked.request, envelope).model_dump(exclude_none=True)
+        # The review before signing compares strictly, so name the content as the service spells it.
+        spelling = compare(asked.request, envelope, snapshot[row.request_id].fields, self.client.settings).spelling
+        spelled = asked.request.model_copy(update={**spelling}).model_dump(exclude_none=True)
         return Existing(row.request_id, state, spelled)
 
     def get(self, key: str, identifier: str) -> Candidate | None:
@@ -295,13 +297,41 @@ class WhitelistCreation:
             ListedRequest(identifier, envelope, is_settled), settings, verifier_for(self.client, [envelope.wire])
         )
 
-    def compare(self, key: str, request: Request) -> Candidate:
-        """Compare a request at the service, including its envelope, with a row."""
-        found = self._candidate(self.requests[key], request)
-        if found.unclear or request.envelope is None:
-            return found
-        faults = envelope_faults(request.envelope, request.fields, self.requests[key])
-        return replace(found, unclear="; ".join(faults))
+    def compare(self, key: str, request: Request, *, is_filtered: bool = True) -> Candidate:
+        """
+        Compare a request at the service, including its envelope, with a row.
+
+        :param key: the row's key.
+        :param request: the request.
+        :param is_filtered: whether the service's own filter finds it. Default True.
+        """
+        envelope, asked = request.envelope, self.requests[key]
+        if envelope is None:
+            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
+        differs: tuple[str, ...] = ()
+        contradictions: list[str] = []
+        is_certain = True
+        if request.destination is not None:
+            compared = compare(asked, envelope, request.fields, self.client.settings)
+            differs = compared.differs
+            # An unknown word for the action does not prevent the comparison; the review before signing decides.
+            contradictions = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
+            is_certain = is_same(request.destination, destination_of(asked))
+        given = {*asked.model_dump(exclude_none=True), *_DESTINATION}
+        by = envelope.created_by
+        return Candidate(
+            request.id,
+            differs,
+            # If the address certainly differs, it does not matter whether the request can be trusted.
+            "" if "address" in differs else _why_not_trusted(request) or "; ".join(contradictions),
+            envelope.created_at,
+            by_other=bool(by and self._user_ids and not by & self._user_ids),
+            filtered=is_filtered,
+            is_rejected=request.reported == "rejected",
+            is_certain=is_certain,
+            filled_in=tuple(each for each in differs if each not in given),
+            request=request,
+        )
 
     @cached_property
     def _known(self) -> Collection[Names]:
@@ -332,30 +362,8 @@ class WhitelistCreation:
         of_group = f" of the visibility group {group}" if group else ""
         return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
 
-    def _candidate(self, asked: WhitelistRequest, request: Request, *, is_filtered: bool = True) -> Candidate:
-        envelope = request.envelope
-        if envelope is None:
-            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
-        accepted = self.client.settings.accept_fields
-        differs = [] if request.destination is None else differing_fields(asked, request, accepted)
-        by = envelope.created_by
-        given = asked.model_dump(exclude_none=True)
-        return Candidate(
-            request.id,
-            tuple(differs),
-            # If the address certainly differs, it does not matter whether the request can be trusted.
-            "" if "address" in differs else why_not_trusted(request),
-            envelope.created_at,
-            by_other=bool(by and self._user_ids and not by & self._user_ids),
-            filtered=is_filtered,
-            is_rejected=request.reported == "rejected",
-            is_certain=request.destination is None or is_same(request.destination, destination_of(asked)),
-            filled_in=tuple(each for each in differs if each not in given and each not in _DESTINATION),
-            request=request,
-        )
 
-
-def why_not_trusted(request: Request) -> str:
+def _why_not_trusted(request: Request) -> str:
     """Return why a request cannot be trusted, with the request's name; empty if it can be trusted."""
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"

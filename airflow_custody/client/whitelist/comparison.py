@@ -1,8 +1,15 @@
 """
 Compare a request at the service with the requested content.
 
-The table :data:`PAYLOAD_KEYS` contains the rule for each key of a payload. A signer must account for the whole payload:
-see :meth:`Comparison.faults`.
+:func:`compare` is the only comparison. Its result says how each key of the request's payload relates to the requested
+content. The callers differ only in the parts of the result that they decide by:
+
+- Before a signature, and for a request in effect with expected content, the whole payload must be accounted for:
+  :func:`check_asked`.
+- A plan's row, and the search after a lost response, ignore another spelling of the same value, and values that
+  services fill in: :attr:`Comparison.differs`.
+
+The table :data:`PAYLOAD_KEYS` contains the rule for each key of a payload.
 """
 
 from __future__ import annotations
@@ -10,14 +17,14 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import ascii_lower, escape, hidden_difference, name_some, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
-from airflow_custody.client.whitelist.addresses.checks import network_name, tag_fault
+from airflow_custody.client.whitelist.addresses.checks import canonical_place, chain_name, network_name, tag_fault
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -30,6 +37,10 @@ ENVELOPE_ACTION = "envelope.action"
 _MAX_VALUE = 120
 _MAX_LINKS = 5
 
+#: How a key's value relates to the requested content. ``spelled``: the requested value in another spelling. ``filled
+#: in``: not requested, and harmless or accepted by name. ``not requested``: it has a value that was not requested.
+KeyState = Literal["same", "spelled", "filled in", "not requested", "differs"]
+
 
 class KeyComparison(NamedTuple):
     """
@@ -37,125 +48,120 @@ class KeyComparison(NamedTuple):
 
     :param key: the key. A key of a link is written as ``linkedWallets.name``.
     :param name: the field of the request that the key is compared with; the key itself if there is no such field.
-    :param fault: why the value must not be signed; empty if the value is as requested, or harmless.
-    :param unasked: whether the key has a value that was not requested and that may be accepted by name.
-    :param filled_in: whether the service filled in the key's value, and the value is harmless.
-    :param outside: whether the field was compared with the envelope, because the payload lacks it.
-    :param by_service: whether the service may have filled in the key's value. Reviews before signing ignore this.
+    :param state: how its value relates to the requested content. Default: it is the same.
+    :param fault: why the value must not be signed. Default empty: it is as requested, or harmless.
+    :param is_by_service: for a value that was not requested: whether services fill it in, so that a plan ignores it.
+        A review before signing does not. Default False.
     """
 
     key: str
     name: str
+    state: KeyState = "same"
     fault: str = ""
-    unasked: bool = False
-    filled_in: bool = False
-    outside: bool = False
-    by_service: bool = False
+    is_by_service: bool = False
+
+
+class Contradiction(NamedTuple):
+    """
+    A contradiction between an envelope and its payload, the requested content, or the user's tenant.
+
+    :param name: ``envelope``, or :data:`ENVELOPE_ACTION` if accepting that name would resolve it.
+    :param text: the contradiction, to follow the request's name in a sentence.
+    """
+
+    name: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Comparison:
     """
-    The comparison of a payload with a request.
+    The comparison of a request at the service with the requested content.
 
-    :param keys: one comparison for each field of the request that a payload covers, and one for each other key.
+    :param faults: the fields and keys that must not be signed, each with the requested and the shown value; empty if
+        the whole payload is accounted for.
+    :param unaccounted: the keys with a value that was neither requested nor accepted by name.
+    :param differs: the fields whose value is not the requested one, in any spelling. Values that services fill in
+        themselves do not count. Default: none.
+    :param unknown: the unaccounted keys that no field of a request corresponds to. Default: none.
+    :param filled_in: the keys whose value the service filled in: harmless ones, and those accepted by name. Default:
+        none.
+    :param spelling: the service's values of the fields that it spells differently, by field. Default: none.
+    :param unsigned: the fields that were compared with the envelope, which no signature covers. Default: none.
+    :param contradictions: the contradictions of the envelope. No signature covers the envelope, so it proves nothing.
+        But a request that contradicts itself is not signed. Default: none.
     """
 
-    keys: tuple[KeyComparison, ...]
-
-    @property
-    def unaccounted(self) -> tuple[str, ...]:
-        """The keys with a value that was not requested."""
-        return tuple(each.key for each in self.keys if each.unasked)
-
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """The fields that were compared with the envelope, because the payload leaves them out."""
-        return tuple(each.name for each in self.keys if each.outside)
-
-    def filled_in(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the keys whose value the service filled in: harmless ones, and those accepted by name."""
-        return tuple(each.key for each in self.keys if each.filled_in or (each.unasked and each.key in accepted))
-
-    def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
-        """
-        Describe the fields and keys that must not be signed.
-
-        :param accepted: keys of the payload that may have a value that was not requested.
-        :return: for each wrong field or key its name, with the requested and the shown value; empty if the whole
-            payload is accounted for.
-        """
-        return tuple(each.fault for each in self.keys if each.fault and not (each.unasked and each.key in accepted))
+    faults: tuple[str, ...]
+    unaccounted: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    filled_in: tuple[str, ...] = ()
+    spelling: Mapping[str, str | None] = field(default_factory=dict)
+    unsigned: tuple[str, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
 
 
-def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
-    """
-    Compare the requested content with a verified payload, key by key.
-
-    The visibility group is not part of a payload: :func:`envelope_faults` compares it.
-
-    :param request: the requested content; None: any value of the known keys is accepted.
-    :param payload: the result of :meth:`WhitelistEnvelope.payload`.
-    :param network: the network in the envelope. It is compared if the payload has no network, as with many services. A
-        network that was not requested must be the main one. Default None: unknown.
-    :return: a comparison for each field, and for each other key.
-    """
-    return Comparison(tuple(_compare_keys(request, payload, network)))
-
-
-def envelope_faults(
+def compare(
+    requested: WhitelistRequest | None,
     envelope: WhitelistEnvelope,
-    payload: Mapping[str, Any],
-    request: WhitelistRequest | None,
+    fields: Mapping[str, Any],
+    settings: ClientSettings,
     *,
     tenant_id: str | None = None,
-    settings: ClientSettings | None = None,
-) -> tuple[str, ...]:
+) -> Comparison:
     """
-    Describe each contradiction between an envelope and its payload, or the requested content.
+    Compare a request at the service with the requested content, key by key.
 
-    No signature covers the envelope, so it proves nothing. But a request that contradicts itself is not signed.
-
-    :param envelope: the envelope.
-    :param payload: its verified payload.
-    :param request: the requested content; None: any content.
-    :param tenant_id: the tenant of the signing user; None: unknown.
-    :param settings: the client's settings. If their accepted fields contain :data:`ENVELOPE_ACTION`, an unknown word in
-        ``action`` is accepted. Default None: it is accepted.
-    :return: the contradictions; empty if there are none.
+    :param requested: the requested content; None: any value of the known keys is accepted.
+    :param envelope: the request. Its network is compared if the payload has none, as with many services. A network that
+        was not requested must be the main one.
+    :param fields: its payload, or the fields that signatures prove.
+    :param settings: the client's settings. Their accepted fields may have a value that was not requested. If they
+        contain :data:`ENVELOPE_ACTION`, an unknown word in the envelope's ``action`` is accepted.
+    :param tenant_id: the tenant of the signing user. Default None: unknown.
+    :return: the comparison.
     """
-    shown = {
-        "tenantId": (envelope.tenant_id, tenant_id, "the tenant of this user"),
-        "blockchain": (envelope.blockchain, payload.get("currency"), "the chain in its payload"),
-        "network": (envelope.network, payload.get("network"), "the network in its payload"),
-    }
-    found = []
-    for name, (given, other, what) in shown.items():
-        is_same = operator.eq if name == "tenantId" else _is_same_name
-        if given and other and not is_same(given, other):
-            found.append(f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
-    if request is not None and request.visibility_group_id not in (None, envelope.visibility_group_id):
-        found.append(
-            f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the "
-            f"requested group, {_quote(request.visibility_group_id)}"
-        )
-    content: list[str] = [each for each in map(payload.get, ("address", "memo", "currency")) if isinstance(each, str)]
-    if len(content) == 3 and (tag := tag_fault(*content)):
-        found.append(f"its {tag}")
-    accepted = (ENVELOPE_ACTION,) if settings is None else settings.accept_fields
-    if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
-        place = "" if settings is None else f": {ENVELOPE_ACTION!r} in {settings.name('accept_fields')} accepts it"
-        found.append(
-            f"its envelope's action {_quote(envelope.action)} is not a known word for a creation (the words are not "
-            f"published{place})"
-        )
-    return tuple(found)
+    spelling = {} if requested is None else _find_spelling(requested, fields, envelope.network)
+    keys = [
+        _decide(each, spelling, settings.accept_fields) for each in _compare_keys(requested, fields, envelope.network)
+    ]
+    unaccounted = [each for each in keys if each.state == "not requested"]
+    refused = [each for each in keys if each.state in ("differs", "not requested") and not each.is_by_service]
+    unsigned = []
+    if requested is not None and requested.network and envelope.network and fields.get("network") in (None, ""):
+        unsigned.append("network")
+    if requested is not None and requested.visibility_group_id:
+        unsigned.append("visibility_group_id")
+    return Comparison(
+        faults=tuple(each.fault for each in keys if each.fault),
+        unaccounted=tuple(each.key for each in unaccounted),
+        differs=tuple(each.name for each in refused if not _is_unknown(each)),
+        unknown=tuple(each.name for each in refused if _is_unknown(each)),
+        filled_in=tuple(each.key for each in keys if each.state == "filled in"),
+        spelling=_by_field(spelling, requested),
+        unsigned=tuple(unsigned),
+        contradictions=tuple(_find_contradictions(requested, envelope, fields, settings, tenant_id)),
+    )
+
+
+def _is_unknown(each: KeyComparison) -> bool:
+    return each.state == "not requested" and each.key not in PAYLOAD_KEYS
+
+
+def _decide(each: KeyComparison, spelling: Collection[str], accepted: Collection[str]) -> KeyComparison:
+    """Return a key's comparison, changed if it is only another spelling, or accepted by name."""
+    if each.fault and each.key in spelling:
+        return each._replace(state="spelled")
+    if each.state == "not requested" and each.key in accepted:
+        return each._replace(state="filled in", fault="")
+    return each
 
 
 def check_asked(
-    request: WhitelistRequest | None,
+    requested: WhitelistRequest | None,
     envelope: WhitelistEnvelope,
-    payload: Mapping[str, Any],
+    fields: Mapping[str, Any],
     settings: ClientSettings,
     *,
     tenant_id: str | None = None,
@@ -163,33 +169,70 @@ def check_asked(
     """
     Refuse a request that differs from the requested content, or contradicts itself.
 
-    :param request: the requested content; None: any content.
-    :param envelope: the envelope.
-    :param payload: its verified payload.
-    :param settings: the client's settings, with the accepted fields.
-    :param tenant_id: the tenant of the signing user; None: unknown.
+    The parameters are those of :func:`compare`.
+
     :return: the comparison.
     :raises CustodyRequestError: if it is refused; the error names what is wrong.
     """
-    comparison, accepted = compare(request, payload, network=envelope.network), settings.accept_fields
-    if faults := comparison.faults(accepted):
-        names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
-        why = "has unknown keys" if request is None else "differs from the requested content"
+    comparison = compare(requested, envelope, fields, settings, tenant_id=tenant_id)
+    if comparison.faults:
+        names = [repr(sanitize(each, 60)) for each in comparison.unaccounted]
+        why = "has unknown keys" if requested is None else "differs from the requested content"
         raise CustodyRequestError(
-            f"whitelisting request {envelope.id} {why}: {name_some(faults)}",
+            f"whitelisting request {envelope.id} {why}: {name_some(comparison.faults)}",
             advice=f"If these values are acceptable although not requested, add {name_some(names)} to "
             f"{settings.name('accept_fields')}."
             if names
             else None,
             code="request-differs",
         )
-    if contradictions := envelope_faults(envelope, payload, request, tenant_id=tenant_id, settings=settings):
+    if comparison.contradictions:
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} contradicts itself or the requested content: "
-            f"{'; '.join(contradictions)}",
+            f"{'; '.join(each.text for each in comparison.contradictions)}",
             code="request-differs",
         )
     return comparison
+
+
+# --- the envelope ------------------------------------------------------------------------------------------
+
+
+def _find_contradictions(
+    requested: WhitelistRequest | None,
+    envelope: WhitelistEnvelope,
+    fields: Mapping[str, Any],
+    settings: ClientSettings,
+    tenant_id: str | None,
+) -> Iterator[Contradiction]:
+    """Yield the contradictions between an envelope and its payload, the requested content, or the user's tenant."""
+    shown = {
+        "tenantId": (envelope.tenant_id, tenant_id, "the tenant of this user"),
+        "blockchain": (envelope.blockchain, fields.get("currency"), "the chain in its payload"),
+        "network": (envelope.network, fields.get("network"), "the network in its payload"),
+    }
+    for name, (given, other, what) in shown.items():
+        is_same = operator.eq if name == "tenantId" else _is_same_name
+        if given and other and not is_same(given, other):
+            yield Contradiction("envelope", f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
+    if requested is not None and requested.visibility_group_id not in (None, envelope.visibility_group_id):
+        yield Contradiction(
+            "envelope",
+            f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the requested "
+            f"group, {_quote(requested.visibility_group_id)}",
+        )
+    content: list[str] = [each for each in map(fields.get, ("address", "memo", "currency")) if isinstance(each, str)]
+    if len(content) == 3 and (tag := tag_fault(*content)):
+        yield Contradiction("envelope", f"its {tag}")
+    action = envelope.action or ""
+    if is_creation(action, accept_unknown=ENVELOPE_ACTION in settings.accept_fields):
+        return
+    fault = f"its envelope's action {_quote(action)} is not a known word for a creation (the words are not published"
+    if is_creation(action, accept_unknown=True):
+        place = settings.name("accept_fields")
+        yield Contradiction(ENVELOPE_ACTION, f"{fault}: {ENVELOPE_ACTION!r} in {place} accepts it)")
+    else:
+        yield Contradiction("envelope", f"{fault})")
 
 
 # The words of `action` are not published. Words for changes and deletions must not be accepted, not even by name.
@@ -220,6 +263,51 @@ _DELETING = _CHANGING[:3]
 def is_deletion(action: str) -> bool:
     """Tell whether an envelope's action is the deletion of an address."""
     return any(each in ascii_lower(action) for each in _DELETING)
+
+
+# --- the spelling ------------------------------------------------------------------------------------------
+
+
+def _find_spelling(requested: WhitelistRequest, fields: Mapping[str, Any], outside: str | None) -> dict[str, Any]:
+    """
+    Return the service's values of the keys that differ from the requested content only in spelling.
+
+    :param requested: the requested content.
+    :param fields: the payload.
+    :param outside: the network in the envelope, which counts if the payload has none.
+    """
+    chain, found = chain_name(requested.chain), dict[str, Any]()
+    currency, network = fields.get("currency"), fields.get("network") or outside
+    if isinstance(currency, str) and chain_name(currency) == chain:
+        found["currency"] = currency
+    network = network if isinstance(network, str) else None
+    if requested.network and network and network_name(network, chain) == network_name(requested.network, chain):
+        found["network"] = network
+    account = fields.get("exchangeAccountId")
+    if isinstance(account, int) and not isinstance(account, bool) and str(account) == requested.exchange_account_id:
+        found["exchangeAccountId"] = account
+    address, memo = fields.get("address"), fields.get("memo")
+    if isinstance(address, str) and isinstance(memo, (str, type(None))):
+        # Compare address and memo together, because an X-address contains a tag. If the pairs differ, each address
+        # without a memo may still be the same, and then only the memos differ.
+        ours = partial(canonical_place, requested.address, chain=chain, network=requested.network)
+        theirs = partial(canonical_place, address, chain=chain, network=network)
+        if ours(requested.memo) == theirs(memo):
+            found |= {"address": address, "memo": memo}
+        elif ours(None) == theirs(None):
+            found["address"] = address
+    asked = {key: _asked(requested, PAYLOAD_KEYS[key]) for key in found}
+    return {key: value for key, value in found.items() if (value or "") != (asked[key] or "")}
+
+
+def _by_field(spelling: Mapping[str, Any], requested: WhitelistRequest | None) -> dict[str, str | None]:
+    """Return the values by the fields of a request, of which two may name the chain."""
+    found: dict[str, str | None] = {}
+    for key, value in spelling.items():
+        name = PAYLOAD_KEYS[key].field or key
+        both = [each for each in ("blockchain", "currency") if getattr(requested, each)]
+        found |= dict.fromkeys(both if name == "blockchain" else [name], str(value) if value else None)
+    return found
 
 
 # --- comparing one value -----------------------------------------------------------------------------------
@@ -315,8 +403,10 @@ def _compare_keys(
         if key.is_list and _are_links(shown):
             yield from _compare_links(name, payload[name])
         elif key.is_list and shown and request is None:
-            yield KeyComparison(name, name, f"{name} (not a list of links)")
-    yield from (_unasked_key(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
+            yield KeyComparison(name, name, "differs", f"{name} (not a list of links)")
+    for name, value in payload.items():
+        if name not in PAYLOAD_KEYS:
+            yield _unasked_key(_unknown(name))._replace(is_by_service=value in (None, "", [], {}))
 
 
 def _asked(request: WhitelistRequest, key: _Key) -> Any:
@@ -336,14 +426,13 @@ def _compare_network(request: WhitelistRequest, shown: object, outside: str | No
     name, asked = "network", request.network
     if not outside or shown not in (None, ""):
         found = _compare_key(name, PAYLOAD_KEYS[name], asked, shown)
-        return found._replace(by_service=isinstance(shown, str) and _is_main(shown, request))
-    if asked is not None:
-        return KeyComparison(
-            name, name, "" if asked == outside else _describe_difference(name, asked, outside), outside=True
-        )
-    if _is_main(outside, request):
+        is_main = asked is None and isinstance(shown, str) and _is_main(shown, request)
+        return found._replace(is_by_service=is_main)
+    if asked == outside or (asked is None and _is_main(outside, request)):
         return KeyComparison(name, name)
-    return KeyComparison(name, name, f"{name} (not requested, shown {_value(outside)})", unasked=True)
+    if asked is not None:
+        return KeyComparison(name, name, "differs", _describe_difference(name, asked, outside))
+    return KeyComparison(name, name, "not requested", f"{name} (not requested, shown {_value(outside)})")
 
 
 def _is_main(network: str, request: WhitelistRequest) -> bool:
@@ -360,11 +449,13 @@ def _compare_key(name: str, key: _Key, asked: Any, shown: object) -> KeyComparis
         is_same = shown is None or is_valid
     elif is_valid:
         if key.harmless and shown == key.harmless:
-            return KeyComparison(name, field, filled_in=True)
-        return _unasked_key(name, field)._replace(by_service=key.by_service)
+            return KeyComparison(name, field, "filled in")
+        return _unasked_key(name, field)._replace(is_by_service=key.by_service)
     else:
         is_same = False
-    return KeyComparison(name, field, "" if is_same else _describe_difference(field, asked, shown))
+    if is_same:
+        return KeyComparison(name, field)
+    return KeyComparison(name, field, "differs", _describe_difference(field, asked, shown))
 
 
 def _describe_difference(field: str, asked: Any, shown: object) -> str:
@@ -373,7 +464,7 @@ def _describe_difference(field: str, asked: Any, shown: object) -> str:
 
 
 def _unasked_key(key: str, field: str | None = None) -> KeyComparison:
-    return KeyComparison(key, field or key, f"{sanitize(key, 60)} (not requested)", unasked=True)
+    return KeyComparison(key, field or key, "not requested", f"{sanitize(key, 60)} (not requested)")
 
 
 def _unknown(key: str) -> str:
@@ -386,4 +477,4 @@ def _compare_links(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Ke
         if key not in LINK_KEYS:
             yield _unasked_key(f"{name}.{_unknown(key)}")
         elif key != "id":
-            yield KeyComparison(f"{name}.{key}", f"{name}.{key}", filled_in=True)
+            yield KeyComparison(f"{name}.{key}", f"{name}.{key}", "filled in")

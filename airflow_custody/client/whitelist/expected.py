@@ -77,7 +77,7 @@ def _read_entry(
     return check_request_id(number, "an id in 'expected'"), fields
 
 
-def compare_effective(expected: WhitelistRequest, request: Request, settings: ClientSettings) -> tuple[str, ...]:
+def compare_effective(expected: WhitelistRequest, request: Request, settings: ClientSettings) -> None:
     """
     Compare a request in effect with its whole expected content.
 
@@ -87,7 +87,6 @@ def compare_effective(expected: WhitelistRequest, request: Request, settings: Cl
     :param expected: the expected content.
     :param request: the request.
     :param settings: the client's settings, with the accepted fields.
-    :return: the fields that were compared although no signature covers them.
     :raises CustodyRequestError: if the request does not match; the error names the fields.
     :raises CustodyResponseError: if the request is not in effect or cannot be read.
     """
@@ -95,5 +94,4 @@ def compare_effective(expected: WhitelistRequest, request: Request, settings: Cl
         raise CustodyResponseError(
             f"{request.name} is {request.state}, and cannot be compared: {request.reason}", code="request-differs"
         )
-    unsigned = check_asked(expected, request.envelope, request.fields, settings).outside
-    return unsigned if expected.visibility_group_id is None else (*unsigned, "visibility_group_id")
+    check_asked(expected, request.envelope, request.fields, settings)

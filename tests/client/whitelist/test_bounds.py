@@ -69,5 +69,5 @@ def test_a_message_names_some_of_the_keys() -> None:
         compare_effective(ask(), request, SETTINGS)
     assert len(str(caught.value)) < 1500
     assert "add 'key0', 'key1'" in str(caught.value.advice)
-    accepted = settings_of(accept_fields=compare(ask(), envelope.payload()).unaccounted)
+    accepted = settings_of(accept_fields=compare(ask(), envelope, envelope.payload(), SETTINGS).unaccounted)
     compare_effective(ask(), request, accepted)

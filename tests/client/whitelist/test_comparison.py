@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.whitelist.whitelist_plans import settings_of
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS
-from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, compare, is_deletion
+from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, Comparison, compare, is_deletion
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
@@ -27,6 +29,13 @@ PAYLOAD: dict[str, Any] = {
     "contractType": "",
 }
 OPTIONAL = {"network": "n", "linkedWallets": [{"id": 1}], "tnParticipantID": "p"}
+
+
+def compared(
+    request: WhitelistRequest, payload: dict[str, Any], *accepted: str, network: str | None = None
+) -> Comparison:
+    envelope = WhitelistEnvelope({"id": "7", "network": network})
+    return compare(request, envelope, payload, settings_of(accept_fields=accepted))
 
 
 def test_the_table_has_the_published_keys() -> None:
@@ -61,26 +70,26 @@ def test_each_key_is_compared_with_its_field(name: str) -> None:
     field = str(PAYLOAD_KEYS[name].field)
     asked, shown, other = ASKED[field]
     request = REQUEST.model_copy(update={field: asked})
-    right = compare(request, {**PAYLOAD, name: shown})
-    assert right.faults() == ()
-    wrong = compare(request, {**PAYLOAD, name: other})
-    assert [each.split(" (requested ")[0] for each in wrong.faults([name])] == [field]
+    right = compared(request, {**PAYLOAD, name: shown})
+    assert right.faults == right.differs == ()
+    wrong = compared(request, {**PAYLOAD, name: other}, name)
+    assert [each.split(" (requested ")[0] for each in wrong.faults] == [field]
+    assert wrong.differs == (field,)
     missing = {key: value for key, value in PAYLOAD.items() if key != name}
     for left_out in (missing, {**missing, name: None}):
-        lacking = compare(request, left_out)
-        (fault,) = lacking.faults([name])
+        (fault,) = compared(request, left_out, name).faults
         assert fault.startswith(f"{field} (requested ")
         assert fault.endswith(", shown nothing)")
     for wrong_type in (False, 0, 1, {}, [1], {"id": "12"}, [{"id": None}]):
-        odd = compare(request, {**PAYLOAD, name: wrong_type})
-        assert odd.faults([name])
+        assert compared(request, {**PAYLOAD, name: wrong_type}, name).faults
     if name in ("currency", "address", "label"):
         return
-    unrequested = compare(REQUEST, {**PAYLOAD, name: shown})
+    unrequested = compared(REQUEST, {**PAYLOAD, name: shown})
     assert unrequested.unaccounted == (name,)
-    assert unrequested.faults() == (f"{name} (not requested)",)
-    assert unrequested.faults([name]) == ()
-    assert name in unrequested.filled_in([name])
+    assert unrequested.faults == (f"{name} (not requested)",)
+    accepted = compared(REQUEST, {**PAYLOAD, name: shown}, name)
+    assert accepted.faults == accepted.differs == ()
+    assert name in accepted.filled_in
 
 
 OTHER_LINKS: list[Any] = [[{"id": 7}] * 2, [{"id": 7}, {"id": 8}], [{"id": "07"}], [{"id": 6}], [{"id": 8}]]
@@ -91,10 +100,10 @@ NO_LINKS: list[Any] = [[{"id": True}], [{"id": ""}], [{"id": 7, "path": 1}], [{"
 @pytest.mark.parametrize("links", [*OTHER_LINKS, *NO_LINKS], ids=str)
 def test_other_links(links: Any, name: str) -> None:
     field, shown = str(PAYLOAD_KEYS[name].field), {**PAYLOAD, name: links}
-    found = compare(REQUEST.model_copy(update={field: ["7"]}), shown)
-    assert found.faults([name])[0].startswith(f"{field} (requested 7, ")
+    found = compared(REQUEST.model_copy(update={field: ["7"]}), shown, name)
+    assert found.faults[0].startswith(f"{field} (requested 7, ")
     # A value that was not requested can be accepted, but not one that is not a list of links.
-    assert bool(compare(REQUEST, shown).faults([name])) is (links in NO_LINKS)
+    assert bool(compared(REQUEST, shown, name).faults) is (links in NO_LINKS)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +119,8 @@ def test_a_deletion_says_so(action: str, expected: bool) -> None:
     [("ETH", "eth", True), ("ksm", "KSM", True), ("ksm", "\u212asm", False), ("Solſ", "SOLS", False)],
 )
 def test_only_letters_of_ascii_have_a_case(asked: str, shown: str, same: bool) -> None:
-    found = compare(REQUEST.model_copy(update={"blockchain": asked}), {**PAYLOAD, "currency": shown})
-    assert (not found.faults()) is same
+    found = compared(REQUEST.model_copy(update={"blockchain": asked}), {**PAYLOAD, "currency": shown})
+    assert (not found.faults) is same
 
 
 @pytest.mark.parametrize(
@@ -130,24 +139,25 @@ def test_only_letters_of_ascii_have_a_case(asked: str, shown: str, same: bool) -
     ],
 )
 def test_the_default_address_type_equals_none(asked: str | None, shown: Any, same: bool) -> None:
-    found = compare(REQUEST.model_copy(update={"address_type": asked}), {**PAYLOAD, "addressType": shown})
+    request = REQUEST.model_copy(update={"address_type": asked})
     # Accepting it by name changes nothing where something else was asked for.
-    assert bool(found.faults(["addressType"] if asked else [])) is not same
+    accepted = ["addressType"] if asked else []
+    assert bool(compared(request, {**PAYLOAD, "addressType": shown}, *accepted).faults) is not same
 
 
 @pytest.mark.parametrize("network", ["mainnet", None, "", "testnet"])
 def test_the_network_of_the_envelope_counts_only_where_the_payload_has_none(network: str | None) -> None:
     request = REQUEST.model_copy(update={"network": "mainnet"})
-    outside = compare(request, PAYLOAD, network=network)
-    assert (not outside.faults()) is (network == "mainnet")
-    assert outside.outside == (("network",) if network else ())
-    inside = compare(request, {**PAYLOAD, "network": "mainnet"}, network=network)
-    assert not inside.faults()
-    assert inside.outside == ()
+    outside = compared(request, PAYLOAD, network=network)
+    assert (not outside.faults) is (network == "mainnet")
+    assert outside.unsigned == (("network",) if network else ())
+    inside = compared(request, {**PAYLOAD, "network": "mainnet"}, network=network)
+    assert not inside.faults
+    assert inside.unsigned == ()
     # A network that was not requested must be the main one, or be accepted by name.
-    unasked = compare(REQUEST, PAYLOAD, network=network)
-    assert unasked.faults() == (("network (not requested, shown 'testnet')",) if network == "testnet" else ())
-    assert unasked.faults(["network"]) == ()
+    unasked = compared(REQUEST, PAYLOAD, network=network)
+    assert unasked.faults == (("network (not requested, shown 'testnet')",) if network == "testnet" else ())
+    assert compared(REQUEST, PAYLOAD, "network", network=network).faults == ()
 
 
 _JSON = st.recursive(
@@ -161,8 +171,7 @@ _KEYS = st.sampled_from([*PAYLOAD_KEYS]) | st.text(max_size=8)
 @given(st.dictionaries(_KEYS, _JSON, max_size=4))
 def test_whatever_is_signed_is_accounted_for(changes: dict[str, Any]) -> None:
     shown = json.loads(json.dumps({**PAYLOAD, **changes}))
-    found = compare(REQUEST, shown)
-    if not found.faults():
+    if not compared(REQUEST, shown).faults:
         assert set(shown) <= set(PAYLOAD_KEYS)
         for name, value in shown.items():
             default = "individual" if name == "addressType" else None

@@ -404,19 +404,19 @@ def test_what_is_verified_is_plain_json() -> None:
 
 
 def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
-    def compared(request: Request, **changes: Any) -> tuple[str, ...]:
+    def compared(request: Request, **changes: Any) -> None:
         asked = {"label": "L", "address": "0x1", "blockchain": "ETH", "linked_wallet_ids": ["7"], **changes}
-        return compare_effective(WhitelistRequest(**asked), request, SETTINGS)
+        compare_effective(WhitelistRequest(**asked), request, SETTINGS)
 
     def signed(**wire: Any) -> Request:
         return verified(envelope(**wire), address())
 
     other = json.dumps({**FIELDS, "memo": "unsigned"})
     metadata = {"payloadAsString": other, "hash": hashlib.sha256(other.encode()).hexdigest()}
-    assert compared(signed(metadata=metadata)) == ()
-    # What only the envelope has is compared and named.
+    compared(signed(metadata=metadata))
+    # What only the envelope has is compared.
     unsigned = {"network": "main", "visibility_group_id": "g"}
-    assert compared(signed(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
+    compared(signed(network="main", visibilityGroupID="g"), **unsigned)
     for request, changes, match in (
         (settled(envelope(metadata=metadata)), {}, r"7 differs from the requested content: memo \(not requested\)"),
         # A legacy form does not have it.

@@ -33,10 +33,10 @@ from airflow_custody.client.whitelist.addresses.destinations import (
     is_same,
     names_in,
 )
-from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, envelope_faults
+from airflow_custody.client.whitelist.comparison import Comparison, compare
 from airflow_custody.client.whitelist.ids import fetch_items, is_list_of_ids
 from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
-from airflow_custody.client.whitelist.plans.matching import compare_spelled, differing, index_requests, shown_values
+from airflow_custody.client.whitelist.plans.matching import index_requests, shown_values
 from airflow_custody.client.whitelist.plans.plan import (
     ONLY_FIELDS,
     PlanRow,
@@ -367,15 +367,19 @@ def _can_be_replaced(row: PlanRow, request: Request, match: _Match, settings: Pl
 def _compare(match: _Match, request: Request, settings: ClientSettings) -> PlanRow:
     """Return the plan's row for a file's row and a request."""
     envelope, asked = request.shown, match.row.request
-    comparison = compare_spelled(asked, request.fields, envelope.network)
-    fields = differing(comparison, request.fields, settings.accept_fields)
+    comparison = compare(asked, envelope, request.fields, settings)
+    fields = [*comparison.differs, *comparison.unknown]
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
     if not is_certain and {"blockchain", "network", "address"}.isdisjoint(fields):
         # On ETH, the network may name another chain, so accepting the key does not make the networks equal.
         fields = [*fields, "network"]
-    notes = _notes_on_fields(fields, comparison, settings)
+    notes = []
+    if comparison.unknown:
+        place = settings.name("accept_fields")
+        unknown = name_some(comparison.unknown)
+        notes.append(f"not requested: {unknown}; if the service fills them in, add them to {place}")
     notes += _notes_on_destination(match, request.destination, fields, is_certain=is_certain)
-    for names, faults in (_contradictions(request, asked, settings), _notes_on_unknown(request)):
+    for names, faults in (_contradictions(comparison), _notes_on_unknown(request)):
         fields += names
         notes += faults
     notes += [] if fields else _notes_on_filled_in(comparison)
@@ -393,14 +397,6 @@ def _compare(match: _Match, request: Request, settings: ClientSettings) -> PlanR
         note="; ".join(notes),
         shown=shown_values(envelope, request.fields, fields),
     )
-
-
-def _notes_on_fields(fields: Iterable[str], comparison: Comparison, settings: ClientSettings) -> list[str]:
-    unknown = [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]
-    if not unknown:
-        return []
-    place = settings.name("accept_fields")
-    return [f"not requested: {name_some(unknown)}; if the service fills them in, add them to {place}"]
 
 
 def _notes_on_destination(
@@ -427,7 +423,7 @@ def _notes_on_unknown(request: Request) -> tuple[list[str], list[str]]:
 
 
 def _notes_on_filled_in(comparison: Comparison) -> list[str]:
-    filled_in = [each for each in comparison.filled_in(comparison.unaccounted) if "." not in each]
+    filled_in = [each for each in (*comparison.filled_in, *comparison.unaccounted) if "." not in each]
     return [f"filled in by the service: {name_some(filled_in)}"] if filled_in else []
 
 
@@ -438,23 +434,10 @@ def _notes_on_signatures(request: Request) -> list[str]:
     return [f"signed in a legacy form that does not cover {', '.join(request.proved.omitted)}"]
 
 
-def _contradictions(
-    request: Request, asked: WhitelistRequest | None, settings: ClientSettings
-) -> tuple[list[str], list[str]]:
-    """
-    Return an envelope's contradictions: the names of the fields, and descriptions.
-
-    The envelope may contradict its payload, or the requested content.
-    """
-    envelope = request.shown
-    faults = envelope_faults(envelope, request.fields, asked, settings=settings)
-    if not faults:
-        return [], []
-    others = envelope_faults(envelope, request.fields, asked)
-    fields = ["envelope"] if others else []
-    if len(faults) > len(others):
-        fields.append(ENVELOPE_ACTION)
-    return fields, [*faults]
+def _contradictions(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """Return the names of the contradictory fields of an envelope, and descriptions of the contradictions."""
+    found = comparison.contradictions
+    return [*dict.fromkeys(each.name for each in found)], [each.text for each in found]
 
 
 # --- decisions about requests without a row ----------------------------------------------------------------
@@ -552,7 +535,7 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
     # Each fault prevents the deletion.
-    fields, faults = _contradictions(request, None, context.client_settings)
+    fields, faults = _contradictions(_compare_itself(request, context))
     what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
     notes += _notes_on_signatures(request)
@@ -571,6 +554,11 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
     return _with_content(
         request, "duplicate", [*notes, *faults], is_deleted=is_deleted, fields=fields, others=(kept.id,)
     )
+
+
+def _compare_itself(request: Request, context: _Context) -> Comparison:
+    """Compare a request that has no row of the file only with itself."""
+    return compare(None, request.shown, request.fields, context.client_settings)
 
 
 def _may_be_one(one: Request, other: Request) -> bool:
@@ -592,7 +580,7 @@ def _signed_hash(request: Request) -> str | None:
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     settings = context.settings
     # Each fault prevents the deletion.
-    fields, faults = _contradictions(request, None, context.client_settings)
+    fields, faults = _contradictions(_compare_itself(request, context))
     # The notes begin with the state, because that is the most important fact about a deletion.
     status = status_word(request.shown.status) or "empty"
     cause = "" if request.has_vanished else f"its status is {status}, so "

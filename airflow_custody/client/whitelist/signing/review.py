@@ -86,7 +86,7 @@ class SigningReview:
             ) from None
         signatures = self._trust(envelope, "pending").signatures
         self._check_key(envelope)
-        filled_in = comparison.filled_in(self.settings.accept_fields)
+        filled_in = comparison.filled_in
         unsigned = {
             "network": None if "network" in payload else envelope.network,
             "visibilityGroupID": envelope.visibility_group_id,
@@ -99,8 +99,8 @@ class SigningReview:
             escape(str(envelope.text)),
             "expected=None: the content is not checked before signing." if request is None else None,
             f"Filled in by the service: {escape(', '.join(filled_in))}" if filled_in else None,
-            f"Compared, but not covered by the signature: {', '.join(comparison.outside)}"
-            if comparison.outside
+            f"Compared, but not covered by the signature: {', '.join(comparison.unsigned)}"
+            if comparison.unsigned
             else None,
             f"Only in the envelope, which is not signed: {shown or 'nothing'}",
             None if signatures is None else _verified(signatures),

@@ -7,13 +7,24 @@ from typing import Any
 
 import pytest
 from support.whitelist.encodings import base58_check, x_address
-from support.whitelist.whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, snapshot_of, unreadable
+from support.whitelist.whitelist_plans import (
+    ADDRESS,
+    CASH,
+    LEGACY,
+    OTHER,
+    XRP,
+    ask,
+    listed,
+    settings_of,
+    snapshot_of,
+    unreadable,
+)
 
 from airflow_custody.client import WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.addresses.checks import spellings
 from airflow_custody.client.whitelist.addresses.destinations import destination_of, find_candidates, names_in
-from airflow_custody.client.whitelist.plans.matching import differing_fields, index_requests, spelled_as
-from airflow_custody.client.whitelist.request import Request
+from airflow_custody.client.whitelist.comparison import Comparison, compare
+from airflow_custody.client.whitelist.plans.matching import index_requests
 
 # The same script, and the same account, in two spellings.
 LTC_M, LTC_3 = (base58_check(bytes([number]) + bytes(range(20))) for number in (0x32, 0x05))
@@ -26,9 +37,9 @@ BITCOIN: dict[str, Any] = {"blockchain": "BTC", "address": LEGACY}
 BITCOIN_SHOWN: dict[str, Any] = {"currency": "BTC", "address": LEGACY}
 
 
-def request_of(envelope: WhitelistEnvelope) -> Request:
+def compared(asked: WhitelistRequest, envelope: WhitelistEnvelope, **settings: Any) -> Comparison:
     (request,) = snapshot_of([envelope])
-    return request
+    return compare(asked, envelope, request.fields, settings_of(**settings))
 
 
 def candidates(
@@ -114,7 +125,7 @@ def test_the_same_destination_in_any_spelling(
     asked: dict[str, Any], shown: dict[str, Any], differing: list[str]
 ) -> None:
     assert is_candidate(asked, listed(**shown))
-    assert differing_fields(ask(**asked), request_of(listed(**shown))) == differing
+    assert [*compared(ask(**asked), listed(**shown)).differs] == differing
 
 
 @pytest.mark.parametrize(
@@ -132,8 +143,9 @@ def test_only_the_same_tag_is_a_difference_in_spelling(asked: dict[str, Any], sh
     # The last four are compared by id, for example with the expected content.
     request, envelope = ask(blockchain="XRP", **asked), listed(currency="XRP", **shown)
     is_same = is_candidate({"blockchain": "XRP", **asked}, envelope)
-    assert is_same is (not differing_fields(request, request_of(envelope)))
-    spelled = spelled_as(request, envelope)
+    found = compared(request, envelope)
+    assert is_same is (not found.differs)
+    spelled = request.model_copy(update=found.spelling)
     assert (spelled.address, spelled.memo) == (
         (shown["address"], shown.get("memo")) if is_same else (asked["address"], asked.get("memo"))
     )
@@ -239,6 +251,7 @@ def test_names_that_rows_use_for_one_address_are_known() -> None:
 
 def test_a_network_is_accepted_by_name() -> None:
     for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}}):
-        assert differing_fields(ask(), request_of(listed(**shown)), ["network"]) == []
+        assert compared(ask(), listed(**shown), accept_fields=("network",)).differs == ()
         # Another one than the requested one is not.
-        assert differing_fields(ask(network="hoodi"), request_of(listed(**shown)), ["network"]) == ["network"]
+        hoodi = compared(ask(network="hoodi"), listed(**shown), accept_fields=("network",))
+        assert hoodi.differs == ("network",)

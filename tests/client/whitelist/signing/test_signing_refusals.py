@@ -82,7 +82,7 @@ MAINNET, SEPOLIA = {"network": "mainnet"}, {"network": "sepolia"}
 GROUP = {"visibility_group_id": "12"}
 HASHED, NOT_HASHED = {"network_is_hashed": True}, {"network_is_hashed": False}
 KSM: dict[str, Any] = {"created": {"blockchain": "ksm"}, "settings": {"currencies": ["KSM"]}}
-BAD_ACTIONS = ("create_update", "approve", "address", "uncreate", "withdraw_created", "grant", "createAdmin")
+BAD_ACTIONS = ("approve", "address", "uncreate", "withdraw_created", "grant", "createAdmin")
 REFUSED = [
     # What was asked for is something else.
     Case("blockchain", asked={"blockchain": "BTC"}),
@@ -174,7 +174,7 @@ REFUSED = [
     ),
     *(
         Case(f"action '{word}'", envelope={"action": word}, accept=("envelope.action",), compared=None)
-        for word in ("DELETE", "revoke", "RemoveAddress", "removal")
+        for word in ("DELETE", "revoke", "RemoveAddress", "removal", "create_update")
     ),
     # Compared with nothing: the text of another kind of thing, or keys that nobody knows.
     *(
