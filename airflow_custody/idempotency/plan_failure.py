@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import indent
+from typing import Any
 
 from airflow_custody.client.errors import (
     CustodyConflictError,
@@ -30,56 +31,60 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
     stopped = outcome.stopped
     # Deletions do not count, because a later try may send them again.
     is_creation_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
-    # Deletions that only wait for failed rows are not left for another try.
-    is_any_named = bool(outcome.unknown or outcome.refused)
-    is_left = bool(outcome.left) and not (is_any_named and all(map(is_deletion_key, outcome.left)))
-    if not is_any_named and not is_left and stopped is None:
+    is_left = _is_left(outcome)
+    if not (outcome.unknown or outcome.refused or is_left or stopped):
         return None
     # Without a record, a later try can continue only if nothing was done, because anything that was done changes the
     # plan.
     can_go_on = has_store or not (outcome.created or is_creation_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
-    kind: type[CustodyError]
+    facts: dict[str, Any] = {"code": "plan-incomplete"}
+    reason = ""
+    kind: type[CustodyError] = CustodyConflictError if is_left else CustodyRequestError
+    if stopped is not None:
+        facts = {"code": stopped.code, "status": stopped.status, "retry_after": stopped.retry_after}
+        reason = f": {stopped.reason}"
+        kind = type(stopped)
+    if is_creation_unknown or (outcome.unknown and stopped is None and not is_left):
+        facts["code"] = "outcome-unknown"
     if is_creation_unknown and not retryable:
         kind = CustodyOutcomeUnknownError
-    elif stopped is not None:
-        kind = type(stopped)
-    else:
-        kind = CustodyConflictError if is_left else CustodyRequestError
-    is_unknown = is_creation_unknown or (bool(outcome.unknown) and stopped is None and not is_left)
-
-    rows = []
-    for key, why in outcome.unknown.items():
-        rows.append(lines(f"{_place(key, places)}: unknown: {why}", indent(outcome.advice.get(key, ""), "  ")))
-    for key, why in outcome.refused.items():
-        rows.append(f"{_place(key, places)}: {'not deleted' if is_deletion_key(key) else 'refused'}: {why}")
+    rows = [indent(each, "  ") for each in _rows(outcome, places)]
     if len(rows) > _MAX_ROWS:
-        rows[_MAX_ROWS:] = [f"and {len(rows) - _MAX_ROWS} more: see the log"]
+        rows[_MAX_ROWS:] = [f"  and {len(rows) - _MAX_ROWS} more: see the log"]
+    advice = _advice(outcome, is_unknown=is_creation_unknown, can_go_on=can_go_on, retryable=retryable)
+    text = f"not all of the plan was carried out ({counts}){reason}"
+    return kind(lines(text, *rows), retryable=retryable, advice=lines(*advice), **facts)
 
-    advice = [stopped.advice if stopped else None]
-    if is_creation_unknown:
-        advice.append("Rows whose outcome is unknown are not sent again automatically.")
+
+def _is_left(outcome: Outcome) -> bool:
+    """Tell whether another try has work to do. Deletions that only wait for failed rows do not count."""
+    is_waiting = bool(outcome.unknown or outcome.refused) and all(map(is_deletion_key, outcome.left))
+    return bool(outcome.left) and not is_waiting
+
+
+def _rows(outcome: Outcome, places: Mapping[str, str]) -> Iterator[str]:
+    for key, why in outcome.unknown.items():
+        yield lines(f"{_place(key, places)}: unknown: {why}", indent(outcome.advice.get(key, ""), "  "))
+    for key, why in outcome.refused.items():
+        yield f"{_place(key, places)}: {'not deleted' if is_deletion_key(key) else 'refused'}: {why}"
+
+
+def _advice(outcome: Outcome, *, is_unknown: bool, can_go_on: bool, retryable: bool) -> Iterator[str | None]:
+    yield outcome.stopped.advice if outcome.stopped else None
+    if is_unknown:
+        yield "Rows whose outcome is unknown are not sent again automatically."
     if not can_go_on:
-        advice.append("Start a new run: this Airflow keeps no record for a later try.")
-    elif is_creation_unknown and not retryable:
-        advice.append("Then clear this task.")
-    elif stopped is None and not retryable:
-        advice.append(
+        yield "Start a new run: this Airflow keeps no record for a later try."
+    elif is_unknown and not retryable:
+        yield "Then clear this task."
+    elif outcome.stopped is None and not retryable:
+        yield (
             "If rows are wrong, mark this task as success, so that the rest is signed; then correct the file, and "
             "start a new run. If the service is wrong, fix it, then clear this task."
         )
     if any(map(is_deletion_key, outcome.refused)):
-        advice.append(f"{MARKED}.")
-
-    reason = f": {stopped.reason}" if stopped else ""
-    return kind(
-        lines(f"not all of the plan was carried out ({counts}){reason}", *(indent(each, "  ") for each in rows)),
-        code="outcome-unknown" if is_unknown else stopped.code if stopped else "plan-incomplete",
-        retryable=retryable,
-        status=stopped.status if stopped else None,
-        retry_after=stopped.retry_after if stopped else None,
-        advice=lines(*advice),
-    )
+        yield f"{MARKED}."
 
 
 def _place(key: str, places: Mapping[str, str]) -> str:

@@ -75,10 +75,8 @@ class Candidate:
 
         A service may shorten the label, and fill in fields. The review before signing compares them again.
         """
-        if self.unclear:
-            return self.unclear
-        wrong = [each for each in self.differs if each != "label" and each not in self.filled_in]
-        return f"it differs in: {', '.join(wrong)}" if wrong else ""
+        is_excused = not self.unclear and {*self.differs} <= {"label", *self.filled_in}
+        return "" if is_excused else self.mismatch
 
     @property
     def difference(self) -> str:
@@ -277,7 +275,7 @@ class Search:
         if created:
             made = {key: row.detail for key, row in outcomes.items() if row.state == "created"}
             named = name_some([f"{made[key]} for {self.creation.which(key)}" for key in made], 120)
-            self.log.info("SearchResult, created by this task: %s %s.", self.creation.what, named)
+            self.log.info("Found, created by this task: %s %s.", self.creation.what, named)
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
             self.log.info("%s created nothing, and can be sent again.", number)

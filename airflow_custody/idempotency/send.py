@@ -298,10 +298,10 @@ class Sender:
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
         """Return the record of a failed row: not sent (``void``), refused, or unknown (``sent``)."""
         refused = row.become("refused", sanitize(error.reason, 300))
+        if not may_have_left and isinstance(error, CustodyRequestError) and error.status is None:
+            return refused
         if not may_have_left:
             # With a status, it is a response to another call, such as signing in.
-            if isinstance(error, CustodyRequestError) and error.status is None:
-                return refused
             self._stop(error)
             return row.become("void")
         if error.status in range(300, 500) and (error.status == 403 or not error.from_service):
@@ -309,16 +309,20 @@ class Sender:
             self._refusals += 1
             if self._refusals >= _MAX_REFUSALS:
                 self._stop(error)
-        is_refusal = error.from_service and error.status in range(400, 500)
-        if is_refusal and not isinstance(error, CustodyOutcomeUnknownError):
-            # The service itself refused the request, which therefore had no effect.
+        if _is_refusal(error):
             if isinstance(error, CustodyAuthenticationError):
                 self._stop(error)
-            is_about_user = isinstance(error, (CustodyAuthenticationError, CustodyPermissionError))
-            return row.become("void") if self._stopped and is_about_user else refused
+            is_about_user = self._stopped and isinstance(error, (CustodyAuthenticationError, CustodyPermissionError))
+            return row.become("void") if is_about_user else refused
         self._lost += 1
         if error.transient and not isinstance(error, CustodyRateLimitError):
             self._stop(error)
         if error.retry_after:
             self._not_before = time.monotonic() + min(error.retry_after, MAX_RETRY_AFTER)
         return row
+
+
+def _is_refusal(error: CustodyError) -> bool:
+    """Tell whether the service itself refused the request. Such a request had no effect."""
+    is_own = error.from_service and error.status in range(400, 500)
+    return is_own and not isinstance(error, CustodyOutcomeUnknownError)

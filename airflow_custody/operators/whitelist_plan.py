@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_custody._base import NOT_GIVEN
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_flag, check_names, check_text
-from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError, WhitelistFileError
 from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks._advice import name_connection
@@ -429,11 +429,11 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
             )
         try:
             return read_whitelist(source, self, self.rows, context)
-        except CustodyRequestError as error:
-            if source.path is None or error.retryable or error.code != "file-wrong":
+        except WhitelistFileError as error:
+            if source.path is None or error.retryable:
                 raise
             # The plan task could read this file. Do not quote it: Airflow users can edit the path in the XCom.
-            raise CustodyRequestError(
+            raise WhitelistFileError(
                 f"{sanitize(source.path, 200)} is no longer a readable whitelist; nothing is sent",
                 setting="path",
                 advice="Restore the approved file, and clear this task; or start a new run, which plans again.",

@@ -56,7 +56,7 @@ def test_a_file_that_changed_since_the_approval_is_refused(sandbox: Sandbox, tas
     error = task.fails()
     assert isinstance(error, CustodyConflictError)
     assert "is not the approved plan; this try sent nothing" in str(error)
-    assert "Compare the current plan in the log" in str(error)
+    assert "Now: create 13, delete 0" in str(error)
     check_exactly(sandbox, [0])
 
 
@@ -151,7 +151,7 @@ def test_a_response_with_an_id_of_something_else_is_no_success(sandbox: Sandbox,
     sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
     error = task.fails(max_parallel=1)
     assert "11 created, 1 unknown" in str(error)
-    why = "for this row, but the request with this id has another destination (it differs in address, label)"
+    why = "for this row, but it differs in: address, label"
     assert why in str(error)
     check_exactly(sandbox, [0, *ROWS, 77], task.requests)
 

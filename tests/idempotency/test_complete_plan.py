@@ -243,36 +243,35 @@ def test_a_request_that_has_changed_since_the_approval_stays(sandbox: Sandbox, r
 def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None:
     run.sign()
     other = somebody_creates(sandbox, label="Other", address=address(9))
-    forged = []
-    for change in ("replaces", "deletions", "request", "observed", "creations"):
+    key = next(iter(run.applied["completion"]["requests"]))
+
+    def forge(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> dict[str, Any]:
         applied = deepcopy(run.applied)
-        completion = applied["completion"]
-        if change == "replaces":
-            completion["creations"][0]["replaces"].append(other)
-        elif change == "deletions":
-            completion["deletions"][0] |= {
-                "operation": json.dumps({"delete": other}),
-                "expected": {other: ["a", "b", "c"]},
-            }
-        elif change == "request":
-            completion["creations"][0]["request"]["label"] = "Forged"
-        elif change == "observed":
-            completion["observed"].append("{}")
-        else:
-            completion["creations"].pop()
-        forged.append(applied)
+        change(applied["completion"]["record"], applied["completion"]["requests"])
+        return applied
+
+    deletion = {"operation": json.dumps({"delete": other}), "expected": {other: ["a", "b", "c"]}}
+
+    def move(record: dict[str, Any], requests: dict[str, Any]) -> None:
+        # An operation does not become an observation.
+        for row, replaces in record["creations"].items():
+            record["observed"].append(create_operation(WhitelistRequest(**requests[row]), replaces))
+        record["creations"] = {}
+
+    forged = [
+        forge(lambda record, _: record["creations"][key].append(other)),
+        forge(lambda record, _: record["deletions"][0].update(deletion)),
+        forge(lambda _, requests: requests[key].update(label="Forged")),
+        forge(lambda _, requests: requests.pop(key)),
+        forge(lambda record, _: record["observed"].append("{}")),
+        forge(lambda record, _: record["creations"].pop(key)),
+        forge(move),
+    ]
     for applied in forged:
         error = run.fails(applied=applied)
         assert error.code == "plan-changed"
         assert not error.retryable
     assert run.fails(plan_hash="0" * 64).code == "plan-changed"
-    moved = deepcopy(run.applied)
-    for creation in moved["completion"]["creations"]:
-        # An operation does not become an observation.
-        request = WhitelistRequest(**creation["request"])
-        moved["completion"]["observed"].append(create_operation(request, creation["replaces"]))
-    moved["completion"]["creations"] = []
-    assert run.fails(applied=moved).code == "plan-changed"
     assert deletions(sandbox) == 0
 
 
@@ -316,9 +315,11 @@ def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> Non
     run.sign()
     other = effective(sandbox, 9)
     applied = deepcopy(run.applied)
-    applied["completion"]["creations"][0]["id"] = other
+    ids = applied["completion"]["ids"]
+    first = next(key for key in ids if ids[key] == run.new[0])
+    ids[first] = other
     assert "differs from the requested content" in str(run.fails(applied=applied))
-    applied["completion"]["creations"][0]["id"] = run.new[1]
+    ids[first] = run.new[1]
     assert "two creations name the same request" in str(run.fails(applied=applied))
     assert deletions(sandbox) == 0
 

@@ -203,5 +203,5 @@ def test_a_plan_accepts_it_only_by_name(
         assert plan(path)["counts"]["differs"] == 1
         assert plan(write_rows(tmp_path / "named.yaml", [1], network="sepolia"))["counts"]["unchanged"] == 1
     else:
-        why = "the request with this id has another destination (it differs in network)"
+        why = "for this row, but it differs in: network"
         assert why in str(failure_of(task.attempt))

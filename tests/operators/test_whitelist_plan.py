@@ -52,7 +52,7 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     effective(sandbox, 1)
     somebody_creates(sandbox, label="Label 2", address=address(2))
     result = PlanTask(path).run()
-    assert list(result) == ["plan_hash", "counts", "report", "question", "parts"]
+    assert list(result) == ["plan_hash", "counts", "report", "question", "parts", "source"]
     assert len(result["plan_hash"]) == 64
     assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]
@@ -167,15 +167,18 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
 @pytest.mark.parametrize(
     ("operator", "given"),
     [
-        *((CustodyPlanWhitelistOperator, {"max_creates": wrong}) for wrong in (-1, 1.5)),
-        (CustodyPlanWhitelistOperator, {"max_delete_percent": True}),
-        *((CustodyApplyWhitelistPlanOperator, {"plan_hash": "0", "max_parallel": wrong}) for wrong in (0, 33, True)),
+        *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_creates": wrong}) for wrong in (-1, 1.5)),
+        (CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_delete_percent": True}),
+        *(
+            (CustodyApplyWhitelistPlanOperator, {"plan": {}, "plan_hash": "0", "max_parallel": wrong})
+            for wrong in (0, 33, True)
+        ),
     ],
     ids=str,
 )
-def test_a_limit_must_be_a_number(path: str, operator: Any, given: dict[str, Any]) -> None:
+def test_a_limit_must_be_a_number(operator: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a (whole )?number from [01]"):
-        operator(task_id="task", path=path, **given)
+        operator(task_id="task", **given)
 
 
 def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
@@ -247,7 +250,7 @@ def test_an_edited_plan_gains_nothing(sandbox: Sandbox, path: str, tmp_path: Pat
     apply = ApplyTask(approved, RowsStore())
     other = write_rows(tmp_path / "other.yaml", [99])
     effective(sandbox, 98)
-    edits: list[dict[str, Any]] = [{"path": other}, {"prune": True}, {"only": {"customer_id": [""]}}]
+    edits: list[dict[str, Any]] = [{"path": other}, {"prune": True}, {"only": {"customer_id": ["c"]}}]
     for source in edits:
         assert apply.fails(source=source).code in ("plan-changed", "file-wrong"), source
     assert apply.fails(plan=PlanTask(other).run()).code == "plan-changed"
