@@ -24,7 +24,7 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
@@ -345,7 +345,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     def __init__(
         self,
         *,
-        plan: Mapping[str, Any],
+        plan: Mapping[str, Any] | str | XComArg,
         plan_hash: str,
         rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
         max_parallel: int = 4,

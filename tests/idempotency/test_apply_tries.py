@@ -347,9 +347,9 @@ def test_a_task_that_is_stopped_while_it_reads_the_file_sends_nothing(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(CustodyApplyWhitelistPlanOperator):
-        def _read_file(self, context: Any) -> Any:
+        def _read_file(self, *given: Any) -> Any:
             self.on_kill()
-            return super()._read_file(context)
+            return super()._read_file(*given)
 
     monkeypatch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Stopped)
     assert task.fails().code == "task-stopped"

@@ -96,7 +96,7 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
             task_id="apply",
             plan=made.output,
             plan_hash=plan_hash,
-            lookup_wait=0.2,  # type: ignore[arg-type]
+            lookup_wait=0.2,
         )
 
         @task

@@ -143,7 +143,7 @@ def add_apply(scenario: Scenario) -> None:
     retry_often: dict[str, Any] = {"retries": 100, "retry_delay": timedelta(seconds=0.1)}
     apply = (CustodyApplyWhitelistPlanOperator if scenario.renames else KilledApplyOperator)(
         task_id="apply",
-        plan=plan.output,  # type: ignore[arg-type]
+        plan=plan.output,
         plan_hash=plan_hash,
         custody_conn_id=scenario.name,
         # So short that the scenario ends soon.
