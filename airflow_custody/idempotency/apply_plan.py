@@ -59,7 +59,7 @@ from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
 from airflow_custody.idempotency.complete_plan import AppliedPlan, is_approved
 from airflow_custody.idempotency.create import CreateRows, Outcome
-from airflow_custody.idempotency.deletions import Deletions, deletion_key, execute, is_deletion_key, observe
+from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, execute, is_deletion_key, observe
 from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, digest
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
 from airflow_custody.idempotency.store import Store
@@ -205,7 +205,7 @@ class ApplyPlan:
         if record is None:
             record = self._begin(snapshot, service, is_forgotten=is_forgotten)
         else:
-            self._check_record(record, service)
+            self._check_record(record, snapshot, service)
         if not record.creations:
             planned = {deletion_key(each.id): each for each in record.deletions}
             deletions = Deletions(self.client, planned, self.comment)
@@ -253,7 +253,7 @@ class ApplyPlan:
         """
         plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
         if plan.plan_hash != self.plan_hash:
-            raise _plan_changed(self._done(), plan, parts=self.parts, is_forgotten=is_forgotten)
+            raise _plan_changed(self._done(snapshot), plan, parts=self.parts, is_forgotten=is_forgotten)
         advice = advice_on_differences(plan, replace=self.settings.replace)
         if advice:
             self.log.warning("%s", advice)
@@ -275,7 +275,7 @@ class ApplyPlan:
         self._store.record_plan(record)
         return record
 
-    def _check_record(self, record: PlanRecord, service: str) -> None:
+    def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
         """
         Check that record and file together are the approved plan.
 
@@ -291,21 +291,27 @@ class ApplyPlan:
                 names = lost_creations(self.parts, [part_key(each) for each in operations])
                 why += f" (gone or changed: {number} of {len(record.creations)} approved creations"
                 why += f": {names})" if names else ")"
-            raise _plan_changed(self._done(), why=why, advice=_RESTORE)
+            raise _plan_changed(self._done(snapshot), why=why, advice=_RESTORE)
         if not is_approved(record, self._requests, service, self.plan_hash):
-            raise _plan_changed(self._done(), why="the service, its tenant or the task's record has changed")
+            raise _plan_changed(self._done(snapshot), why="the service, its tenant or the task's record has changed")
         self.log.info("Continuing the approved plan, which an earlier try has begun.")
 
     def _rows_digest(self) -> str:
         return digest(sorted(self._requests))
 
-    def _done(self) -> Outcome:
+    def _done(self, snapshot: Snapshot) -> Outcome:
         """Return what earlier tries did, also for rows that are no longer in the file."""
         outcome = Outcome()
         for key, (batch, row) in self._store.rows.items():
-            if batch.plan == self.plan_hash and row.state in ("created", "deleted"):
-                getattr(outcome, row.state)[key] = row.detail
-            elif batch.plan == self.plan_hash and row.state == "sent":
+            is_gone = is_deletion_key(key) and deleted_id(key) not in snapshot.requests
+            if batch.plan != self.plan_hash:
+                continue
+            if row.state == "created":
+                outcome.created[key] = row.detail
+            elif is_gone and (row.state == "deleted" or (row.state == "sent" and not snapshot.hidden)):
+                # A request that is not listed may be hidden. Then only the service's confirmation counts.
+                outcome.deleted[key] = row.detail
+            elif row.state == "sent":
                 outcome.unknown[key] = "this try has not searched for it"
         return outcome
 

@@ -32,6 +32,8 @@ OnClear = Literal["reuse", "create"]
 #: The key of a single row.
 ONE = "one"
 
+_LOST = "its response was lost, and the service could not be searched"
+
 
 @dataclass
 class Outcome:
@@ -80,8 +82,7 @@ def outcome_of(store: Store, keys: Collection[str], plan: str, sent: Sent) -> Ou
         elif row is None or batch is None or row.state == "void" or batch.plan != plan:
             outcome.left.append(key)
         elif row.state == "sent":
-            lost = "its response was lost, and the service could not be searched"
-            outcome.unknown[key] = sent.errors[key].reason if key in sent.errors else lost
+            outcome.unknown[key] = sent.errors[key].reason if key in sent.errors else _LOST
         else:
             getattr(outcome, row.state)[key] = row.detail
     return outcome
@@ -154,7 +155,7 @@ class CreateRows:
             if not todo or is_in_vain or found.failure is not None:
                 break
         outcome = outcome_of(self.store, keys, self.plan, sent)
-        outcome.unknown |= unknown
+        outcome.unknown = dict.fromkeys(outcome.unknown, _LOST) | unknown
         outcome.advice |= {key: search.advice(key) for key in unknown}
         outcome.stopped = outcome.stopped or found.failure
         return outcome

@@ -169,7 +169,7 @@ class WhitelistCreation:
         for key in keys:
             asked = self.requests[key]
             candidates = [
-                self.compare(key, each, is_filtered=filtered is None or each.id in filtered)
+                self._find(key, each, is_filtered=filtered is None or each.id in filtered)
                 for each in find_candidates(index, asked)
             ]
             found[key] = SearchResult(
@@ -214,7 +214,7 @@ class WhitelistCreation:
     def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
         asked = self.requests[key]
         listed = [] if self._index is None else find_candidates(self._index, asked)
-        candidates = {each.id: each for each in [*(self.compare(key, one) for one in listed), *filtered]}
+        candidates = {each.id: each for each in [*(self._find(key, one) for one in listed), *filtered]}
         expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
         new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
         row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
@@ -265,7 +265,7 @@ class WhitelistCreation:
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         request = self._read(identifier)
-        return None if request is None else self.compare(key, request)
+        return None if request is None else self._find(key, request)
 
     def _read(self, identifier: str) -> Request | None:
         """Return a request from the listing, or else by its id; None if the service reports that it does not exist."""
@@ -318,20 +318,28 @@ class WhitelistCreation:
             contradictions = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
             is_certain = is_same(request.destination, destination_of(asked))
         given = {*asked.model_dump(exclude_none=True), *_DESTINATION}
-        by = envelope.created_by
         return Candidate(
             request.id,
             differs,
             # If the address certainly differs, it does not matter whether the request can be trusted.
             "" if "address" in differs else _why_not_trusted(request) or "; ".join(contradictions),
             envelope.created_at,
-            by_other=bool(by and self._user_ids and not by & self._user_ids),
             filtered=is_filtered,
             is_rejected=request.reported == "rejected",
             is_certain=is_certain,
             filled_in=tuple(each for each in differs if each not in given),
             request=request,
         )
+
+    def _find(self, key: str, request: Request, *, is_filtered: bool = True) -> Candidate:
+        """
+        Compare a request that was found with a row, and with the connection's user.
+
+        :raises CustodyError: if the user cannot be read now.
+        """
+        by = frozenset() if request.envelope is None else request.envelope.created_by
+        by_other = bool(by and self._user_ids and not by & self._user_ids)
+        return replace(self.compare(key, request, is_filtered=is_filtered), by_other=by_other)
 
     @cached_property
     def _known(self) -> Collection[Names]:

@@ -15,6 +15,7 @@ from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
 from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
+from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.deletions import Deletions
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -206,7 +207,7 @@ def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
         if deleted:
             patch.setattr(CustodyClient, "delete_whitelist_request", stop)
         else:
-            before(patch, Deletions, "prepare", lambda: operators[-1].on_kill())
+            before(patch, ApplyPlan, "_begin", lambda: operators[-1].on_kill())
         error = task.fails(max_parallel=1)
     assert error.code == "task-stopped"
     assert len(left(sandbox)) == 12 - deleted

@@ -165,7 +165,7 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
 @pytest.mark.parametrize(
     ("error", "is_stopped", "why"),
     [
-        (CustodyConnectionError("away"), True, LOST.reason),
+        (CustodyConnectionError("away"), True, "the service could not be searched"),
         (CustodyResponseError("odd"), False, "The service cannot be searched: odd"),
     ],
     ids=["away", "not offered"],
