@@ -78,7 +78,6 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
     from airflow_custody.client.whitelist.files.reading import read_whitelist_file
     from airflow_custody.client.whitelist.plans.planner import PlanSettings
     from airflow_custody.idempotency.apply_plan import ApplyPlan
-    from airflow_custody.idempotency.stop_request import StopRequest
 
     return ApplyPlan(
         {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
@@ -92,8 +91,8 @@ def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parall
         max_parallel=max_parallel,
         lookup_wait=2.0,
         report=lambda *_: None,
-        stop_request=StopRequest(),
-    ).run()
+        is_stopped=lambda: False,
+    ).run()[0]
 
 
 def over_tls(rounds: int, rows: int) -> None:

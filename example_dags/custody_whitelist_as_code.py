@@ -114,14 +114,8 @@ with DAG(
 
         approve = approved_hash = approve_in_advance(plan.output["plan_hash"])
 
-    apply = CustodyApplyWhitelistPlanOperator(
-        task_id="apply",
-        path=FILE,
-        plan_hash=approved_hash,
-        # If the plan has changed since, the error names what differs.
-        plan=plan.output,
-        replace=True,
-    )
+    # The file and the settings of the plan come with its output.
+    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", plan=plan.output, plan_hash=approved_hash)
     # Without this line, the tasks would not wait for the decision.
     plan >> approve >> apply
 

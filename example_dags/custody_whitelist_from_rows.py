@@ -60,8 +60,9 @@ with DAG(
     )
     apply = CustodyApplyWhitelistPlanOperator(
         task_id="apply",
+        # The settings of the plan come with its output, but not the rows.
+        plan=plan.output,
         rows=rows,
-        omit_if_none=("customer_id",),
         plan_hash=plan.output["plan_hash"],
     )
 

@@ -75,6 +75,18 @@ def split_location(location: str) -> tuple[str, str]:
     return "", f"{scheme}://{rest}"
 
 
+def check_path(path: Any) -> str:
+    """Return a path, URL or ``ObjectStoragePath`` as text."""
+    if not isinstance(path, str):
+        from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+        path = str(path) if isinstance(path, ObjectStoragePath) else path
+    text = check_text("path", path)
+    if "\0" in text:
+        raise CustodyRequestError(f"the path {sanitize(text, 200)!r} has a NUL; nothing was read", code="file-wrong")
+    return text
+
+
 def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = False) -> tuple[str, str]:
     """
     Return the full local path and the URL of a task's file. One of them is empty.
@@ -93,14 +105,7 @@ def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = 
     :raises CustodyRequestError: if the path is malformed, or is not allowed.
     :raises StorageError: like :func:`split_location`.
     """
-    if not isinstance(path, str):
-        from airflow.providers.common.compat.sdk import ObjectStoragePath
-
-        path = str(path) if isinstance(path, ObjectStoragePath) else path
-    text = check_text("path", path)
-    if "\0" in text:
-        raise CustodyRequestError(f"the path {sanitize(text, 200)!r} has a NUL; nothing was read", code="file-wrong")
-    local, url = split_location(text)
+    local, url = split_location(check_path(path))
     if url:
         return "", url
     folder, root = _folder_and_root(task, context)

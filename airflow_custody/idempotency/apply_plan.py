@@ -13,9 +13,9 @@ later try does depends on where the earlier try ended:
 - Inside a batch: the rows of the batch are recorded as ``sent``. The later try searches the service for them, and sends
   a row again only if it provably had no effect. If the outcome stays unknown, a user must decide.
 - Between two deletions: only a plan that creates nothing deletes here (for other plans see
-  :mod:`~airflow_custody.idempotency.complete_plan`). The later try continues with the remaining deletions. It refuses
-  to delete a request if that request, or a request kept for the same row, has changed since the plan was recorded. A
-  deletion that was in progress may be sent again.
+  :mod:`~airflow_custody.idempotency.complete_plan`). The later try executes all deletions again. A missing request
+  counts as deleted. A request is not deleted if it, or a request kept for the same row, has changed since the plan was
+  recorded.
 - With a refused row: the later try sends that row again.
 - With all rows done (a retry, or the task was cleared after success): the later try sends nothing, and waits until the
   service lists the created requests.
@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -45,29 +45,25 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import lines, name_some, sanitize
-from airflow_custody.client.whitelist.comparison import compare
 from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.plans.difference import describe_difference, lost_creations
 from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     advice_on_differences,
     create_operation,
-    hash_operations,
     ignored_text,
     part_key,
 )
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
-from airflow_custody.idempotency.complete_plan import AppliedCreation, AppliedPlan
+from airflow_custody.idempotency.complete_plan import AppliedPlan, is_approved
 from airflow_custody.idempotency.create import CreateRows, Outcome
-from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, Row, digest
+from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, execute, is_deletion_key, observe
+from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, digest
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
-from airflow_custody.idempotency.send import Sender
-from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
-from airflow_custody.idempotency.whitelist_creation import WhitelistCreation, why_not_trusted
+from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -77,8 +73,7 @@ if TYPE_CHECKING:
 
 _PLAN_AGAIN = (
     "If the file or the service has changed, start a new run, which plans again and waits for a new approval.",
-    "If not, the two tasks have different arguments ('prune', 'replace', 'only', 'ignore'), or the connection's status "
-    "words or accepted fields have changed.",
+    "If not, plan_hash is not the hash of this plan, or the connection's status words or accepted fields have changed.",
 )
 _RESTORE = (
     "Restore the file that was approved, and clear this task, which then applies the rest.",
@@ -88,8 +83,6 @@ _NOT_REPLACED = (
     "{why}; the new request would have replaced {ids}, so nothing is deleted. If the service rejects a second request "
     "for the same destination, either change the file to match the service, or delete the request at the service"
 )
-#: The fields that identify the destination of a request.
-_DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 
 class PlanChangedError(CustodyConflictError):
@@ -144,10 +137,7 @@ def _plan_changed(
         sent += f", and earlier tries {done}"
     reason = f": {why}" if why else ""
     now = "" if plan is None else f". {describe_difference(parts or {}, plan)}"
-    compare = (
-        "Compare the current plan in the log with the plan in the log of the task that planned. With plan=plan.output, "
-        "this error names the differences."
-    )
+    compare = "Compare the current plan in the log with the plan in the log of the task that planned."
     return PlanChangedError(
         f"the plan is not the approved plan{reason}; {sent}{now}",
         outcome=outcome,
@@ -173,7 +163,7 @@ class ApplyPlan:
     :param max_parallel: maximum number of requests at once.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcomes of creates and their numbers.
-    :param stop_request: the user's request to send nothing more.
+    :param is_stopped: returns whether the user has stopped the task.
     """
 
     context: Context
@@ -188,19 +178,18 @@ class ApplyPlan:
     max_parallel: int
     lookup_wait: float
     report: Report
-    stop_request: StopRequest
+    is_stopped: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
         self._requests = {row_key(row.request): row.request for row in self.file.rows}
-        #: The deletions that must wait until the created requests are in effect; None if there are none.
-        self.completion: AppliedPlan | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> tuple[Outcome, AppliedPlan | None]:
         """
         Execute the rest of the plan.
 
-        :return: the outcome of the rows to create, and of the deletions.
+        :return: the outcome of the rows to create, and of the deletions; and the deletions that must wait until the
+            created requests are in effect, None if there are none.
         :raises PlanChangedError: if the plan is not the approved one.
         :raises CustodyError: if the service cannot be read, or the outcome of an earlier try is unknown.
         """
@@ -217,32 +206,42 @@ class ApplyPlan:
             record = self._begin(snapshot, service, is_forgotten=is_forgotten)
         else:
             self._check_record(record, snapshot, service)
+        if not record.creations:
+            planned = {deletion_key(each.id): each for each in record.deletions}
+            deletions = Deletions(self.client, planned, self.comment)
+            outcome = execute(
+                deletions,
+                self._store,
+                self.log,
+                self.plan_hash,
+                max_parallel=self.max_parallel,
+                is_stopped=self.is_stopped,
+            )
+            self._add_earlier_plans(outcome, self._creation(snapshot), snapshot)
+            return outcome, None
         creation = self._creation(snapshot, record)
         self._check_recorded_ids(creation, snapshot)
+        undecided = self._settle_own(creation, snapshot)
         creator = CreateRows(
             self._store,
             creation,
             self.log,
-            look_up=creation.look_up,
+            prepare=creation.prepare,
             plan=self.plan_hash,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=self.report,
-            stop_request=self.stop_request,
+            is_stopped=self.is_stopped,
         )
-        self._settle_own(creator.search, creation, snapshot)
-        outcome = creator.run([key for key in self._requests if key in record.creations], searched_at=searched_at)
+        keys = [key for key in self._requests if key in record.creations]
+        outcome = creator.run(keys, searched_at=searched_at, undecided=undecided)
         for key in outcome.refused.keys() & creation.replaced.keys():
             ids = ", ".join(creation.replaced[key])
             outcome.refused[key] = _NOT_REPLACED.format(why=outcome.refused[key], ids=ids)
-        self._check_created(outcome)
+        self._check_created(outcome, creation)
         self.report("unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, creation, snapshot)
-        if record.creations:
-            self.completion = self._left_to_complete(record, outcome)
-        else:
-            self._delete(record, snapshot, outcome)
-        return outcome
+        return outcome, self._left_to_complete(record, outcome)
 
     # --- the record ----------------------------------------------------------------------------------------
 
@@ -284,18 +283,16 @@ class ApplyPlan:
 
         :raises PlanChangedError: if record and file are not the approved plan.
         """
-        known = record.creations.keys() & self._requests.keys()
-        operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
         if record.rows != self._rows_digest():
             why = "the rows of the file have changed since the first try"
+            known = record.creations.keys() & self._requests.keys()
             if number := len(record.creations) - len(known):
+                operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
                 names = lost_creations(self.parts, [part_key(each) for each in operations])
                 why += f" (gone or changed: {number} of {len(record.creations)} approved creations"
                 why += f": {names})" if names else ")"
             raise _plan_changed(self._done(snapshot), why=why, advice=_RESTORE)
-        operations += [each.operation for each in record.deletions]
-        is_approved = hash_operations(operations, record.observed, service) == self.plan_hash
-        if known != record.creations.keys() or not is_approved:
+        if not is_approved(record, self._requests, service, self.plan_hash):
             raise _plan_changed(self._done(snapshot), why="the service, its tenant or the task's record has changed")
         self.log.info("Continuing the approved plan, which an earlier try has begun.")
 
@@ -305,10 +302,14 @@ class ApplyPlan:
     def _done(self, snapshot: Snapshot) -> Outcome:
         """Return what earlier tries did, also for rows that are no longer in the file."""
         outcome = Outcome()
-        for key, row in self._rows_of_plan().items():
+        for key, (batch, row) in self._store.rows.items():
+            is_gone = is_deletion_key(key) and deleted_id(key) not in snapshot.requests
+            if batch.plan != self.plan_hash:
+                continue
             if row.state == "created":
                 outcome.created[key] = row.detail
-            elif is_deletion_key(key) and _is_deleted(row, deleted_id(key), snapshot):
+            elif is_gone and (row.state == "deleted" or (row.state == "sent" and not snapshot.hidden)):
+                # A request that is not listed may be hidden. Then only the service's confirmation counts.
                 outcome.deleted[key] = row.detail
             elif row.state == "sent":
                 outcome.unknown[key] = "this try has not searched for it"
@@ -358,13 +359,15 @@ class ApplyPlan:
         # Rows that are no longer in the file are not sent again, and a new plan lists their requests.
         store.record((key, store.rows[key][1].become("void")) for key in others if key not in self._requests)
         search = Search(store, creation, self.log, self.lookup_wait, self.report)
-        known = [key for key in others if key in self._requests and not search.follow_override(key)]
-        search.judge(creation.found_in(snapshot, known, thorough=True))
-        if search.unknown:
-            self.report("unknown", len(search.unknown))
+        overrides = {key: search.follow_override(key) for key in others if key in self._requests}
+        known = [key for key, problem in overrides.items() if problem != ""]
+        unknown = search.judge(creation.found_in(snapshot, known, thorough=True))
+        unknown |= {key: problem for key, problem in overrides.items() if problem}
+        if unknown:
+            self.report("unknown", len(unknown))
             rows = [
                 f"  {creation.which(key)}: {lines(why, indent(search.advice(key), '    '))}"
-                for key, why in search.unknown.items()
+                for key, why in unknown.items()
             ]
             raise CustodyOutcomeUnknownError(
                 lines(
@@ -375,26 +378,26 @@ class ApplyPlan:
                 code="outcome-unknown",
             )
 
-    def _settle_own(self, search: Search, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """Look in the snapshot for the rows that an earlier try has sent."""
+    def _settle_own(self, creation: WhitelistCreation, snapshot: Snapshot) -> dict[str, str]:
+        """
+        Look in the snapshot for the rows that an earlier try has sent.
+
+        :return: why a manual override is wrong, by the row's key.
+        """
+        search = Search(self._store, creation, self.log, self.lookup_wait, self.report)
         own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
-        search.judge(creation.found_in(snapshot, own, thorough=False))
         # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
-        search.unknown.clear()
+        search.judge(creation.found_in(snapshot, own, thorough=False))
         # A user has to decide only about rows that the snapshot does not settle.
-        for key in own:
-            if self._store.rows[key][1].state == "sent":
-                search.follow_override(key)
+        left = [key for key in own if self._store.rows[key][1].state == "sent"]
+        return {key: problem for key in left if (problem := search.follow_override(key))}
 
     def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
         Check that the recorded ids belong to their rows.
 
-        This is necessary because Airflow users can edit the record.
-
-        Differences that the service may cause, such as a shortened label or a field that it fills in, are ignored here
-        and found by the review before signing. Created requests that are not listed, or no longer verify, are handled
-        later.
+        This is necessary because Airflow users can edit the record. Created requests that are not listed, or no longer
+        verify, are handled later.
 
         :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request.
         """
@@ -402,31 +405,23 @@ class ApplyPlan:
             if batch.plan != self.plan_hash or row.state not in ("created", "found"):
                 continue
             request = snapshot.requests.get(row.detail)
-            if request is None and row.state == "found":
-                raise self._wrong_record(key, row.detail, creation, "the service does not list it")
-            if request is None:
+            if request is None and row.state == "created":
                 continue
-            if request.state == "unverified" and row.state == "found":
+            if request is not None and request.state == "unverified" and row.state == "found":
                 # Ignore another user's request that no longer verifies: it has no meaning for this row.
                 self._store.record([(key, row.become("void"))])
                 continue
-            wrong = self._wrong_fields(key, request, creation)
-            if wrong:
-                raise self._wrong_record(key, row.detail, creation, f"it differs in {', '.join(wrong)}")
-
-    def _wrong_fields(self, key: str, request: Request, creation: WhitelistCreation) -> list[str]:
-        given = self._requests[key].model_dump(exclude_none=True, exclude={"label"})
-        differs = creation.compare(key, request).differs
-        return [name for name in differs if name in _DESTINATION or name in given]
-
-    @staticmethod
-    def _wrong_record(key: str, request_id: str, creation: WhitelistCreation, why: str) -> CustodyOutcomeUnknownError:
-        return CustodyOutcomeUnknownError(
-            f"the task's record names request {sanitize(request_id, 40)} for {creation.which(key)}, but {why}; this "
-            "try sent nothing",
-            code="outcome-unknown",
-            advice="Find out how the task's state or the request was changed. Then start a new run.",
-        )
+            why = "the service does not list it"
+            if request is not None:
+                found = creation.compare(key, request)
+                why = "" if found.unclear and row.state == "created" else found.contradiction
+            if why:
+                raise CustodyOutcomeUnknownError(
+                    f"the task's record names request {sanitize(row.detail, 40)} for {creation.which(key)}, but {why}; "
+                    "this try sent nothing",
+                    code="outcome-unknown",
+                    advice="Find out how the task's state or the request was changed. Then start a new run.",
+                )
 
     def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
@@ -448,22 +443,27 @@ class ApplyPlan:
 
     # --- what was created ----------------------------------------------------------------------------------
 
-    def _check_created(self, outcome: Outcome) -> None:
+    def _check_created(self, outcome: Outcome, creation: WhitelistCreation) -> None:
         """
         Check that the service lists the created requests, each with the content of its row.
 
         If one is missing or differs, the outcome of its row is unknown. The row stays recorded as created, so that it
-        is not sent again.
+        is not sent again. The review before signing decides about differences that the service may cause.
         """
         listed, failure = self._fetch([*outcome.created.values()])
-        asked = {request_id: self._requests[key] for key, request_id in outcome.created.items()}
-        self._warn_of_differences([listed[each] for each in listed if each in asked], asked)
         outcome.stopped = outcome.stopped or failure
+        warnings: list[str] = []
         for key, request_id in list(outcome.created.items()):
             why = ""
             if request_id in listed:
-                why = self._difference(self._requests[key], listed[request_id])
-                why = why and f"the service returned the id {request_id} for this row, but {why}"
+                found = creation.compare(key, listed[request_id])
+                if found.contradiction:
+                    why = (
+                        f"the service returned the id {request_id} for this row, but {found.contradiction}: look at "
+                        "the service, and start a new run"
+                    )
+                if found.differs:
+                    warnings.append(f"{request_id} in {', '.join(found.differs)}")
             elif failure is None:
                 why = (
                     f"the service does not list request {request_id}, which this task created: if the service is slow "
@@ -478,32 +478,8 @@ class ApplyPlan:
             if why:
                 outcome.unknown[key] = why
                 del outcome.created[key]
-
-    def _difference(self, asked: WhitelistRequest, request: Request) -> str:
-        """Return why a row cannot have created a request; empty: it can."""
-        not_trusted = why_not_trusted(request)
-        if not_trusted:
-            return not_trusted
-        fields = compare(asked, request.shown, request.fields, self.client.settings).differs
-        if not _DESTINATION.isdisjoint(fields):
-            return (
-                f"the request with this id has another destination (it differs in {', '.join(fields)}): look at the "
-                "service, and start a new run"
-            )
-        return ""
-
-    def _warn_of_differences(self, requests: Iterable[Request], asked: Mapping[str, WhitelistRequest]) -> None:
-        """
-        Log in one line which created requests differ from their rows. The review before signing decides about them.
-
-        :param requests: the created requests, as listed.
-        :param asked: the requested contents, by id.
-        """
-        settings = self.client.settings
-        found = {each.id: compare(asked[each.id], each.shown, each.fields, settings).differs for each in requests}
-        texts = [f"{each} in {', '.join(fields)}" for each, fields in found.items() if fields]
-        if texts:
-            self.log.warning("Created requests differ from their rows: %s.", name_some(texts, 120))
+        if warnings:
+            self.log.warning("Created requests differ from their rows: %s.", name_some(warnings, 120))
 
     def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, Request], CustodyError | None]:
         """
@@ -543,55 +519,12 @@ class ApplyPlan:
             "of this plan are in effect.",
             name_some(waiting, 60),
         )
-        ids = {**outcome.created, **outcome.found}
         # A plan with a creation that has no id is never completed.
-        creations = [
-            AppliedCreation(
-                request=self._requests[key].model_dump(exclude_none=True), id=ids.get(key, ""), replaces=replaces
-            )
-            for key, replaces in record.creations.items()
-        ]
+        ids = {**outcome.created, **outcome.found}
+        requests = {key: self._requests[key].model_dump(exclude_none=True) for key in record.creations}
         return AppliedPlan(
-            creations=creations, replaced=record.replaced, deletions=record.deletions, observed=record.observed
+            record=record, requests=requests, ids={key: ids[key] for key in record.creations if key in ids}
         )
-
-    # --- deletions -----------------------------------------------------------------------------------------
-
-    def _delete(self, record: PlanRecord, snapshot: Snapshot, outcome: Outcome) -> None:
-        """Execute the deletions of a plan that creates nothing, and add their outcomes."""
-        planned = {deletion_key(each.id): each for each in record.deletions}
-        deletions = Deletions(self.client, planned, self.comment)
-        earlier, left = deletions.earlier(self._rows_of_plan(), snapshot)
-        if left:
-            self._send_deletions(deletions, left, outcome)
-        outcome.deleted |= earlier.deleted
-        outcome.unknown |= earlier.unknown
-        outcome.stopped = outcome.stopped or earlier.stopped
-
-    def _send_deletions(self, deletions: Deletions, keys: Sequence[str], outcome: Outcome) -> None:
-        sender = Sender(
-            self._store,
-            self.log,
-            deletions,
-            plan=self.plan_hash,
-            max_parallel=self.max_parallel,
-            report=lambda outcome, count: None,
-            stop_request=self.stop_request,
-        )
-        sender.send(keys)
-        outcome.add(self._store, keys, self.plan_hash, sender.errors)
-        outcome.stopped = outcome.stopped or sender.stopped
-
-    def _rows_of_plan(self) -> Mapping[str, Row]:
-        return {key: row for key, (batch, row) in self._store.rows.items() if batch.plan == self.plan_hash}
-
-
-def _is_deleted(row: Row, request_id: str, snapshot: Snapshot) -> bool:
-    """Tell whether an earlier try has deleted a request."""
-    if request_id in snapshot.requests:
-        return False
-    # A request that is not listed may be hidden. Then only the service's confirmation counts.
-    return row.state == "deleted" or (row.state == "sent" and not snapshot.hidden)
 
 
 def row_key(request: WhitelistRequest) -> str:

@@ -1,15 +1,11 @@
 """
 Complete a plan: execute the deletions that had to wait for the created requests.
 
-Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan`: the created request of each
-row, the requests that it replaces, and the approved deletions. Once the created requests are signed, completing deletes
-the replaced requests and executes the approved deletions. No other request is ever deleted, because the plan's hash
-covers all of these deletions.
-
-Each deletion is checked right before it is sent. The request to delete, and the requests that are kept for the same
-row, must be unchanged since the plan was made. The successor must be in effect, verified if keys are pinned, and equal
-to its row. This ensures that the last request in effect for a row is never deleted. If a try is killed or repeated, the
-next try continues: a missing request counts as deleted, and a deletion may be sent twice.
+Applying a plan that creates anything deletes nothing. It returns an :class:`AppliedPlan`: the record of the approved
+plan, and the created request of each row. Once the created requests are signed, completing executes the other half of
+the record: it deletes the replaced requests, and executes the approved deletions. No other request is ever deleted,
+because the plan's hash covers all of these deletions. :mod:`~airflow_custody.idempotency.deletions` describes the
+checks of each deletion.
 """
 
 from __future__ import annotations
@@ -26,18 +22,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.client.text import name_some, sanitize
-from airflow_custody.client.whitelist.addresses.destinations import is_same
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations
-from airflow_custody.client.whitelist.request import Request
-from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
+from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.idempotency.create import Outcome
-from airflow_custody.idempotency.deletions import Deletions, deletion_key
-from airflow_custody.idempotency.records import PlannedDeletion
-from airflow_custody.idempotency.send import Sender
-from airflow_custody.idempotency.stop_request import StopRequest
+from airflow_custody.idempotency.deletions import Deletions, deletion_key, execute, plan_incomplete
+from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord
 from airflow_custody.idempotency.store import Store
-from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -45,38 +36,36 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
 
-class AppliedCreation(BaseModel):
-    """
-    A creation of an applied plan.
-
-    :param request: the requested content.
-    :param id: the request's id; empty if it was not created.
-    :param replaces: the ids of the requests that it replaces.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    request: dict[str, Any]
-    id: str
-    replaces: list[str]
-
-
 class AppliedPlan(BaseModel):
     """
     An applied plan whose deletions are left to complete.
 
-    :param creations: the creations.
-    :param replaced: state, status and hash of the replaced requests when the plan was made, by id.
-    :param deletions: the approved deletions.
-    :param observed: other facts that the plan's hash covers.
+    :param record: the record of the approved plan.
+    :param requests: the requested contents of its creations, by the row's key.
+    :param ids: the ids of the requests that were created for them, by the row's key.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    creations: list[AppliedCreation]
-    replaced: dict[str, list[str]]
-    deletions: list[PlannedDeletion]
-    observed: list[str]
+    record: PlanRecord
+    requests: dict[str, dict[str, Any]]
+    ids: dict[str, str]
+
+
+def is_approved(record: PlanRecord, requests: Mapping[str, WhitelistRequest], service: str, plan_hash: str) -> bool:
+    """
+    Tell whether a record has the hash of the approved plan. Airflow users can edit records and XComs.
+
+    :param record: the record.
+    :param requests: the requested contents, by the row's key.
+    :param service: name of the service and the tenant.
+    :param plan_hash: the hash of the approved plan.
+    """
+    if not record.creations.keys() <= requests.keys():
+        return False
+    operations = [create_operation(requests[key], replaced) for key, replaced in record.creations.items()]
+    operations += [each.operation for each in record.deletions]
+    return hash_operations(operations, record.observed, service) == plan_hash
 
 
 def read_applied(value: Any) -> AppliedPlan | None:
@@ -122,7 +111,7 @@ class CompletePlan:
     :param applied: the applied plan.
     :param plan_hash: the hash of the approved plan.
     :param comment: why requests are deleted, for the service's history.
-    :param stop_request: the user's request to send nothing more.
+    :param is_stopped: returns whether the user has stopped the task.
     """
 
     context: Context
@@ -132,12 +121,7 @@ class CompletePlan:
     plan_hash: str
     _: KW_ONLY
     comment: str
-    stop_request: StopRequest
-
-    def __post_init__(self) -> None:
-        self._store = Store(self.context)
-        self._requests = {each.id: WhitelistRequest(**each.request) for each in self.applied.creations}
-        self._creation = WhitelistCreation(self.client, self._requests)
+    is_stopped: Callable[[], bool]
 
     def run(self) -> Outcome:
         """
@@ -148,125 +132,35 @@ class CompletePlan:
             requested; this try deleted nothing. It is retryable if a request may still take effect.
         :raises CustodyError: if the service cannot be read.
         """
-        self._check_hash()
-        missing = [each.request.get("address", "") for each in self.applied.creations if not each.id]
-        if missing:
-            named = name_some(missing, 60)
-            raise self._incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
-        if len(self._requests) != len(self.applied.creations):
-            raise self._incomplete("two creations name the same request, so nothing is deleted", retryable=False)
-        snapshot = read_snapshot(self.client, self._requests)
-        for each in self._requests:
-            self._check_successor(each, snapshot)
-        self._store.read()
-        deletions = _Completion(
-            self.client,
-            self._planned(),
-            self.comment,
-            successors=self._successors(),
-            check=self._check_successor,
-        )
-        outcome, keys = Outcome(), [*deletions.planned]
-        sender = Sender(
-            self._store,
-            self.log,
-            deletions,
-            plan=self.plan_hash,
-            max_parallel=1,
-            report=lambda outcome, count: None,
-            stop_request=self.stop_request,
-        )
-        sender.send(keys)
-        outcome.add(self._store, keys, self.plan_hash, sender.errors)
-        outcome.stopped = sender.stopped
-        return outcome
-
-    def _check_hash(self) -> None:
-        operations = [
-            create_operation(WhitelistRequest(**each.request), each.replaces) for each in self.applied.creations
-        ]
-        operations += [each.operation for each in self.applied.deletions]
-        if hash_operations(operations, self.applied.observed, service_name(self.client)) != self.plan_hash:
+        record = self.applied.record
+        requests = {key: WhitelistRequest(**content) for key, content in self.applied.requests.items()}
+        if not is_approved(record, requests, service_name(self.client), self.plan_hash):
             raise CustodyConflictError(
                 "the applied plan does not have this hash, or the service or its tenant has changed; this try deleted "
                 "nothing",
                 code="plan-changed",
                 advice="Use plan_hash and output of the same apply task. Otherwise start a new run.",
             )
-
-    def _planned(self) -> dict[str, PlannedDeletion]:
-        """Return all deletions by row key: first the plan's deletions, then the replaced requests."""
-        planned = {deletion_key(each.id): each for each in self.applied.deletions}
-        for creation in self.applied.creations:
-            for old in creation.replaces:
-                operation = json.dumps({"delete": old, "replaced by": creation.id})
-                expected = {old: self.applied.replaced.get(old, [])}
+        ids = {key: self.applied.ids.get(key, "") for key in record.creations}
+        if missing := [requests[key].address for key in ids if not ids[key]]:
+            named = name_some(missing, 60)
+            raise plan_incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
+        if len({*ids.values()}) != len(ids):
+            raise plan_incomplete("two creations name the same request, so nothing is deleted", retryable=False)
+        # First the plan's deletions, then the replaced requests.
+        planned = {deletion_key(each.id): each for each in record.deletions}
+        successors: dict[str, str] = {}
+        for key, replaced in record.creations.items():
+            for old in replaced:
+                operation = json.dumps({"delete": old, "replaced by": ids[key]})
+                expected = {old: record.replaced.get(old, [])}
                 planned[deletion_key(old)] = PlannedDeletion(operation=operation, expected=expected)
-        return planned
-
-    def _successors(self) -> dict[str, str]:
-        """Return the id of each replaced request's successor, by the key of the deletion."""
-        return {deletion_key(old): each.id for each in self.applied.creations for old in each.replaces}
-
-    def _check_successor(self, request_id: str, snapshot: Snapshot) -> None:
-        """
-        Check that a created request is in effect, verified if keys are pinned, and equal to its row.
-
-        :raises CustodyConflictError: if the request fails one of these checks.
-        """
-        request = snapshot[request_id]
-        if request.state != "effective":
-            # Retry unless the state is final, because the listing may be late and lack the last signature.
-            is_final = request.state in ("rejected", "unreadable")
-            raise self._incomplete(_why_not_effective(request), retryable=not is_final)
-        if request.deletion_pending:
-            raise self._incomplete(f"the deletion of {request.name} is pending", retryable=False)
-        mismatch = self._creation.compare(request_id, request).mismatch
-        if mismatch:
-            raise self._incomplete(f"{request.name} differs from the requested content: {mismatch}", retryable=False)
-
-    @staticmethod
-    def _incomplete(why: str, *, retryable: bool) -> CustodyConflictError:
-        return CustodyConflictError(
-            why,
-            code="plan-incomplete",
-            retryable=retryable,
-            advice="The replaced requests stay in effect. Once the new request is in effect as requested, clear this "
-            "task; or start a new run, which plans again.",
-        )
-
-
-def _why_not_effective(request: Request) -> str:
-    reason = f": {request.reason}" if request.reason else ""
-    return f"{request.name} is {request.state}, not in effect{reason}"
-
-
-@dataclass(frozen=True, eq=False)
-class _Completion(Deletions):
-    """
-    Deletions of a completed plan.
-
-    A replaced request is deleted only if its successor is in effect.
-
-    :param successors: the ids of the replaced requests' successors, by the row's key.
-    :param check: raises an error if a successor is not in effect as requested.
-    """
-
-    successors: Mapping[str, str]
-    check: Callable[[str, Snapshot], None]
-
-    def why_not(self, key: str) -> str:
-        """Return why a request must not be deleted now; empty if it may be deleted."""
-        successor = self.successors.get(key)
-        if successor is None:
-            return ""
-        old = self.planned[key].id
-        now = read_snapshot(self.client, [successor, old])
-        try:
-            self.check(successor, now)
-        except CustodyConflictError as error:
-            return error.message
-        replaced, replacing = now[old].destination, now[successor].destination
-        if replaced is None or replacing is None or not is_same(replaced, replacing):
-            return f"it is not for the destination of whitelisting request {successor}, which replaces it"
-        return ""
+                successors[deletion_key(old)] = ids[key]
+        requested = {ids[key]: requests[key] for key in ids}
+        deletions = Deletions(self.client, planned, self.comment, successors, requested)
+        snapshot = read_snapshot(self.client, requested)
+        for each in requested:
+            deletions.check_successor(each, snapshot)
+        store = Store(self.context)
+        store.read()
+        return execute(deletions, store, self.log, self.plan_hash, is_stopped=self.is_stopped)

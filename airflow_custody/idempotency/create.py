@@ -6,9 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from textwrap import indent
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import (
@@ -22,8 +20,7 @@ from airflow_custody.client.text import lines, name_some
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
 from airflow_custody.idempotency.records import RecordState, Row, digest
 from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
-from airflow_custody.idempotency.send import Sender
-from airflow_custody.idempotency.stop_request import StopRequest
+from airflow_custody.idempotency.send import Sender, Sent
 from airflow_custody.idempotency.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +32,8 @@ OnClear = Literal["reuse", "create"]
 #: The key of a single row.
 ONE = "one"
 
+_LOST = "its response was lost, and the service could not be searched"
+
 
 @dataclass
 class Outcome:
@@ -44,40 +43,49 @@ class Outcome:
     :param created: the id of the created object.
     :param deleted: the operation that deleted the request.
     :param found: the id of a request with the same content, if another client has created one meanwhile.
+    :param reused: the record of a single row that uses an existing object, so that nothing was sent.
     :param refused: why the row was refused.
-    :param unknown: why the outcome is unknown, and instructions for the user's decision.
+    :param unknown: why the outcome is unknown.
+    :param advice: instructions for the user's decision about a row whose outcome is unknown. A row without advice is
+        searched for by the next try.
     :param left: the keys of the rows that had no effect.
-    :param stopped: the error that ended the sending early; None if there was none.
+    :param errors: the last error of this try.
+    :param stopped: the error that ended the sending or the search early; None if there was none.
     """
 
     created: dict[str, str] = field(default_factory=dict)
     deleted: dict[str, str] = field(default_factory=dict)
     found: dict[str, str] = field(default_factory=dict)
+    reused: dict[str, Row] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
+    advice: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    errors: dict[str, CustodyError] = field(default_factory=dict)
     stopped: CustodyError | None = None
 
-    def add(
-        self, store: Store, keys: Collection[str], plan: str, errors: Mapping[str, CustodyError] = MappingProxyType({})
-    ) -> None:
-        """
-        Add the recorded outcomes of rows of a plan.
 
-        :param store: the record.
-        :param keys: the rows' keys.
-        :param plan: the plan's hash.
-        :param errors: the errors of this try, by key. Default: none.
-        """
-        for key in keys:
-            batch, row = store.rows.get(key, (None, None))
-            if row is None or batch is None or row.state == "void" or batch.plan != plan:
-                self.left.append(key)
-            elif row.state == "sent":
-                lost = "its response was lost, and the service could not be searched"
-                self.unknown[key] = errors[key].reason if key in errors else lost
-            else:
-                getattr(self, row.state)[key] = row.detail
+def outcome_of(store: Store, keys: Collection[str], plan: str, sent: Sent) -> Outcome:
+    """
+    Return the outcomes of rows: what is recorded under their plan, and what this try has not recorded.
+
+    :param store: the record.
+    :param keys: the rows' keys.
+    :param plan: the plan's hash; empty for a single row.
+    :param sent: what this try has sent.
+    """
+    outcome = Outcome(errors=sent.errors, stopped=sent.stopped)
+    for key in keys:
+        batch, row = store.rows.get(key, (None, None))
+        if key in sent.rows and sent.rows[key].state == "reused":
+            outcome.reused[key] = sent.rows[key]
+        elif row is None or batch is None or row.state == "void" or batch.plan != plan:
+            outcome.left.append(key)
+        elif row.state == "sent":
+            outcome.unknown[key] = sent.errors[key].reason if key in sent.errors else _LOST
+        else:
+            getattr(outcome, row.state)[key] = row.detail
+    return outcome
 
 
 @dataclass(eq=False, repr=False)
@@ -88,71 +96,69 @@ class CreateRows:
     :param store: the record of what was sent.
     :param creation: the objects to create.
     :param log: the task's log.
-    :param look_up: returns the rows of a batch before they are sent; see :meth:`Job.look_up`.
+    :param prepare: returns the rows of a batch before they are sent; see :meth:`Job.prepare`.
     :param plan: the hash of the rows' plan. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
     :param lookup_wait: seconds that the service may take to list what it created.
     :param report: called with the outcomes of creates.
-    :param stop_request: the user's request to send nothing more. Default: users cannot stop the sending.
+    :param is_stopped: returns whether the user has stopped the task. Default: users cannot stop it.
     """
 
     store: Store
     creation: Creation
     log: logging.Logger
     _: KW_ONLY
-    look_up: Callable[[Sequence[str]], Mapping[str, Row]]
+    prepare: Callable[[Sequence[str]], Mapping[str, Row]]
     plan: str = ""
     max_parallel: int = 1
     lookup_wait: float
     report: Report
-    stop_request: StopRequest = field(default_factory=StopRequest)
+    is_stopped: Callable[[], bool] = bool
 
-    def __post_init__(self) -> None:
-        self.search = Search(self.store, self.creation, self.log, self.lookup_wait, self.report)
-        self.sender = Sender(
+    def run(
+        self, keys: Sequence[str], *, searched_at: float | None = None, undecided: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """
+        Create the rows' objects that do not exist yet.
+
+        :param keys: the rows' keys.
+        :param searched_at: time of an earlier search for the open rows; None (default): there was none.
+        :param undecided: why a user must decide about a row, by the row's key. Such rows are neither searched for nor
+            sent. Default: none.
+        :return: the outcome of each row.
+        """
+        search = Search(self.store, self.creation, self.log, self.lookup_wait, self.report)
+        sender = Sender(
             self.store,
             self.log,
             self,
             plan=self.plan,
             max_parallel=self.max_parallel,
             report=self.report,
-            stop_request=self.stop_request,
+            is_stopped=self.is_stopped,
         )
-
-    def run(self, keys: Sequence[str], *, searched_at: float | None = None) -> Outcome:
-        """
-        Create the rows' objects that do not exist yet.
-
-        :param keys: the rows' keys.
-        :param searched_at: time of an earlier search for the open rows; None (default): there was none.
-        :return: the outcome of each row.
-        """
+        unknown = {**(undecided or {})}
         earlier = {*self.store.open_rows()}
         # Send refused rows again, because the service may accept them by now.
-        todo = self._in_state(keys, "void", "refused")
+        todo = [key for key in keys if key not in unknown and self._state(key) in ("void", "refused")]
         while True:
-            self.sender.send(todo)
+            sent = sender.send(todo)
             is_earlier = {*self.store.open_rows()} <= earlier
-            self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
-            # The earlier search proves nothing about rows that are sent from now on.
+            is_open = [key for key in keys if key not in unknown]
+            found = search.resolve(is_open, searched_at=searched_at if is_earlier else None)
+            unknown |= found.unknown
+            # Rows sent from now on are newer than the earlier search, so it says nothing about them.
             searched_at = None
-            sent, todo = todo, self._in_state(keys, "void")
+            before, todo = todo, [key for key in keys if key not in unknown and self._state(key) == "void"]
             # Send rows that had no effect again, unless the last round had no effect on any row.
-            is_in_vain = bool(sent) and {*sent} <= {*todo}
-            if not todo or is_in_vain or self.search.failure is not None:
+            is_in_vain = bool(before) and {*before} <= {*todo}
+            if not todo or is_in_vain or found.failure is not None:
                 break
-        outcome = Outcome()
-        outcome.add(self.store, keys, self.plan)
-        outcome.unknown |= {
-            key: lines(why, indent(self.search.advice(key), "  "))
-            for key, why in self.search.unknown.items()
-            if key in keys
-        }
-        outcome.stopped = self.sender.stopped or self.search.failure
+        outcome = outcome_of(self.store, keys, self.plan, sent)
+        outcome.unknown = dict.fromkeys(outcome.unknown, _LOST) | unknown
+        outcome.advice |= {key: search.advice(key) for key in unknown}
+        outcome.stopped = outcome.stopped or found.failure
         return outcome
-
-    def _in_state(self, keys: Sequence[str], *states: RecordState) -> list[str]:
-        return [key for key in keys if key not in self.search.unknown and self._state(key) in states]
 
     def _state(self, key: str) -> RecordState:
         """
@@ -194,6 +200,35 @@ class CreateRows:
         return logging.DEBUG, ""
 
 
+@dataclass(frozen=True)
+class Created:
+    """
+    The object of a single row.
+
+    :param id: its id.
+    :param reused: the requested content in the spelling of an existing object that is used instead of a new one. None
+        (default): the task has created the object.
+    """
+
+    id: str
+    reused: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Existing:
+    """
+    An existing object that can be used instead of a new one.
+
+    :param id: its id.
+    :param state: a description of its state.
+    :param content: the requested content, in the existing object's spelling.
+    """
+
+    id: str
+    state: str
+    content: Mapping[str, Any]
+
+
 @dataclass(eq=False, repr=False)
 class CreateOnce:
     """
@@ -209,8 +244,8 @@ class CreateOnce:
     :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
     :param without_looking: the parameters that make the task create without looking first, for advice. Default empty:
         there are none.
-    :param existing: called before a send if similar objects exist. Returns the id of the object to use instead of a new
-        one, and a description of its state; or None to create a new one. Default None: always create a new one.
+    :param existing: called before a send with the similar objects, if there are any. Returns the object to use instead
+        of a new one; or None to create a new one. Default None: always create a new one.
     :param check: called before a new object is recorded and sent; raises an error to prevent this. Default None: no
         check.
     :param lookup_wait: seconds that the service may take to list what it created.
@@ -224,111 +259,115 @@ class CreateOnce:
     on_clear: OnClear = "reuse"
     look_before_create: bool = True
     without_looking: str = ""
-    existing: Callable[[], tuple[str, str] | None] | None = None
+    existing: Callable[[Sequence[Candidate]], Existing | None] | None = None
     check: Callable[[], None] | None = None
     lookup_wait: float
     report: Report
 
     def __post_init__(self) -> None:
-        self._reused = ""
         self._store = Store(self.context)
+        self._search = Search(self._store, self.creation, self.log, self.lookup_wait, self.report)
         self._content = {name: digest(value) for name, value in self.creation.content.items()}
-        self._rows = CreateRows(
-            self._store,
-            self.creation,
-            self.log,
-            look_up=self._look_up,
-            lookup_wait=self.lookup_wait,
-            report=self.report,
-        )
 
-    def run(self) -> str:
+    def run(self) -> Created:
         """
         Find out what earlier tries have done, and create the object if that is safe.
 
-        :return: the id of the object, created now or earlier.
+        :return: the object, created now or earlier, or existing.
         :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or the object has other content;
             nothing (more) was sent.
         :raises CustodyError: of another type if the object was not created.
         """
-        store, search = self._store, self._rows.search
+        store = self._store
         if store.read():
             self.log.info("An earlier try of this task may have sent the request without leaving a record.")
             store.add_forgotten(ONE)
+        may_reuse = True
         if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
-            self._check_earlier()
-        outcome = self._rows.run([ONE])
-        if self._reused or ONE in outcome.created:
-            return self._reused or outcome.created[ONE]
-        if ONE in search.unknown:
-            if self._can_reuse_unrecorded():
-                return self._reused
-            raise self._unknown(search.unknown[ONE])
+            may_reuse = not self._follow_override()
+            if may_reuse:
+                self._check_earlier(store.rows[ONE][1])
+        rows = CreateRows(
+            store,
+            self.creation,
+            self.log,
+            prepare=lambda _: {ONE: self._prepare(may_reuse=may_reuse)},
+            lookup_wait=self.lookup_wait,
+            report=self.report,
+        )
+        outcome = rows.run([ONE])
+        if ONE in outcome.created:
+            return Created(outcome.created[ONE])
+        reused = outcome.reused.get(ONE)
+        if ONE in outcome.advice and may_reuse and self.existing and not store.rows[ONE][0].try_number:
+            # An unrecorded try of this task may have created a similar request. It may be reused if the requests of
+            # other creators may be reused.
+            with suppress(CustodyError):
+                reused = self._find_existing(may_reuse=True)[1]
+        if reused is not None:
+            return Created(reused.detail, reused.request)
+        if ONE in outcome.advice:
+            raise self._unknown(outcome.unknown[ONE])
         raise self._not_created(outcome)
-
-    def _can_reuse_unrecorded(self) -> bool:
-        """
-        Tell whether an existing request can be reused, whoever created it.
-
-        An unrecorded try of this task may have created it. Such a request may be reused if the requests of other
-        creators may be reused.
-        """
-        is_recorded = bool(self._store.rows[ONE][0].try_number)
-        if is_recorded or self.existing is None:
-            return False
-        with suppress(CustodyError):
-            return not self._look_up([ONE])
-        return False
 
     def _not_created(self, outcome: Outcome) -> CustodyError:
         """Return the error for an object that, as far as is known, was not created."""
-        search = self._rows.search
-        error = outcome.stopped or self._rows.sender.errors[ONE]
-        if search.failure is not None:
+        error = outcome.stopped or outcome.errors[ONE]
+        if ONE in outcome.unknown:
             advice = lines(self._history(), "The next try searches again; nothing is sent until then.")
             return error.with_facts(advice=advice)
         # A request that the client itself refuses is not recorded, because it was not sent.
         is_refused = isinstance(error, CustodyRequestError)
         if ONE in outcome.left and outcome.stopped is None and not is_refused:
             advice = (
-                f"The request had no effect: {search.under_way:g} s after it was sent, the service lists no such "
+                f"The request had no effect: {self._search.under_way:g} s after it was sent, the service lists no such "
                 f"{self.creation.what}. Trying again is safe."
             )
             return error.with_facts(advice=advice, retryable=True)
         return error
 
+    # --- earlier tries -------------------------------------------------------------------------------------
+
     def _keep(self, **changes: object) -> None:
         self._store.record([(ONE, self._store.rows[ONE][1].model_copy(update=changes))])
 
-    def _check_earlier(self) -> None:
+    def _follow_override(self) -> bool:
+        """
+        Apply the manual override, if there is one, and tell whether there is one.
+
+        With an override, the user has also decided against the existing objects.
+
+        :raises CustodyOutcomeUnknownError: if the override is wrong.
+        """
+        problem = self._search.follow_override(ONE)
+        if problem:
+            raise self._unknown(problem)
+        if problem is None:
+            return False
+        self._keep(content=self._content)
+        return True
+
+    def _check_earlier(self, row: Row) -> None:
         """
         Decide whether to use the object that an earlier try sent or created.
 
         If it is not used, the row becomes ``void``.
 
-        :raises CustodyOutcomeUnknownError: if its content differs, or a user must decide.
+        :raises CustodyOutcomeUnknownError: if its content differs.
         """
-        search = self._rows.search
-        if search.follow_override(ONE):
-            self._keep(content=self._content)
-            # The user has decided against the existing objects.
-            self.existing = None
-            return
-        if ONE in search.unknown:
-            raise self._unknown(search.unknown[ONE])
-        row = self._store.rows[ONE][1]
-        if row.state != "created":
-            self._check_content(row)
-            self.log.info("%s", self._history())
-            return
         what = f"{self.creation.what} {row.detail}"
         is_cleared = row.max_tries != self._store.max_tries
-        if is_cleared and self.on_clear == "create":
+        if row.state == "created" and is_cleared and self.on_clear == "create":
             self.log.info("This task created %s and was cleared: creating another (on_clear='create').", what)
             self._keep(state="void", detail="")
             return
-        self._check_content(row)
-        if not self._check_recorded(row.detail, may_be_gone=is_cleared):
+        if row.content and row.content != self._content:
+            names = {*row.content, *self._content}
+            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
+            raise self._unknown(f"The requested content has changed since: {', '.join(changed)}.")
+        if row.state != "created":
+            self.log.info("%s", self._history())
+        elif not self._check_recorded(row.detail, may_be_gone=is_cleared):
             self.log.warning("This task created %s, which no longer exists: creating another.", what)
             self._keep(state="void", detail="")
         elif is_cleared:
@@ -342,17 +381,6 @@ class CreateOnce:
         else:
             self.log.info("An earlier try of this task created %s: reusing it, nothing is sent.", what)
 
-    def _check_content(self, row: Row) -> None:
-        """
-        Check that the requested content has not changed since the row was recorded.
-
-        :raises CustodyOutcomeUnknownError: if the content has changed.
-        """
-        if row.content and row.content != self._content:
-            names = {*row.content, *self._content}
-            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
-            raise self._unknown(f"The requested content has changed since: {', '.join(changed)}.")
-
     def _check_recorded(self, identifier: str, *, may_be_gone: bool) -> bool:
         """
         Check that a recorded id belongs to an object with the requested content.
@@ -364,16 +392,23 @@ class CreateOnce:
         :return: whether it exists.
         :raises CustodyOutcomeUnknownError: if its content differs, or cannot be checked.
         """
+        found, inconclusive = None, ""
         try:
-            found, hidden = self._look_for(identifier)
+            # Try several times, because the service may take some time to list the object.
+            for _ in tries_within(self.lookup_wait):
+                if found := self.creation.get(ONE, identifier):
+                    break
+            else:
+                inconclusive = self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
         except CustodyError as error:
             if not (error.not_offered or error.status == 403):
                 raise
             raise self._unknown(f"Its content cannot be checked: {error.text}") from None
         if found is None:
-            if may_be_gone and not hidden:
+            if may_be_gone and not inconclusive:
                 return False
-            raise self._unknown(f"The service does not list it{hidden and f', which proves nothing: {hidden}'}.")
+            proof = f", which proves nothing: {inconclusive}" if inconclusive else ""
+            raise self._unknown(f"The service does not list it{proof}.")
         if found.contradiction:
             raise self._unknown(
                 f"But {identifier} differs from the content that this task requests: {found.contradiction}. Find out "
@@ -389,77 +424,63 @@ class CreateOnce:
             )
         return True
 
-    def _look_for(self, identifier: str) -> tuple[Candidate | None, str]:
-        """
-        Return the object with an id, or None.
+    # --- before the send -----------------------------------------------------------------------------------
 
-        With None, the text is the reason why the object's absence is not proved; empty if it is proved.
-        """
-        # Try several times, because the service may take some time to list the object.
-        for _ in tries_within(self.lookup_wait):
-            if found := self.creation.get(ONE, identifier):
-                return found, ""
-        return None, self.creation.find([ONE], thorough=True)[ONE].inconclusive or ""
-
-    def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """
-        Return the row before it is sent, with the ids of similar objects.
-
-        Empty if an existing object is reused.
-        """
-        known: list[str] | None = None
-        try:
-            if self.look_before_create:
-                found = self.creation.find(keys, thorough=False)[ONE]
-                known = sorted(each.id for each in found.candidates)
-                self._check_hidden(found.hidden)
-            if known and self._use_existing():
-                return {}
-        except CustodyError as error:
-            # A gateway's response is no evidence that the service does not offer the lookup.
-            is_not_offered = error.not_offered and (error.from_service or not self.existing)
-            if known is not None or not is_not_offered:
-                raise self._not_looked_up(error) from None
-            self._warn_that_lost_is_lost(error)
+    def _prepare(self, *, may_reuse: bool) -> Row:
+        """Return the row before it is sent: with the ids of similar objects, or ``reused``."""
+        known, reused = self._find_existing(may_reuse=may_reuse)
+        if reused is not None:
+            return reused
         if known:
             what, named = self.creation.what, name_some(known)
             self.log.info("Already exists, and was not created by this task: %s %s.", what, named)
         if self.check is not None:
             self.check()
-        return {ONE: Row(state="sent", known_ids=known, content=self._content)}
+        return Row(state="sent", known_ids=known, content=self._content)
 
-    def _check_hidden(self, hidden: int) -> None:
+    def _find_existing(self, *, may_reuse: bool) -> tuple[list[str] | None, Row | None]:
         """
-        Refuse to create what may exist already, because the service counts similar objects that it does not return.
+        Find similar objects at the service.
 
-        :raises CustodyConflictError: if an existing object would be reused, or would forbid the creation.
+        :param may_reuse: whether one of them may be used, if the task allows that at all.
+        :return: their ids, None if they cannot be looked up; and the row that uses one of them, None if a new object
+            must be created.
+        :raises CustodyConflictError: if an existing object forbids the creation.
+        :raises CustodyError: if the service cannot be searched now.
         """
-        if not hidden:
-            return
-        why = f"{describe_hidden(hidden)} for this address, so the requested content may exist already"
-        if self.existing is None:
+        if not self.look_before_create:
+            return None, None
+        find_existing = self.existing if may_reuse else None
+        try:
+            found = self.creation.find([ONE], thorough=False)[ONE]
+        except CustodyError as error:
+            # A gateway's response is no evidence that the service does not offer the lookup.
+            if not error.not_offered or not (error.from_service or find_existing is None):
+                raise self._not_looked_up(error) from None
+            more = "" if find_existing is None else ", nor whether the same was requested before"
+            text = f"If the response to the create is lost, this task cannot find out whether it had an effect{more}:"
+            self.log.warning("%s", lines(text, str(error)))
+            return None, None
+        known = sorted(each.id for each in found.candidates)
+        if found.hidden:
+            # The service counts similar objects that it does not return.
+            why = f"{describe_hidden(found.hidden)} for this address, so the requested content may exist already"
+            if find_existing is not None:
+                raise CustodyConflictError(
+                    f"{why}; nothing is sent",
+                    code="request-exists",
+                    advice=lines(HIDDEN_ADVICE, "To create another request all the same, set if_exists='create'."),
+                )
             self.log.warning("%s. Creating another one (if_exists='create').", f"{why[0].upper()}{why[1:]}")
-            return
-        raise CustodyConflictError(
-            f"{why}; nothing is sent",
-            code="request-exists",
-            advice=lines(HIDDEN_ADVICE, "To create another request all the same, set if_exists='create'."),
-        )
-
-    def _warn_that_lost_is_lost(self, error: CustodyError) -> None:
-        more = ", nor whether the same was requested before" if self.existing else ""
-        text = f"If the response to the create is lost, this task cannot find out whether it had an effect{more}:"
-        self.log.warning("%s", lines(text, str(error)))
-
-    def _use_existing(self) -> bool:
-        """Use an existing object instead of a new one, if that is allowed."""
-        existing = None if self.existing is None else self.existing()
+        try:
+            existing = find_existing(found.candidates) if known and find_existing is not None else None
+        except CustodyError as error:
+            raise self._not_looked_up(error) from None
         if existing is None:
-            return False
-        self._reused, state = existing
-        what = f"{self.creation.what} {self._reused}"
-        self.log.info("Reusing %s, so nothing is sent: it has the same content and is %s.", what, state)
-        return True
+            return known, None
+        what = f"{self.creation.what} {existing.id}"
+        self.log.info("Reusing %s, so nothing is sent: it has the same content and is %s.", what, existing.state)
+        return known, Row(state="reused", detail=existing.id, request={**existing.content})
 
     def _not_looked_up(self, error: CustodyError) -> CustodyError:
         """Return the error for a service that cannot be searched before the send."""
@@ -473,7 +494,7 @@ class CreateOnce:
             )
         return error.with_facts(advice=lines(error.advice, hint))
 
-    # --- not knowing ---------------------------------------------------------------------------------------
+    # --- an unknown outcome --------------------------------------------------------------------------------
 
     def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
         self.report("unknown", 1)
@@ -484,7 +505,7 @@ class CreateOnce:
                 why,
             ),
             code="outcome-unknown",
-            advice=self._rows.search.advice(ONE),
+            advice=self._search.advice(ONE),
         )
 
     def _history(self) -> str:

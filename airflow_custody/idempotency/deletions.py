@@ -1,4 +1,12 @@
-"""The deletions of an approved plan. Each is executed only if nothing has changed since the approval."""
+"""
+The deletions of an approved plan. Each is executed only if nothing has changed since the approval.
+
+A plan that creates nothing deletes when it is applied. Any other plan deletes when it is completed: then a replaced
+request also needs a successor that is in effect, verified if keys are pinned, and equal to its row. This ensures that
+the last request in effect for a row is never deleted.
+
+Each try executes all deletions. A missing request counts as deleted, and a deletion may be sent twice.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +18,25 @@ from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyNotFoundError
 from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.whitelist.addresses.destinations import is_same
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plans.plan import requested_content
 from airflow_custody.client.whitelist.request import Request, to_whitelist_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.idempotency.create import Outcome
+from airflow_custody.idempotency.create import Outcome, outcome_of
 from airflow_custody.idempotency.records import PlannedDeletion, Row
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.client import CustodyClient, WhitelistRequest
 
 _PREFIX = "delete:"
 #: Advice for a service that goes on listing deleted requests.
 MARKED = (
     "If the service keeps listing deleted requests, add the status word that it gives them to 'rejected_statuses' of "
     "this task's Airflow connection"
-)
-_UNCLEAR = "an earlier try began to delete it, but the outcome is unknown: look at the service, and start a new run"
-_STILL_LISTED = (
-    "the service confirmed to an earlier try of this task that it is deleted, but still lists it: if the listing is "
-    f"only out of date, clear this task later; otherwise start a new run, which deletes it again. {MARKED}"
 )
 _CHANGED = "it has changed since the plan was approved: plan again in a new run"
 
@@ -99,67 +106,50 @@ class Deletions:
     :param client: the client.
     :param planned: the planned deletions, by the row's key.
     :param comment: the reason, for the service's history.
+    :param successors: the ids of the requests that replace deleted requests, by the row's key. Default: none.
+    :param requested: the requested contents of the successors, by id. Default: none.
     """
 
     client: CustodyClient
     planned: Mapping[str, PlannedDeletion]
     comment: str
+    successors: Mapping[str, str] = field(default_factory=dict)
+    requested: Mapping[str, WhitelistRequest] = field(default_factory=dict)
     #: The keys of the rows whose requests were gone before this try sent a deletion.
     _gone: set[str] = field(default_factory=set, init=False)
 
-    def earlier(self, done: Mapping[str, Row], snapshot: Snapshot) -> tuple[Outcome, list[str]]:
+    def check_successor(self, request_id: str, now: Snapshot) -> None:
         """
-        Return the outcomes of earlier deletions, and the keys that are left.
+        Check that a created request is in effect, verified if keys are pinned, and equal to its row.
 
-        A deletion whose outcome is unknown is left if the service still lists the request.
-
-        :param done: the record of each row, by key.
-        :param snapshot: everything that the service lists now.
+        :param request_id: its id.
+        :param now: the current requests.
+        :raises CustodyConflictError: if the request fails one of these checks. It is retryable if the request may still
+            take effect.
         """
-        outcome, left = Outcome(), []
-        for key, deletion in self.planned.items():
-            row = done.get(key)
-            request = snapshot.requests.get(deletion.id)
-            is_listed = request is not None and request.reported != "rejected"
-            if row is None or row.state not in ("deleted", "sent"):
-                left.append(key)
-            elif row.state == "deleted" and is_listed:
-                outcome.unknown[key] = _STILL_LISTED
-                outcome.stopped = CustodyConflictError(
-                    "the service lists deleted requests", code="outcome-unknown", retryable=True
-                )
-            elif row.state == "deleted":
-                outcome.deleted[key] = deletion.operation
-            elif is_listed:
-                left.append(key)
-            else:
-                self._resolve(key, deletion, outcome)
-        return outcome, left
+        request = now[request_id]
+        why, may_take_effect = "", False
+        if request.state != "effective":
+            reason = f": {request.reason}" if request.reason else ""
+            why = f"{request.name} is {request.state}, not in effect{reason}"
+            # The listing may be late and lack the last signature.
+            may_take_effect = request.state not in ("rejected", "unreadable")
+        elif request.deletion_pending:
+            why = f"the deletion of {request.name} is pending"
+        elif mismatch := WhitelistCreation(self.client, self.requested).compare(request_id, request).mismatch:
+            why = f"{request.name} differs from the requested content: {mismatch}"
+        if why:
+            raise plan_incomplete(why, retryable=may_take_effect)
 
-    def _resolve(self, key: str, deletion: PlannedDeletion, outcome: Outcome) -> None:
-        """
-        Add the outcome of a deletion that an earlier try began.
-
-        Its request is no longer listed.
-        """
-        try:
-            if status_if_exists(self.client, deletion.id) is None:
-                outcome.deleted[key] = deletion.operation
-            else:
-                outcome.unknown[key] = _UNCLEAR
-        except CustodyError as error:
-            outcome.unknown[key] = f"{_UNCLEAR} ({error.reason})"
-            if error.transient and outcome.stopped is None:
-                outcome.stopped = error
-
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
         """Return the rows of a batch before they are sent."""
         return {key: Row(state="sent", detail=self.planned[key].operation) for key in keys}
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
         """Delete a request if nothing has changed since the approval."""
         deletion = self.planned[key]
-        now = read_snapshot(self.client, deletion.expected)
+        successor = self.successors.get(key)
+        now = read_snapshot(self.client, [*deletion.expected, *([successor] if successor else [])])
         request = now[deletion.id]
         # A service may keep listing deleted requests, with a status word that is among the rejected ones.
         is_marked = request.reported == "rejected"
@@ -169,17 +159,19 @@ class Deletions:
             return row.become("deleted", row.detail)
         if not _is_as_approved(deletion, now):
             return row.become("refused", _CHANGED)
-        why_not = self.why_not(key)
-        if why_not:
-            return row.become("refused", why_not)
+        if successor:
+            try:
+                self.check_successor(successor, now)
+            except CustodyConflictError as error:
+                return row.become("refused", error.message)
+            replaced, replacing = request.destination, now[successor].destination
+            if replaced is None or replacing is None or not is_same(replaced, replacing):
+                why = f"it is not for the destination of {now[successor].name}, which replaces it"
+                return row.become("refused", why)
         before_send()
         with suppress(CustodyNotFoundError):
             self.client.delete_whitelist_request(deletion.id, self.comment)
         return row.become("deleted", row.detail)
-
-    def why_not(self, key: str) -> str:
-        """Return why an unchanged request must not be deleted now; empty if it may be deleted."""
-        return ""
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
         """Return the outcome of a row, for the log."""
@@ -193,3 +185,47 @@ class Deletions:
         if row.state == "refused":
             return logging.WARNING, f"Whitelisting request {request_id} was not deleted: {row.detail}"
         return logging.WARNING, f"Whether whitelisting request {request_id} was deleted is unknown."
+
+
+def plan_incomplete(why: str, *, retryable: bool) -> CustodyConflictError:
+    """Return the error for a plan that cannot be completed now."""
+    return CustodyConflictError(
+        why,
+        code="plan-incomplete",
+        retryable=retryable,
+        advice="The replaced requests stay in effect. Once the new request is in effect as requested, clear this "
+        "task; or start a new run, which plans again.",
+    )
+
+
+def execute(
+    deletions: Deletions,
+    store: Store,
+    log: logging.Logger,
+    plan_hash: str,
+    *,
+    max_parallel: int = 1,
+    is_stopped: Callable[[], bool],
+) -> Outcome:
+    """
+    Execute deletions.
+
+    :param deletions: the deletions.
+    :param store: the record of what was sent.
+    :param log: the task's log.
+    :param plan_hash: the hash of the approved plan.
+    :param max_parallel: maximum number of requests at once. Default 1.
+    :param is_stopped: returns whether the user has stopped the task.
+    :return: the outcome of each deletion.
+    """
+    keys = [*deletions.planned]
+    sender = Sender(
+        store,
+        log,
+        deletions,
+        plan=plan_hash,
+        max_parallel=max_parallel,
+        report=lambda outcome, count: None,
+        is_stopped=is_stopped,
+    )
+    return outcome_of(store, keys, plan_hash, sender.send(keys))

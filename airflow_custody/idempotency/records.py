@@ -20,8 +20,8 @@ FORMAT = 2
 _Record = TypeVar("_Record", bound=BaseModel)
 
 #: ``sent``: about to be sent, outcome unknown. ``void``: no effect. ``found``: another client has created a request
-#: with the same content.
-RecordState = Literal["sent", "created", "deleted", "found", "refused", "void"]
+#: with the same content. ``reused``: an existing object is used; never stored, because nothing is sent.
+RecordState = Literal["sent", "created", "deleted", "found", "reused", "refused", "void"]
 
 
 class Row(BaseModel):
@@ -29,10 +29,11 @@ class Row(BaseModel):
     The record of one row. It contains no secrets.
 
     :param state: its state.
-    :param detail: the id of the created or found request, the reason for a refusal, or the operation of a deletion.
+    :param detail: the id of the created, found or reused request, the reason for a refusal, or a deletion's operation.
     :param known_ids: the ids of similar requests that existed before the row was sent; None: not looked up.
     :param content: a digest of each requested field; empty if the row's key already is a digest of all fields.
     :param replaces: the ids of the requests in effect that the created request replaces. The plan's hash covers them.
+    :param request: the requested content in the spelling of the reused object; None: no object is reused.
     :param max_tries: the task's ``max_tries`` when the state was recorded. It changes when a user clears the task.
     """
 
@@ -43,6 +44,7 @@ class Row(BaseModel):
     known_ids: list[str] | None = None
     content: dict[str, str] = {}
     replaces: list[str] = []
+    request: dict[str, Any] | None = None
     max_tries: int = 0
 
     def become(self, state: RecordState, detail: str = "") -> Row:

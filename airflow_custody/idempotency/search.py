@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import starmap
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
@@ -16,6 +16,9 @@ from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.text import count, lines, name_some
 from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.store import Store
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.request import Request
 
 # Accepted lag of the service's clock behind Airflow's clock. An object counts as new if it was created at most this
 # long before the row was recorded.
@@ -36,6 +39,8 @@ class Candidate:
 
     :param id: its id.
     :param differs: the fields in which it differs from the row.
+    :param filled_in: the fields among them that the row does not request, and that are not part of its destination. The
+        service may have filled them in. Default: none.
     :param unclear: why the object cannot be compared with the row; empty if it can be compared.
     :param created_at: creation time; None if the service does not report one.
     :param by_other: whether the service reports another user as its creator. Default False.
@@ -44,6 +49,7 @@ class Candidate:
     :param is_rejected: whether it was rejected. Default False.
     :param is_certain: whether it is certainly for the row's destination, and not on another network that the row leaves
         open. An object that the row itself has created is recognized by its content alone. Default True.
+    :param request: the whitelisting request. Default None: the object is something else.
     """
 
     id: str
@@ -54,6 +60,8 @@ class Candidate:
     filtered: bool = True
     is_rejected: bool = False
     is_certain: bool = True
+    filled_in: tuple[str, ...] = ()
+    request: Request | None = None
 
     @property
     def mismatch(self) -> str:
@@ -63,11 +71,12 @@ class Candidate:
     @property
     def contradiction(self) -> str:
         """
-        Why an id that a user supplied cannot be the row's; empty if it can.
+        Why an id that is recorded, or that a user supplied, cannot be the row's; empty if it can.
 
-        Only the label may differ: services shorten it, and signing compares it again.
+        A service may shorten the label, and fill in fields. The review before signing compares them again.
         """
-        return "" if self.differs == ("label",) and not self.unclear else self.mismatch
+        is_excused = not self.unclear and {*self.differs} <= {"label", *self.filled_in}
+        return "" if is_excused else self.mismatch
 
     @property
     def difference(self) -> str:
@@ -76,7 +85,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """
     The result of a search for a row.
 
@@ -117,7 +126,7 @@ class Creation(Protocol):
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         """Create an object and return its id; call ``before_send`` right before sending the request's body."""
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, SearchResult]:
         """
         Find the candidates for rows at the service.
 
@@ -155,6 +164,19 @@ def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     return 2 * FENCE + timeout + lookup_wait
 
 
+@dataclass
+class Resolved:
+    """
+    The result of searching for rows.
+
+    :param unknown: why a user must decide about a row, by the row's key.
+    :param failure: the error that ended the search; None: the outcome of every other row is known now.
+    """
+
+    unknown: dict[str, str] = field(default_factory=dict)
+    failure: CustodyError | None = None
+
+
 @dataclass(eq=False, repr=False)
 class Search:
     """
@@ -175,20 +197,17 @@ class Search:
 
     def __post_init__(self) -> None:
         self.under_way = seconds_under_way(self.creation.timeout, self.lookup_wait)
-        #: Why a user must decide about a row, by the row's key.
-        self.unknown: dict[str, str] = {}
-        #: The error that ended the last search; None: the search succeeded, or there was no search.
-        self.failure: CustodyError | None = None
-        # The last logged reason why the service cannot be searched. It is logged once, not at each attempt.
-        self._logged = ""
 
-    def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> None:
+    def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> Resolved:
         """
         Search the service until each open row is found, or would have been found.
 
         The wait starts with the first successful search, by this process's own clock. It does not start at the recorded
         time, because that may be by another machine's clock, and because a service that hangs may process requests only
         after it responds again.
+
+        If the service cannot be searched, and the error is permanent, a user must decide about the rows. If temporary
+        errors last too long, the search has failed.
 
         :param keys: the rows' keys.
         :param searched_at: time of an earlier search for all of these rows; None (default): there was none.
@@ -198,52 +217,37 @@ class Search:
         # After an earlier search, most open rows were never sent. Do not search again before the wait is over, because
         # the result would be the same.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
-        number = 0
-        while open_ := self._still_open(keys):
+        unknown: dict[str, str] = {}
+        number, logged = 0, ""
+        while open_ := [key for key in self.store.open_rows() if key in keys and key not in unknown]:
             if len(open_) != number:
                 number = len(open_)
                 self.log.info("Searching the service for %s whose outcome is unknown.", count(number, "row"))
             time.sleep(delay)
+            # Whether everything that was created must be listed by now.
             is_late = sure_after is not None and time.monotonic() >= sure_after
-            if self._search(open_, is_late=is_late, began=began):
-                sure_after = sure_after or time.monotonic() + self.under_way
-            else:
+            try:
+                found = self.creation.find(open_, thorough=is_late)
+            except CustodyError as error:
+                if not error.retryable:
+                    return Resolved(unknown | dict.fromkeys(open_, f"The service cannot be searched: {error.text}"))
+                if time.monotonic() - began > 2 * self.under_way:
+                    return Resolved(unknown, error)
+                if str(error) != logged:
+                    # Log the reason once, not at each attempt.
+                    logged = str(error)
+                    self.log.warning("Cannot search the service yet: %s", error)
                 sure_after = None
-            if self.failure is not None:
-                return
+            else:
+                logged = ""
+                unknown |= self.judge(found)
+                sure_after = sure_after or time.monotonic() + self.under_way
             delay = next(delays)
             if sure_after is not None:
                 delay = max(0.05, min(delay, sure_after - time.monotonic()))
+        return Resolved(unknown)
 
-    def _still_open(self, keys: Collection[str]) -> list[str]:
-        return [key for key in self.store.open_rows() if key in keys and key not in self.unknown]
-
-    def _search(self, keys: Sequence[str], *, is_late: bool, began: float) -> bool:
-        """
-        Search the service once, and decide about the rows.
-
-        :param keys: the keys of open rows.
-        :param is_late: whether everything that was created must be listed by now.
-        :param began: when searching began.
-        :return: whether the service could be searched. If not, and the error is permanent, a user must decide about the
-            rows (``unknown``). If temporary errors last too long, the search has failed (``failure``).
-        """
-        try:
-            found = self.creation.find(keys, thorough=is_late)
-        except CustodyError as error:
-            if not error.retryable:
-                self.unknown |= dict.fromkeys(keys, f"The service cannot be searched: {error.text}")
-            elif time.monotonic() - began > 2 * self.under_way:
-                self.failure = error
-            elif str(error) != self._logged:
-                self._logged = str(error)
-                self.log.warning("Cannot search the service yet: %s", error)
-            return False
-        self._logged = ""
-        self.judge(found)
-        return True
-
-    def judge(self, found: Mapping[str, Found]) -> None:
+    def judge(self, found: Mapping[str, SearchResult]) -> dict[str, str]:
         """
         Record the outcomes of rows.
 
@@ -251,13 +255,16 @@ class Search:
 
         :param found: the result of the search for each row, by key. A thorough result must have been read late enough
             to include everything that was created.
+        :return: why a user must decide about a row, by the row's key.
         """
         outcomes: dict[str, Row] = {}
+        unknown: dict[str, str] = {}
         taken = self.store.ids()
         for key, result in found.items():
             outcome = self._judge_row(key, result, taken)
             if isinstance(outcome, str):
-                self.unknown |= {key: outcome} if outcome else {}
+                if outcome:
+                    unknown[key] = outcome
                 continue
             outcomes[key] = outcome
             if outcome.state == "created":
@@ -272,17 +279,19 @@ class Search:
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
             self.log.info("%s created nothing, and can be sent again.", number)
+        return unknown
 
-    def _judge_row(self, key: str, result: Found, taken: Collection[str]) -> Row | str:
+    def _judge_row(self, key: str, result: SearchResult, taken: Collection[str]) -> Row | str:
         """Return the row's new record, or the reason why its outcome is unknown; empty: search again."""
         batch, row = self.store.rows[key]
         # An exact match is possible even if a response named its id for another row.
         there = [each for each in result.candidates if each.id not in taken or not each.differs]
         is_new_by_candidate = {each: is_new(batch, row, each) for each in there}
         possible = {each: is_it for each, is_it in is_new_by_candidate.items() if is_it is not False}
-        own = _own_candidate(possible)
-        if own is not None and own.id not in taken:
-            return row.become("created", own.id)
+        same = [each for each in possible if not each.differs and not each.by_other]
+        # The row has certainly created the only possible candidate with its content, if that is new and readable.
+        if len(same) == 1 and possible[same[0]] and not same[0].unclear and same[0].id not in taken:
+            return row.become("created", same[0].id)
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."
         if result.inconclusive:
@@ -304,27 +313,26 @@ class Search:
             "Then clear this task.",
         )
 
-    def follow_override(self, key: str) -> bool:
+    def follow_override(self, key: str) -> str | None:
         """
         Apply the manual override of a row, if there is one.
 
         It is checked against the service if the service can be searched.
 
         :param key: the row's key.
-        :return: whether there is a valid override.
+        :return: why the override is wrong; empty if it was applied; None if there is none.
         :raises CustodyError: if the service cannot be searched now.
         """
         word, *others = self.store.manual_override(key) or [""]
         if not word:
-            return False
+            return None
         problem = self._problem(key, word, others)
         if problem:
-            self.unknown[key] = f"The variable is set to {' '.join([word, *others])}: {problem}."
-            return False
+            return f"The variable is set to {' '.join([word, *others])}: {problem}."
         row = self.store.rows[key][1]
         self.log.info("The variable is set to %s for %s.", word, self.creation.which(key))
         self.store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
-        return True
+        return ""
 
     def _problem(self, key: str, word: str, others: Collection[str]) -> str:
         """Return why a manual override is wrong; empty if no error was found."""
@@ -368,18 +376,6 @@ class Search:
         if found.difference:
             self.log.warning("%s differs from the requested object: %s.", identifier, found.difference)
         return ""
-
-
-def _own_candidate(possible: Mapping[Candidate, bool | None]) -> Candidate | None:
-    """
-    Return the candidate that a row has certainly created; None if there is no certain candidate.
-
-    :param possible: for each candidate, whether it is new; None: unknown.
-    """
-    same = [each for each in possible if not each.differs and not each.by_other]
-    if len(same) != 1 or not possible[same[0]] or same[0].unclear:
-        return None
-    return same[0]
 
 
 def _describe(candidate: Candidate, is_it_new: bool | None) -> str:

@@ -26,7 +26,6 @@ from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, name_some, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
-from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.idempotency.store import Store
 
 #: Maximum number of rows that are recorded and looked up together.
@@ -42,7 +41,7 @@ _MAX_RATE_LIMITED = 20
 class Job(Protocol):
     """The operation for each row: a creation or a deletion."""
 
-    def look_up(self, keys: Sequence[str]) -> Mapping[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> Mapping[str, Row]:
         """
         Return the records of a batch's rows before they are sent.
 
@@ -54,6 +53,21 @@ class Job(Protocol):
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
         """Return log level and text for the outcome of a row. An empty text is not logged."""
+
+
+@dataclass
+class Sent:
+    """
+    The result of sending rows.
+
+    :param rows: the record of each row that was prepared, by its key.
+    :param errors: the last error of each row, by its key.
+    :param stopped: the error that ended the sending early; None if there was none.
+    """
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    errors: dict[str, CustodyError] = field(default_factory=dict)
+    stopped: CustodyError | None = None
 
 
 class Fence:
@@ -122,9 +136,9 @@ class Sender:
     :param log: the task's log.
     :param job: the operation for each row.
     :param plan: the hash of the rows' plan; empty: a single row.
-    :param max_parallel: maximum number of requests at once.
+    :param max_parallel: maximum number of requests at once. Default 1.
     :param report: called after each request that has left.
-    :param stop_request: the user's request to send nothing more. Default: users cannot stop the sending.
+    :param is_stopped: returns whether the user has stopped the task. Default: users cannot stop it.
     """
 
     store: Store
@@ -132,51 +146,59 @@ class Sender:
     job: Job
     _: KW_ONLY
     plan: str
-    max_parallel: int
+    max_parallel: int = 1
     report: Report
-    stop_request: StopRequest = field(default_factory=StopRequest)
+    is_stopped: Callable[[], bool] = bool
 
     def __post_init__(self) -> None:
         self._not_before = 0.0
         self._refusals = 0
         self._lost = 0
-        #: The error that ended the sending early; None if there was none.
-        self.stopped: CustodyError | None = None
-        #: The last error of each row, by its key.
-        self.errors: dict[str, CustodyError] = {}
+        self._stopped: CustodyError | None = None
+        self._errors: dict[str, CustodyError] = {}
 
-    def stop(self, error: CustodyError | None = None) -> None:
+    def send(self, keys: Sequence[str]) -> Sent:
         """
-        Stop sending rows that have not left yet.
+        Send rows until all are sent, sending has stopped, or too many responses are lost.
+
+        Once sending has stopped, further calls send nothing.
+
+        :param keys: the rows' keys.
+        :return: what was sent, with the errors of all calls.
+        """
+        self._lost = 0
+        outcomes: dict[str, Row] = {}
+        with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
+            for start in range(0, len(keys), MAX_BATCH):
+                if self._is_over:
+                    break
+                try:
+                    rows = self.job.prepare(keys[start : start + MAX_BATCH])
+                except CustodyError as error:
+                    self._stop(error)
+                    break
+                sent = self._send_batch(rows, pool)
+                outcomes |= sent
+                if self.plan:
+                    # One line for a batch, because there may be thousands of rows.
+                    made = [row.detail for row in sent.values() if row.state == "created"]
+                    created = f", created in this batch: {name_some(made, 40)}" if made else ""
+                    self.log.info("%d of %s done%s.", start + len(rows), count(len(keys), "row"), created)
+        return Sent(outcomes, {**self._errors}, self._stopped)
+
+    def _stop(self, error: CustodyError | None = None) -> None:
+        """
+        Stop sending rows that have not left yet. The first reason counts.
 
         :param error: the reason. Default None: the task was stopped.
         """
         why = "the task was stopped before all rows were sent"
-        self.stopped = self.stopped or error or CustodyConnectionError(why, code="task-stopped", retryable=True)
-
-    def send(self, keys: Sequence[str]) -> None:
-        """Send rows until all are sent, sending has stopped, or too many responses are lost."""
-        self._lost = 0
-        with ThreadPoolExecutor(self.max_parallel, thread_name_prefix="custody-apply") as pool:
-            for start in range(0, len(keys), MAX_BATCH):
-                if self._is_over:
-                    return
-                try:
-                    rows = self.job.look_up(keys[start : start + MAX_BATCH])
-                except CustodyError as error:
-                    self.stop(error)
-                    return
-                outcomes = self._send_batch(rows, pool)
-                if self.plan:
-                    # One line for a batch, because there may be thousands of rows.
-                    made = [row.detail for row in outcomes.values() if row.state == "created"]
-                    created = f", created in this batch: {name_some(made, 40)}" if made else ""
-                    self.log.info("%d of %s done%s.", start + len(rows), count(len(keys), "row"), created)
+        self._stopped = self._stopped or error or CustodyConnectionError(why, code="task-stopped", retryable=True)
 
     def _is_stopped(self) -> bool:
-        if self.stop_request.is_made:
-            self.stop()
-        return self.stopped is not None
+        if self.is_stopped():
+            self._stop()
+        return self._stopped is not None
 
     @property
     def _is_over(self) -> bool:
@@ -221,11 +243,11 @@ class Sender:
 
     def _end(self, window: _Window, error: BaseException) -> None:
         # Unsent rows stay unsent. Sent rows stay recorded.
-        self.stop()
+        self._stop()
         window.failures.append(error)
 
     def _log_row(self, key: str, row: Row) -> None:
-        level, text = self.job.describe(key, row, self.errors.get(key))
+        level, text = self.job.describe(key, row, self._errors.get(key))
         is_in_batch_line = self.plan and row.state == "created"
         if text and not is_in_batch_line:
             self.log.log(level, "%s", text)
@@ -239,7 +261,7 @@ class Sender:
                 return row.become("void")
             if outcome := self._attempt(key, row, fence):
                 return outcome
-        self.stop(self.errors[key])
+        self._stop(self._errors[key])
         return row.become("void")
 
     def _attempt(self, key: str, row: Row, fence: Fence) -> Row | None:
@@ -254,7 +276,7 @@ class Sender:
         try:
             outcome = self.job.send(key, row, before_send)
         except CustodyError as error:
-            self.errors[key] = error
+            self._errors[key] = error
             may_have_left = may_have_left and not error.nothing_sent
             if error.operation is None and not error.nothing_sent:
                 # The error has nothing to do with this request, so the row has no outcome.
@@ -263,7 +285,7 @@ class Sender:
                 return self._after_failure(row, error, may_have_left=may_have_left)
             seconds = error.retry_after or 1.0
             if seconds > MAX_RETRY_AFTER:
-                self.stop(error)
+                self._stop(error)
             self._not_before = max(self._not_before, time.monotonic() + seconds)
             return None
         finally:
@@ -274,36 +296,30 @@ class Sender:
         return outcome
 
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
-        """Return the record of a failed row: not sent, refused, or unknown."""
+        """Return the record of a failed row: not sent (``void``), refused, or unknown (``sent``)."""
+        refused = row.become("refused", sanitize(error.reason, 300))
+        if not may_have_left and isinstance(error, CustodyRequestError) and error.status is None:
+            return refused
         if not may_have_left:
             # With a status, it is a response to another call, such as signing in.
-            if isinstance(error, CustodyRequestError) and error.status is None:
-                return row.become("refused", sanitize(error.reason, 300))
-            self.stop(error)
+            self._stop(error)
             return row.become("void")
-        self._count_refusal(error)
+        if error.status in range(300, 500) and (error.status == 403 or not error.from_service):
+            # Such refusals are not about the row itself.
+            self._refusals += 1
+            if self._refusals >= _MAX_REFUSALS:
+                self._stop(error)
         if _is_refusal(error):
-            return self._after_refusal(row, error)
+            if isinstance(error, CustodyAuthenticationError):
+                self._stop(error)
+            is_about_user = self._stopped and isinstance(error, (CustodyAuthenticationError, CustodyPermissionError))
+            return row.become("void") if is_about_user else refused
         self._lost += 1
         if error.transient and not isinstance(error, CustodyRateLimitError):
-            self.stop(error)
+            self._stop(error)
         if error.retry_after:
             self._not_before = time.monotonic() + min(error.retry_after, MAX_RETRY_AFTER)
         return row
-
-    def _count_refusal(self, error: CustodyError) -> None:
-        """Stop after several refusals in a row that are not about the row itself."""
-        if error.status in range(300, 500) and (error.status == 403 or not error.from_service):
-            self._refusals += 1
-            if self._refusals >= _MAX_REFUSALS:
-                self.stop(error)
-
-    def _after_refusal(self, row: Row, error: CustodyError) -> Row:
-        if isinstance(error, CustodyAuthenticationError):
-            self.stop(error)
-        if self.stopped and isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)):
-            return row.become("void")
-        return row.become("refused", sanitize(error.reason, 300))
 
 
 def _is_refusal(error: CustodyError) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -30,9 +30,9 @@ from airflow_custody.client.whitelist.matching import Decision, find_existing, i
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
-from airflow_custody.idempotency.create import ONE
+from airflow_custody.idempotency.create import ONE, Existing
 from airflow_custody.idempotency.records import Row
-from airflow_custody.idempotency.search import Candidate, Found
+from airflow_custody.idempotency.search import Candidate, SearchResult
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search, because gateways refuse very long URLs (some thousand characters).
 MAX_ADDRESSES = 50
+# The fields that identify the destination of a request.
+_DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 
 @dataclass(eq=False, repr=False)
@@ -70,10 +72,6 @@ class WhitelistCreation:
     def __post_init__(self) -> None:
         self._index = None if self.before is None else index_requests(self.before, self._known)
         self.timeout = self.client.settings.timeout
-        # The last result of the service's own filter.
-        self._filtered = Snapshot({}, self.client.settings)
-        #: The requested content in the spelling of the reused request; None if no request is reused.
-        self.reused: WhitelistRequest | None = None
 
     @property
     def content(self) -> Mapping[str, object]:
@@ -87,15 +85,15 @@ class WhitelistCreation:
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
         # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
         needs_filter = not thorough or self._index is None
         ids, hidden = self._filter(keys) if needs_filter else ([], 0)
-        self._filtered = self._read_some(ids)
+        by_filter = self._read_some(ids)
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
         # filter may miss other spellings.
-        listed = read_snapshot(self.client) if thorough else self._filtered
-        filtered = self._filtered.requests if self._index is None else None
+        listed = read_snapshot(self.client) if thorough else by_filter
+        filtered = by_filter.requests if self._index is None else None
         found = self.found_in(listed, keys, filtered=filtered, thorough=thorough)
         return {key: replace(each, hidden=hidden) for key, each in found.items()}
 
@@ -152,7 +150,7 @@ class WhitelistCreation:
         *,
         filtered: Collection[str] | None = None,
         thorough: bool,
-    ) -> dict[str, Found]:
+    ) -> dict[str, SearchResult]:
         """
         Return the candidates for rows among listed requests.
 
@@ -168,13 +166,15 @@ class WhitelistCreation:
         for key in keys:
             asked = self.requests[key]
             candidates = [
-                self._candidate(asked, each, is_filtered=filtered is None or each.id in filtered)
+                self._find(key, each, is_filtered=filtered is None or each.id in filtered)
                 for each in find_candidates(index, asked)
             ]
-            found[key] = Found(candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None)
+            found[key] = SearchResult(
+                candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None
+            )
         return found
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
         """
         Return the records of a batch's rows before they are sent.
 
@@ -211,7 +211,7 @@ class WhitelistCreation:
     def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
         asked = self.requests[key]
         listed = [] if self._index is None else find_candidates(self._index, asked)
-        candidates = {each.id: each for each in [*(self._candidate(asked, one) for one in listed), *filtered]}
+        candidates = {each.id: each for each in [*(self._find(key, one) for one in listed), *filtered]}
         expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
         new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
         row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
@@ -224,18 +224,19 @@ class WhitelistCreation:
             return row.become("refused", why)
         return row
 
-    def existing(self, if_exists: IfExists) -> tuple[str, str] | None:
+    def existing(self, if_exists: IfExists, candidates: Iterable[Candidate]) -> Existing | None:
         """
         Return the existing request to reuse, by the rules of a plan with one row.
 
         :param if_exists: behaviour if a request with the same content is pending or in effect: ``reuse`` or ``fail``.
-        :return: the request's id, and a description of its state; None if there is no such request.
+        :param candidates: the requests that may be for the destination.
+        :return: the request; None if there is no such request.
         :raises CustodyConflictError: if there is a request that ``if_exists`` forbids to reuse, or that cannot be
             reused; the error is not retryable.
         :raises CustodyResponseError: if the listings contradict each other about a request; the error is retryable.
         """
         asked = self.requests[ONE]
-        found = find_candidates(index_requests(self._filtered), asked)
+        found = [each.request for each in candidates if each.request is not None]
         if vanished := [each for each in found if each.has_vanished and each.reported == "unknown"]:
             text = f"{vanished[0].name} cannot be compared: {VANISHED}"
             raise CustodyResponseError(text, code="listing-changed", retryable=True)
@@ -253,12 +254,11 @@ class WhitelistCreation:
             )
         # The review before signing compares strictly, so name the content as the service spells it.
         spelling = compare(asked, request.shown, request.fields, self.client.settings).spelling
-        self.reused = asked.model_copy(update=spelling)
-        return request.id, state
+        return Existing(request.id, state, asked.model_copy(update=spelling).model_dump(exclude_none=True))
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         request = self._read(identifier)
-        return None if request is None else self.compare(key, request)
+        return None if request is None else self._find(key, request)
 
     def _read(self, identifier: str) -> Request | None:
         """Return a request from the listing, or else by its id; None if the service reports that it does not exist."""
@@ -290,15 +290,49 @@ class WhitelistCreation:
             ListedRequest(identifier, envelope, is_settled), settings, verifier_for(self.client, [envelope.wire])
         )
 
-    def compare(self, key: str, request: Request) -> Candidate:
-        """Compare a request at the service, including its envelope, with a row."""
-        found = self._candidate(self.requests[key], request)
-        if found.unclear or request.envelope is None:
-            return found
-        compared = compare(self.requests[key], request.envelope, request.fields, self.client.settings)
-        # An unknown word for the action does not prevent the comparison; the review before signing decides about it.
-        faults = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
-        return replace(found, unclear="; ".join(faults))
+    def compare(self, key: str, request: Request, *, is_filtered: bool = True) -> Candidate:
+        """
+        Compare a request at the service, including its envelope, with a row.
+
+        :param key: the row's key.
+        :param request: the request.
+        :param is_filtered: whether the service's own filter finds it. Default True.
+        """
+        envelope, asked = request.envelope, self.requests[key]
+        if envelope is None:
+            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
+        differs: tuple[str, ...] = ()
+        contradictions: list[str] = []
+        is_certain = True
+        if request.destination is not None:
+            compared = compare(asked, envelope, request.fields, self.client.settings)
+            differs = compared.differs
+            # An unknown word for the action does not prevent the comparison; the review before signing decides.
+            contradictions = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
+            is_certain = is_same(request.destination, destination_of(asked))
+        given = {*asked.model_dump(exclude_none=True), *_DESTINATION}
+        return Candidate(
+            request.id,
+            differs,
+            # If the address certainly differs, it does not matter whether the request can be trusted.
+            "" if "address" in differs else _why_not_trusted(request) or "; ".join(contradictions),
+            envelope.created_at,
+            filtered=is_filtered,
+            is_rejected=request.reported == "rejected",
+            is_certain=is_certain,
+            filled_in=tuple(each for each in differs if each not in given),
+            request=request,
+        )
+
+    def _find(self, key: str, request: Request, *, is_filtered: bool = True) -> Candidate:
+        """
+        Compare a request that was found with a row, and with the connection's user.
+
+        :raises CustodyError: if the user cannot be read now.
+        """
+        by = frozenset() if request.envelope is None else request.envelope.created_by
+        by_other = bool(by and self._user_ids and not by & self._user_ids)
+        return replace(self.compare(key, request, is_filtered=is_filtered), by_other=by_other)
 
     @cached_property
     def _known(self) -> Collection[Names]:
@@ -329,28 +363,8 @@ class WhitelistCreation:
         of_group = f" of the visibility group {group}" if group else ""
         return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
 
-    def _candidate(self, asked: WhitelistRequest, request: Request, *, is_filtered: bool = True) -> Candidate:
-        envelope = request.envelope
-        if envelope is None:
-            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
-        differs: Sequence[str] = ()
-        if request.destination is not None:
-            differs = compare(asked, envelope, request.fields, self.client.settings).differs
-        by = envelope.created_by
-        return Candidate(
-            request.id,
-            tuple(differs),
-            # If the address certainly differs, it does not matter whether the request can be trusted.
-            "" if "address" in differs else why_not_trusted(request),
-            envelope.created_at,
-            by_other=bool(by and self._user_ids and not by & self._user_ids),
-            filtered=is_filtered,
-            is_rejected=request.reported == "rejected",
-            is_certain=request.destination is None or is_same(request.destination, destination_of(asked)),
-        )
 
-
-def why_not_trusted(request: Request) -> str:
+def _why_not_trusted(request: Request) -> str:
     """Return why a request cannot be trusted, with the request's name; empty if it can be trusted."""
     if request.state == "unverified":
         return f"{request.name} is not verified: {request.reason}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_custody.idempotency.create import Created
     from airflow_custody.idempotency.search import Creation
 
 
@@ -77,7 +78,7 @@ class CustodyCreateOperator(CustodyOperator):
         Store(context).begin()
         return super().execute(context)
 
-    def _create_once(self, context: Context, creation: Creation, **settings: Any) -> str:
+    def _create_once(self, context: Context, creation: Creation, **settings: Any) -> Created:
         from airflow_custody.idempotency.create import CreateOnce
 
         report = partial(create_counted, self.custody_conn_id, creation.what)

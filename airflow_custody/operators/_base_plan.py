@@ -1,120 +1,58 @@
-"""The base of the operators that plan and apply a whitelist."""
+"""What the operators that plan, approve, apply and complete a whitelist have in common."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import NOT_GIVEN
-from airflow_custody.client.arguments import check_flag, check_text, describe
+from airflow_custody.client.arguments import check_text, describe
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.hooks._storage import StorageError, locate, read_object
-from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import WhitelistEventTask
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+    from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client.whitelist.files.reading import WhitelistFile
-    from airflow_custody.client.whitelist.plans.planner import PlanSettings
+    from airflow_custody.client.whitelist.plans.source import PlanSource
+    from airflow_custody.operators._base import CustodyOperator
 
 
-class WhitelistFileTask(WhitelistEventTask):
+def read_whitelist(source: PlanSource, task: CustodyOperator, rows: Any, context: Context) -> WhitelistFile:
     """
-    The base of the tasks that plan and apply a whitelist.
+    Read the whitelist of a plan.
 
-    Both tasks must have the same whitelist and settings.
+    :param source: the path and the settings.
+    :param task: the task that reads it.
+    :param rows: the list of rows, if there is no path.
+    :param context: the task's context.
+    :raises CustodyRequestError: if the whitelist has faults, or the file cannot be read.
     """
+    from airflow_custody.client.whitelist.files import reading
 
-    template_fields: Sequence[str] = (
-        "path",
-        "replace",
-        "only",
-        "rows",
-        "ignore",
-        "custody_conn_id",
-    )
-
-    def __init__(
-        self,
-        *,
-        path: str | ObjectStoragePath = NOT_GIVEN,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
-        prune: bool = False,
-        replace: bool | str = False,
-        only: Mapping[str, Any] = NOT_GIVEN,
-        check_address: bool = True,
-        ignore: Iterable[str | int] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        self._check_flags(prune=prune, check_address=check_address)
-        if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
-            self._refuse("give either path or rows: the whitelist is either a file or a list of rows")
-        if self.omit_if_none and rows is NOT_GIVEN:
-            self._refuse("omit_if_none applies only to rows: in a file, leave out fields without a value")
-        self.path = path
-        self.rows = rows
-        self.prune = prune
-        self.replace = replace
-        self.only = only
-        self.check_address = check_address
-        self.ignore = ignore
-
-    @classmethod
-    def _optional_parameters(cls) -> set[str]:
-        """Return the names that ``omit_if_none`` may contain, including a row's optional fields."""
-        of_a_row = CustodyCreateWhitelistRequestOperator._optional_parameters()
-        return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
-
-    def _read_file(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.whitelist.files.reading import read_whitelist_rows
-
-        if self.rows is None:
-            file = self._read_path(context)
-        else:
-            file = read_whitelist_rows(self.rows, check_addresses=self.check_address, omit_if_none=self.omit_if_none)
-        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), file.name, file.sha256)
-        if file.unchecked:
-            self.log.info("%s: %s.", file.name, file.unchecked_text)
-        return file
-
-    def _read_path(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.whitelist.files.reading import (
-            MAX_FILE_BYTES,
-            file_error,
-            format_of,
-            parse_whitelist,
-            read_whitelist_file,
+    if source.path is None:
+        file = reading.read_whitelist_rows(
+            rows, check_addresses=source.check_address, omit_if_none=tuple(source.omit_if_none)
         )
-
+    else:
         try:
-            local, url = locate(self, self.path, context)
-            if not url:
-                return read_whitelist_file(local, check_addresses=self.check_address)
-            # Refuse an unknown format before reading the file.
-            format = format_of(url)
-            data = read_object(url, MAX_FILE_BYTES + 1)
+            local, url = locate(task, source.path, context)
+            if url:
+                # Refuse an unknown format before reading the file.
+                format = reading.format_of(url)
+                data = read_object(url, reading.MAX_FILE_BYTES + 1)
+                file = reading.parse_whitelist(data, format, name=url, check_addresses=source.check_address)
+            else:
+                file = reading.read_whitelist_file(local, check_addresses=source.check_address)
         except StorageError as error:
-            raise file_error(error.name, [error.why], retryable=error.retryable) from None
-        return parse_whitelist(data, format, name=url, check_addresses=self.check_address)
-
-    def _settings(self) -> PlanSettings:
-        """Check and return the settings of the plan."""
-        from airflow_custody.client.whitelist.plans import plan, planner
-
-        return planner.PlanSettings(
-            prune=self.prune,
-            replace=check_flag("replace", self.replace),
-            only={} if self.only is None else plan.check_only(self.only),
-            ignore=planner.check_ignored(self.ignore),
-        )
+            raise reading.file_error(error.name, [error.why], retryable=error.retryable) from None
+    task.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), file.name, file.sha256)
+    if file.unchecked:
+        task.log.info("%s: %s.", file.name, file.unchecked_text)
+    return file
 
 
 def check_hash(value: object) -> str:
@@ -155,3 +93,30 @@ def check_plan(plan: object, consequence: str) -> Mapping[str, Any]:
             code="plan-changed",
         )
     return plan
+
+
+def source_of(plan: Mapping[str, Any]) -> PlanSource:
+    """
+    Return the whitelist and the settings of a plan.
+
+    :param plan: the result of a plan task.
+    :raises CustodyRequestError: if they are missing, or malformed.
+    """
+    if "source" not in plan:
+        why = "it has no 'source', with the plan's settings: another version of airflow-provider-custody made it"
+    else:
+        from pydantic import ValidationError
+
+        from airflow_custody.client.whitelist.plans.source import PlanSource
+
+        try:
+            return PlanSource.model_validate(plan["source"])
+        except ValidationError as error:
+            where = ".".join(map(str, ("source", *error.errors()[0]["loc"])))
+            why = f"its {sanitize(where, 80)} is malformed"
+    raise CustodyRequestError(
+        f"the plan cannot be applied, because {why}; nothing is sent",
+        setting="plan",
+        advice="Write plan=plan.output, and start a new run, which plans again.",
+        code="plan-changed",
+    )

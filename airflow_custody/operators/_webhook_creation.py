@@ -17,7 +17,7 @@ from airflow_custody.client.secrets import as_secret, without_secrets
 from airflow_custody.client.text import lines
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.hooks._lookup import mask
-from airflow_custody.idempotency.search import Candidate, Found
+from airflow_custody.idempotency.search import Candidate, SearchResult
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -83,14 +83,14 @@ class WebhookCreation:
             )
         return webhook_id
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
         # Do not search by URL, because the service may normalize it.
         candidates = [self._candidate(each) for each in self.client.list_webhooks(webhook_type=self.webhook_type)]
         inconclusive = "" if thorough else None
         has_none = thorough and not candidates
         if has_none and not any(self.client.list_webhooks()):
             inconclusive = "it lists no webhooks at all, so it may hide them"
-        return dict.fromkeys(keys, Found(candidates, inconclusive))
+        return dict.fromkeys(keys, SearchResult(candidates, inconclusive))
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         found = next((each for each in self.client.list_webhooks() if each["id"] == identifier), None)

@@ -176,7 +176,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
             # secret, and nothing would store it.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing is sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
-        return self._create_once(context, creation, lookup_wait=self.lookup_wait)
+        return self._create_once(context, creation, lookup_wait=self.lookup_wait).id
 
     def _secret(self) -> SecretStr | None:
         if self.secret_conn_id is None:

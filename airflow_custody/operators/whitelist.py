@@ -182,7 +182,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         if self.check_address:
             _check_address(request)
         creation = whitelist_creation.WhitelistCreation(hook.get_conn(), {create.ONE: request})
-        request_id = self._create_once(
+        created = self._create_once(
             context,
             creation,
             on_clear=self.on_clear,
@@ -192,12 +192,12 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             check=creation.check_chain,
             lookup_wait=self.lookup_wait,
         )
-        self._linked_ids = (request_id,)
+        self._linked_ids = (created.id,)
         # The signing task compares this content with the request at the service.
-        fields = (creation.reused or request).model_dump(exclude_none=True)
-        context["ti"].xcom_push(key="request", value={"id": request_id, **fields})
-        context["ti"].xcom_push(key="created", value=creation.reused is None)
-        return request_id
+        content = created.reused or request.model_dump(exclude_none=True)
+        context["ti"].xcom_push(key="request", value={"id": created.id, **content})
+        context["ti"].xcom_push(key="created", value=created.reused is None)
+        return created.id
 
 
 class CustodyDeleteWhitelistRequestOperator(CustodyOperator):

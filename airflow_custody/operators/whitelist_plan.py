@@ -10,32 +10,35 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_custody._base import NOT_GIVEN
-from airflow_custody.client.arguments import LOOKUP_WAIT, check_names, check_text
-from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.client.arguments import LOOKUP_WAIT, check_flag, check_names, check_text
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError, WhitelistFileError
 from airflow_custody.client.text import count, lines, sanitize
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.hooks._advice import name_connection
+from airflow_custody.hooks._storage import check_path
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.metrics import create_counted, pending_listed
-from airflow_custody.operators._base import CustodyCreateOperator
-from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash, check_plan
+from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
+from airflow_custody.operators._base_plan import check_hash, check_plan, read_whitelist, source_of
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
+    from airflow_custody.client.whitelist.files.reading import WhitelistFile
     from airflow_custody.client.whitelist.plans.plan import RowState, WhitelistPlan
+    from airflow_custody.client.whitelist.plans.source import PlanSource
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
-# Maximum length of a plan's parts. With the longest report, they fit into an XCom on MySQL (65,535 bytes).
+# Maximum length of a plan's parts and source. With the longest report, they fit into an XCom on MySQL (65,535 bytes).
 _MAX_PARTS = 4_900
 
 
-class CustodyPlanWhitelistOperator(WhitelistFileTask):
+class CustodyPlanWhitelistOperator(WhitelistEventTask):
     """
     Compare a whitelist file with the service, and plan the differences.
 
@@ -96,24 +99,30 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param omit_if_none: names of fields of ``rows`` that are left out of a row if their value is None, instead of being
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ...}``. The report
+    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ..., "source":
+        ...}``. The report
         is Markdown for the approver, and contains every operation in full. The question asks for the approval; it is
         empty if the report cannot contain every operation. The parts name what the hash covers, so that the apply task
-        can name differences; they are empty for more than about 130 operations. The XCom is pushed even if the task is
-        skipped, or fails because of changes or a limit, and each of the values also has its own key
-        (``plan.output["report"]``).
+        can name differences; they are empty for more than about 130 operations. The source has the path and
+        the settings, for the apply task. The XCom is pushed even if the task is skipped, or fails because of changes or
+        a limit, and each of the values also has its own key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, ``fail_on_changes`` or
         ``fail_on_pending`` finds a difference, a chain is not enabled, or the service refuses the listing.
     :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
     :raises CustodyError: if the service cannot be read; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
+    template_fields: Sequence[str] = ("path", "replace", "only", "rows", "ignore", "custody_conn_id", "must_keep")
     ui_color = "#dce6f5"
 
     def __init__(
         self,
         *,
+        path: str | ObjectStoragePath = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        prune: bool = False,
+        replace: bool | str = False,
+        only: Mapping[str, Any] = NOT_GIVEN,
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
@@ -121,9 +130,17 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
         must_keep: Iterable[str] = (),
+        check_address: bool = True,
+        ignore: Iterable[str | int] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        self._check_flags(prune=prune, check_address=check_address)
+        if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
+            self._refuse("give either path or rows: the whitelist is either a file or a list of rows")
+        if self.omit_if_none and rows is NOT_GIVEN:
+            self._refuse("omit_if_none applies only to rows: in a file, leave out fields without a value")
         self._check_flags(
             fail_on_changes=fail_on_changes,
             fail_on_pending=fail_on_pending,
@@ -134,6 +151,13 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self._check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
         if max_delete_percent is not None:
             self._check_numbers({"max_delete_percent": max_delete_percent})
+        self.path = path
+        self.rows = rows
+        self.prune = prune
+        self.replace = replace
+        self.only = only
+        self.check_address = check_address
+        self.ignore = ignore
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
@@ -142,21 +166,37 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.max_delete_percent = max_delete_percent
         self.must_keep = must_keep
 
+    @classmethod
+    def _optional_parameters(cls) -> set[str]:
+        """Return the names that ``omit_if_none`` may contain, including a row's optional fields."""
+        of_a_row = CustodyCreateWhitelistRequestOperator._optional_parameters()
+        return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
+
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.whitelist.chains import check_chains
-        from airflow_custody.client.whitelist.plans.plan import PlanLimits
-        from airflow_custody.client.whitelist.plans.planner import make_plan
+        from airflow_custody.client.whitelist.plans.plan import PlanLimits, check_only
+        from airflow_custody.client.whitelist.plans.planner import check_ignored, make_plan
         from airflow_custody.client.whitelist.plans.report import approval_question, approval_report, plan_to_text
+        from airflow_custody.client.whitelist.plans.source import PlanSource
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
-        settings = self._settings()
+        source = PlanSource(
+            path=check_path(self.path) if self.rows is None else None,
+            prune=self.prune,
+            replace=check_flag("replace", self.replace),
+            only={} if self.only is None else check_only(self.only),
+            ignore=check_ignored(self.ignore),
+            check_address=self.check_address,
+            omit_if_none=[*self.omit_if_none],
+        )
+        settings = source.plan_settings()
         limits = PlanLimits(
             max_creates=self.max_creates,
             max_deletes=self.max_deletes,
             max_delete_percent=self.max_delete_percent,
             must_keep=check_names("must_keep", self.must_keep, may_be_empty=True) or (),
         )
-        file = self._read_file(context)
+        file = read_whitelist(source, self, self.rows, context)
         client = hook.get_conn()
         snapshot = read_snapshot(client)
         pending = [each.shown for each in snapshot if each.reported == "pending"]
@@ -169,12 +209,14 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         plan = dataclasses.replace(plan, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
         report, not_shown = approval_report(plan)
         question = "" if not_shown else approval_question(plan)
+        written = source.model_dump()
         result = {
             "plan_hash": plan.plan_hash,
             "counts": plan.counts,
             "report": report,
             "question": question,
-            "parts": plan.parts if len(str(plan.parts)) <= _MAX_PARTS else {},
+            "parts": plan.parts if len(str(plan.parts)) + len(str(written)) <= _MAX_PARTS else {},
+            "source": written,
         }
         stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)
         if stop is not None:
@@ -255,7 +297,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         )
 
 
-class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator):
+class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperator):
     """
     Apply an approved plan: create each missing request at most once.
 
@@ -274,20 +316,14 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not withdraw requests. Listing and deleting are undocumented.
 
-    :param path: the file; see :class:`CustodyPlanWhitelistOperator`. (templated)
-    :param rows: the same rows as for the plan, instead of ``path``. (templated)
+    :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. It
+        contains the file's path and the settings. They are not trusted: the operations that are planned with them must
+        have the approved hash. (templated)
     :param plan_hash: the hash of the approved plan. (templated)
-    :param plan: ``plan.output``, with which the error names what differs from the approved plan. It does not affect
-        what is applied. Default: the error names only the current operations. (templated)
-    :param prune: same value as for the plan. Default False.
-    :param replace: same value as for the plan. Default False. (templated)
-    :param only: same value as for the plan. Default: everything. (templated)
+    :param rows: the same rows as for the plan. Default: the plan has a file. (templated)
     :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
-    :param check_address: same value as for the plan. Default True.
-    :param ignore: same value as for the plan. Default: none. (templated)
-    :param omit_if_none: same value as for the plan. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of the created requests, and the input of
@@ -301,63 +337,69 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :raises CustodyError: if rows are left to be sent, or the service cannot be read; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "plan", "comment")
+    template_fields: Sequence[str] = ("plan", "plan_hash", "rows", "comment", "custody_conn_id")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
+    _is_killed = False
 
     def __init__(
         self,
         *,
+        plan: Mapping[str, Any] | str | XComArg,
         plan_hash: str,
-        plan: Mapping[str, Any] = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
         comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         # Run one instance at a time, because the next run must find the requests that this run creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
-        super().__init__(**kwargs)
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self._check_numbers({"lookup_wait": lookup_wait})
         self._check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
-        self.plan_hash = plan_hash
         self.plan = plan
+        self.plan_hash = plan_hash
+        self.rows = rows
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait
         self.comment = comment
-        self._stop_request = StopRequest()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.whitelist.plans.report import plan_to_text
         from airflow_custody.idempotency import apply_plan, plan_failure, whitelist_creation
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
-        settings, file = self._settings(), self._read_file(context)
+        plan = check_plan(self.plan, "nothing is sent")
+        source = source_of(plan)
+        file = self._read_file(source, context)
+        # A plan with another hash was made after the approval, so it does not tell what was approved.
+        parts = plan.get("parts") if check_hash(plan.get("plan_hash")) == plan_hash else None
         requests = {apply_plan.row_key(row.request): row.request for row in file.rows}
         applying = apply_plan.ApplyPlan(
             context,
             hook.get_conn(),
             self.log,  # type: ignore[arg-type]
-            settings,
+            source.plan_settings(),
             file,
             plan_hash,
-            parts=self._approved_parts(plan_hash),
+            parts={str(key): str(name) for key, name in parts.items()} if isinstance(parts, Mapping) else {},
             comment=comment,
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             report=partial(create_counted, self.custody_conn_id, whitelist_creation.WhitelistCreation.what),
-            stop_request=self._stop_request,
+            is_stopped=lambda: self._is_killed,
         )
         try:
-            outcome = applying.run()
+            outcome, left = applying.run()
         except apply_plan.PlanChangedError as error:
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
             # Without a completion, so that the completing task does not take this for a whole plan.
             self._push_outcome(context, requests, error.outcome, {})
             raise
-        left = applying.completion
         completion = {"completion": None if left is None else left.model_dump()}
         result = self._push_outcome(context, requests, outcome, completion)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
@@ -366,7 +408,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             apply_plan.row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows
         }
         has_store = context.get("task_state_store") is not None
-        failure = plan_failure.PlanFailure(outcome, places, done, has_store=has_store).error()
+        failure = plan_failure.plan_failure(outcome, places, done, has_store=has_store)
         if failure is not None:
             raise failure
         self.log.info("Applied: %s.", done)
@@ -374,16 +416,29 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             self._emit(context, "applied", {"plan_hash": plan_hash}, result["counts"])
         return result
 
-    def _approved_parts(self, plan_hash: str) -> Mapping[str, str]:
-        """Return the parts of the approved plan; empty if they are unknown."""
-        if self.plan is None:
-            return {}
-        plan = check_plan(self.plan, "nothing is sent")
-        parts = plan.get("parts")
-        # A plan with another hash was made after the approval.
-        if check_hash(plan.get("plan_hash")) != plan_hash or not isinstance(parts, Mapping):
-            return {}
-        return {str(key): str(name) for key, name in parts.items()}
+    def _read_file(self, source: PlanSource, context: Context) -> WhitelistFile:
+        """
+        Read the plan's whitelist again.
+
+        :raises CustodyRequestError: if it cannot be read, or has faults, or only one of plan and task has rows.
+        """
+        if (source.path is None) == (self.rows is None):
+            has = "rows, so this task needs" if source.path is None else "a file, so this task must not have"
+            raise CustodyRequestError(
+                f"the plan has {has} rows=; nothing is sent", setting="rows", code="parameter-wrong"
+            )
+        try:
+            return read_whitelist(source, self, self.rows, context)
+        except WhitelistFileError as error:
+            if source.path is None or error.retryable:
+                raise
+            # The plan task could read this file. Do not quote it: Airflow users can edit the path in the XCom.
+            raise WhitelistFileError(
+                f"{sanitize(source.path, 200)} is no longer a readable whitelist; nothing is sent",
+                setting="path",
+                advice="Restore the approved file, and clear this task; or start a new run, which plans again.",
+                code="file-wrong",
+            ) from None
 
     def on_kill(self) -> None:
         """
@@ -391,7 +446,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
         The record of the rows that were sent is kept.
         """
-        self._stop_request.is_made = True
+        self._is_killed = True
 
     def _push_outcome(
         self,

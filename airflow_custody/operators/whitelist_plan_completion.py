@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import check_text
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency.stop_request import StopRequest
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash
 
@@ -50,6 +49,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         "custody_conn_id",
     )
     ui_color = "#e3f0dc"
+    _is_killed = False
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self.applied = applied
         self.plan_hash = plan_hash
         self.comment = comment
-        self._stop_request = StopRequest()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.idempotency import complete_plan, create, deletions, plan_failure
@@ -82,12 +81,12 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
                 applied,
                 plan_hash,
                 comment=comment,
-                stop_request=self._stop_request,
+                is_stopped=lambda: self._is_killed,
             ).run()
         counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
         numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         # Deletions may be sent twice, so a later try needs no record.
-        failure = plan_failure.PlanFailure(outcome, {}, numbers, has_store=True).error()
+        failure = plan_failure.plan_failure(outcome, {}, numbers, has_store=True)
         if failure is not None:
             raise failure
         self.log.info("Completed: %s.", numbers or "nothing to delete")
@@ -97,4 +96,4 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
 
     def on_kill(self) -> None:
         """Send no more deletions."""
-        self._stop_request.is_made = True
+        self._is_killed = True

@@ -16,8 +16,10 @@ START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 MAPPED = int(os.environ["BENCH_MAPPED"])
 
 for path, plan_hash in json.loads(os.environ["BENCH_FILES"]).items():
+    source = {"path": path, "only": {}, "ignore": [], "omit_if_none": [], "check_address": True}
+    plan = {"plan_hash": plan_hash, "source": {**source, "prune": False, "replace": False}}
     with DAG(Path(path).stem, start_date=START, schedule=None) as dag:
-        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan_hash, lookup_wait=2)
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan=plan, plan_hash=plan_hash, lookup_wait=2)
     globals()[dag.dag_id] = dag
 
 with DAG("mapped_tasks", start_date=START, schedule=None) as mapped_tasks:

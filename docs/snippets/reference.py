@@ -141,7 +141,7 @@ approve = CustodyApproveWhitelistPlanOperator(
 )
 apply = CustodyApplyWhitelistPlanOperator(
     task_id="apply",
-    path="whitelist.yaml",
+    plan="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
     plan_hash="{{ ti.xcom_pull(task_ids='approve')['plan_hash'] }}",
 )
 complete = CustodyCompleteWhitelistPlanOperator(

@@ -95,7 +95,8 @@ def test_a_change_of_the_whitelist_is_told(recipes: Any, tmp_path: Path, capsys:
     path.write_text(json.dumps({"version": 1, "addresses": [row]}))
     with new_dag() as dag:
         plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path))
-        CustodyApplyWhitelistPlanOperator(task_id="apply", path=str(path), plan_hash=plan.output["plan_hash"])  # type: ignore[index]
+        made: Any = plan.output
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan=made, plan_hash=made["plan_hash"])
     register_assets(dag)
     plan_hash = run_dag(dag).xcom("plan")["plan_hash"]
     assert run_dag(recipes.whitelist_changed).state == "success"

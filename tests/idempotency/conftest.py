@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> str:
 @pytest.fixture
 def task(path: str) -> ApplyTask:
     """Return a task that applies it."""
-    return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    return ApplyTask(plan(path), RowsStore())
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.airflow import apply_tries
 from support.airflow.apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
 from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
@@ -15,8 +16,8 @@ from support.airflow.task_tries import RowsStore, somebody_creates
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
 from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
 from airflow_custody.idempotency.apply_plan import ApplyPlan
-from airflow_custody.idempotency.create import CreateRows
 from airflow_custody.idempotency.deletions import Deletions
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
@@ -38,7 +39,7 @@ def path(sandbox: Sandbox, tmp_path: Path) -> str:
 
 @pytest.fixture
 def task(path: str) -> ApplyTask:
-    return ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True)
+    return ApplyTask(plan(path, **ALL), RowsStore())
 
 
 def left(sandbox: Sandbox) -> list[str]:
@@ -79,11 +80,10 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, stored: ApplyTask, w
 
 
 def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
-    without = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    without = ApplyTask(plan(path), RowsStore())
     for each, prune in ((task, False), (without, True)):
-        error = each.fails(prune=prune)
+        error = each.fails(source={"prune": prune})
         assert "is not the approved plan" in str(error)
-        assert "the two tasks have different arguments" in str(error)
     assert left(sandbox) == addresses(ROWS)
     assert without.attempt()["counts"]["deleted"] == 0
     assert left(sandbox) == addresses(ROWS)
@@ -103,7 +103,7 @@ def test_what_the_file_declares_again_is_not_deleted_by_the_next_try(
     sandbox.control.clear_faults()
     write_rows(Path(path), [2, *ROWS[7:]])
     for prune in (True, False):
-        assert isinstance(stored.fails(prune=prune), CustodyConflictError)
+        assert isinstance(stored.fails(source={"prune": prune}), CustodyConflictError)
     check_exactly(sandbox, ROWS)
 
 
@@ -128,7 +128,7 @@ def test_what_is_gone_already_counts_as_deleted(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = id_of(sandbox, address(3))
-    before(monkeypatch, CreateRows, "run", lambda: sandbox.control.set_whitelist_status(found, "removed"))
+    before(monkeypatch, Deletions, "prepare", lambda: sandbox.control.set_whitelist_status(found, "removed"))
     check_done(sandbox, task)
 
 
@@ -147,7 +147,7 @@ def test_what_comes_into_effect_while_others_are_deleted_is_not_deleted(
 def test_where_it_cannot_be_read_what_there_is_now_nothing_is_deleted(sandbox: Sandbox, stored: ApplyTask) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fault = {**LISTING, "status": 503, "times": None}
-        before(patch, ApplyPlan, "_check_created", lambda: sandbox.control.add_fault("status", **fault))
+        before(patch, Deletions, "prepare", lambda: sandbox.control.add_fault("status", **fault))
         error = stored.fails()
     assert error.retryable
     assert "7 left" in str(error)
@@ -190,22 +190,24 @@ def test_a_service_that_deletes_nothing_any_more_ends_the_task(
 def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
     sandbox: Sandbox, task: ApplyTask, deleted: int
 ) -> None:
-    start, delete = ApplyPlan._delete, CustodyClient.delete_whitelist_request
-    applying: list[ApplyPlan] = []
+    delete = CustodyClient.delete_whitelist_request
+    operators: list[CustodyApplyWhitelistPlanOperator] = []
 
-    def remember(plan: ApplyPlan, *given: Any) -> Any:
-        applying.append(plan)
-        if not deleted:
-            plan.stop_request.is_made = True
-        return start(plan, *given)
+    class Operator(CustodyApplyWhitelistPlanOperator):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            operators.append(self)
 
     def stop(client: CustodyClient, request_id: str, comment: str) -> None:
         delete(client, request_id, comment)
-        applying[0].stop_request.is_made = True
+        operators[-1].on_kill()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ApplyPlan, "_delete", remember)
-        patch.setattr(CustodyClient, "delete_whitelist_request", stop)
+        patch.setattr(apply_tries, "CustodyApplyWhitelistPlanOperator", Operator)
+        if deleted:
+            patch.setattr(CustodyClient, "delete_whitelist_request", stop)
+        else:
+            before(patch, ApplyPlan, "_begin", lambda: operators[-1].on_kill())
         error = task.fails(max_parallel=1)
     assert error.code == "task-stopped"
     assert len(left(sandbox)) == 12 - deleted
@@ -218,24 +220,13 @@ def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
 # --- begun, and not known ------------------------------------------------------------------------------------------
 
 
-def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
-    sandbox: Sandbox, stored: ApplyTask, path: str
-) -> None:
-    # A response that was not true.
+def test_a_deleted_request_that_is_still_listed_is_deleted_again(sandbox: Sandbox, stored: ApplyTask) -> None:
+    # The responses confirm deletions that were not done.
     sandbox.control.add_fault("empty", **DELETE, times=7, work=False)
     assert stored.attempt()["counts"]["deleted"] == 7
-    sandbox.control.clear_request_log()
+    assert left(sandbox) == addresses(ROWS)
     stored.clear()
-    error = stored.fails()
-    assert error.code == "outcome-unknown"
-    assert error.retryable
-    assert "7 unknown" in str(error)
-    assert "confirmed to an earlier try of this task that it is deleted, but still lists it" in str(error)
-    assert stored.ti.pushed["counts"]["deleted"] == 0
-    assert not sandbox.control.request_log(**DELETE)
-    # A new run has no record of it.
-    ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True).attempt()
-    assert left(sandbox) == addresses(ROWS[7:])
+    check_done(sandbox, stored)
 
 
 def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(

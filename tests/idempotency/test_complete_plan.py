@@ -51,8 +51,9 @@ class Run:
         self.sandbox = sandbox
         self.old = [effective(sandbox, number, label="Old") for number in (1, 2, 3)]
         self.path = write_rows(folder / "whitelist.yaml", [1, 2, 4])
-        self.plan_hash = plan(self.path, **BOTH)["plan_hash"]
-        self.applied = ApplyTask(self.path, self.plan_hash, RowsStore(), **BOTH).attempt()
+        self.planned = plan(self.path, **BOTH)
+        self.plan_hash = self.planned["plan_hash"]
+        self.applied = ApplyTask(self.planned, RowsStore()).attempt()
         self.new = self.applied["request_ids"]
         self.store = RowsStore()
         self.tries = 0
@@ -91,7 +92,12 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
     with new_dag() as dag:
         made = CustodyPlanWhitelistOperator(task_id="plan", **both)
         plan_hash = made.output["plan_hash"]  # type: ignore[index]
-        apply = CustodyApplyWhitelistPlanOperator(task_id="apply", plan_hash=plan_hash, lookup_wait=0.2, **both)
+        apply = CustodyApplyWhitelistPlanOperator(
+            task_id="apply",
+            plan=made.output,
+            plan_hash=plan_hash,
+            lookup_wait=0.2,
+        )
 
         @task
         def sign(ids: list[str]) -> None:
@@ -137,8 +143,9 @@ def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: San
     effective(sandbox, 1)
     old = effective(sandbox, 2)
     path = write_rows(tmp_path / "whitelist.yaml", [1])
-    plan_hash = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
-    applied = ApplyTask(path, plan_hash, RowsStore(), prune=True).attempt()
+    planned = plan(path, prune=True, max_deletes=None, max_delete_percent=None)
+    plan_hash = planned["plan_hash"]
+    applied = ApplyTask(planned, RowsStore()).attempt()
     assert applied["counts"]["deleted"] == 1
     assert applied["completion"] is None
     assert old not in there(sandbox)
@@ -236,36 +243,35 @@ def test_a_request_that_has_changed_since_the_approval_stays(sandbox: Sandbox, r
 def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None:
     run.sign()
     other = somebody_creates(sandbox, label="Other", address=address(9))
-    forged = []
-    for change in ("replaces", "deletions", "request", "observed", "creations"):
+    key = next(iter(run.applied["completion"]["requests"]))
+
+    def forge(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> dict[str, Any]:
         applied = deepcopy(run.applied)
-        completion = applied["completion"]
-        if change == "replaces":
-            completion["creations"][0]["replaces"].append(other)
-        elif change == "deletions":
-            completion["deletions"][0] |= {
-                "operation": json.dumps({"delete": other}),
-                "expected": {other: ["a", "b", "c"]},
-            }
-        elif change == "request":
-            completion["creations"][0]["request"]["label"] = "Forged"
-        elif change == "observed":
-            completion["observed"].append("{}")
-        else:
-            completion["creations"].pop()
-        forged.append(applied)
+        change(applied["completion"]["record"], applied["completion"]["requests"])
+        return applied
+
+    deletion = {"operation": json.dumps({"delete": other}), "expected": {other: ["a", "b", "c"]}}
+
+    def move(record: dict[str, Any], requests: dict[str, Any]) -> None:
+        # An operation does not become an observation.
+        for row, replaces in record["creations"].items():
+            record["observed"].append(create_operation(WhitelistRequest(**requests[row]), replaces))
+        record["creations"] = {}
+
+    forged = [
+        forge(lambda record, _: record["creations"][key].append(other)),
+        forge(lambda record, _: record["deletions"][0].update(deletion)),
+        forge(lambda _, requests: requests[key].update(label="Forged")),
+        forge(lambda _, requests: requests.pop(key)),
+        forge(lambda record, _: record["observed"].append("{}")),
+        forge(lambda record, _: record["creations"].pop(key)),
+        forge(move),
+    ]
     for applied in forged:
         error = run.fails(applied=applied)
         assert error.code == "plan-changed"
         assert not error.retryable
     assert run.fails(plan_hash="0" * 64).code == "plan-changed"
-    moved = deepcopy(run.applied)
-    for creation in moved["completion"]["creations"]:
-        # An operation does not become an observation.
-        request = WhitelistRequest(**creation["request"])
-        moved["completion"]["observed"].append(create_operation(request, creation["replaces"]))
-    moved["completion"]["creations"] = []
-    assert run.fails(applied=moved).code == "plan-changed"
     assert deletions(sandbox) == 0
 
 
@@ -282,8 +288,8 @@ def test_what_is_not_an_xcom_of_the_apply_task_completes_nothing(sandbox: Sandbo
 
 
 def test_a_plan_that_was_not_applied_is_not_called_complete(sandbox: Sandbox, run: Run) -> None:
-    applying = ApplyTask(run.path, run.plan_hash, RowsStore())
-    assert applying.fails().code == "plan-changed"
+    applying = ApplyTask(run.planned, RowsStore())
+    assert applying.fails(source={"replace": False}).code == "plan-changed"
     assert "a mapping without 'completion'" in str(run.fails(applied=applying.ti.pushed["return_value"]))
     assert deletions(sandbox) == 0
 
@@ -309,9 +315,11 @@ def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> Non
     run.sign()
     other = effective(sandbox, 9)
     applied = deepcopy(run.applied)
-    applied["completion"]["creations"][0]["id"] = other
+    ids = applied["completion"]["ids"]
+    first = next(key for key in ids if ids[key] == run.new[0])
+    ids[first] = other
     assert "differs from the requested content" in str(run.fails(applied=applied))
-    applied["completion"]["creations"][0]["id"] = run.new[1]
+    ids[first] = run.new[1]
     assert "two creations name the same request" in str(run.fails(applied=applied))
     assert deletions(sandbox) == 0
 
@@ -319,11 +327,12 @@ def test_a_successor_is_what_the_plan_creates(sandbox: Sandbox, run: Run) -> Non
 def test_a_row_that_was_not_created_keeps_everything(sandbox: Sandbox, tmp_path: Path) -> None:
     old = effective(sandbox, 1, label="Old")
     path = write_rows(tmp_path / "whitelist.yaml", [1, 2])
-    plan_hash = plan(path, **BOTH)["plan_hash"]
+    planned = plan(path, **BOTH)
+    plan_hash = planned["plan_hash"]
     sandbox.control.add_fault(
         "status", method="POST", path="/whitelists/addresses", status=400, body={"message": "no", "code": 3}
     )
-    apply = ApplyTask(path, plan_hash, RowsStore(), max_parallel=1, **BOTH)
+    apply = ApplyTask(planned, RowsStore(), max_parallel=1)
     apply.fails()
     applied = apply.ti.pushed["return_value"]
     sandbox.control.sign_whitelist_requests(applied["request_ids"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,9 +17,10 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
     CustodyResponseError,
 )
-from airflow_custody.idempotency.create import CreateRows, Outcome
+from airflow_custody.idempotency.create import CreateRows, Outcome, outcome_of
 from airflow_custody.idempotency.records import RecordState, Row
-from airflow_custody.idempotency.search import Candidate, Found
+from airflow_custody.idempotency.search import Candidate, SearchResult
+from airflow_custody.idempotency.send import Sent
 from airflow_custody.idempotency.store import Store
 
 pytestmark = pytest.mark.usefixtures("waits")
@@ -30,16 +30,6 @@ UNDER_WAY = 2 * 5 + 10 + 30
 LOST = CustodyOutcomeUnknownError("no response", operation="create a thing")
 REFUSED = CustodyRequestError("no", operation="create a thing", status=400, from_service=True)
 FORWARD = ["a", "b", "c"]
-
-
-def test_what_an_earlier_try_left_open_has_no_error_of_this_try() -> None:
-    store: Any = SimpleNamespace(rows={key: (SimpleNamespace(plan="p"), Row(state="sent")) for key in "ab"})
-    outcome = Outcome()
-    outcome.add(store, "ab", "p", {"a": LOST})
-    assert outcome.unknown == {
-        "a": "create a thing failed: no response",
-        "b": "its response was lost, and the service could not be searched",
-    }
 
 
 class Things:
@@ -70,7 +60,7 @@ class Things:
     def which(self, key: str) -> str:
         return f"row {key}"
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
         return {key: Row(state="sent", known_ids=["old"]) for key in keys}
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
@@ -83,10 +73,10 @@ class Things:
             raise failure
         return f"id of {key}"
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
         self._search()
         return {
-            key: Found(
+            key: SearchResult(
                 [Candidate(f"id of {key}")] if key in self.created else [], self._inconclusive if thorough else None
             )
             for key in keys
@@ -105,7 +95,7 @@ def rows_of(things: Things, store: Store | None = None, plan: str = "plan") -> C
         store_of() if store is None else store,
         things,
         logging.getLogger("create"),
-        look_up=things.look_up,
+        prepare=things.prepare,
         plan=plan,
         lookup_wait=30.0,
         report=lambda outcome, count: None,
@@ -119,8 +109,8 @@ def lost_if(*keys: str, times: int = 1) -> Callable[[str, int], CustodyError | N
 def test_rows_are_created_and_not_again() -> None:
     things, store = Things(), store_of()
     expected = {key: f"id of {key}" for key in FORWARD}
-    assert rows_of(things, store).run(FORWARD) == Outcome(created=expected)
-    assert rows_of(things, store).run(FORWARD) == Outcome(created=expected)
+    for _ in range(2):
+        assert rows_of(things, store).run(FORWARD) == Outcome(created=expected)
     assert things.sent == FORWARD
     # Of another plan, or by themselves, they are others.
     rows_of(things, store, "other").run(["a"])
@@ -147,7 +137,7 @@ def test_what_is_sent_in_vain_is_left(waits: SkippingTime) -> None:
     outcome = rows_of(things).run(FORWARD)
     # As long as something gets through, the rest is sent again.
     assert things.sent == [*FORWARD, "b", "c"]
-    assert outcome == Outcome(created={"a": "id of a"}, left=["b", "c"])
+    assert outcome == Outcome(created={"a": "id of a"}, left=["b", "c"], errors={"b": LOST, "c": LOST})
     assert waits.skipped == pytest.approx(2 * UNDER_WAY)
 
 
@@ -167,7 +157,7 @@ def test_a_row_that_cannot_be_found_out_is_unknown_and_not_sent_again() -> None:
     assert things.sent == FORWARD
     assert [*outcome.unknown] == ["b"]
     assert "but this proves nothing: it may hide them" in outcome.unknown["b"]
-    assert "start a new run" in outcome.unknown["b"]
+    assert "start a new run" in outcome.advice["b"]
     assert outcome.left == []
     assert outcome.stopped is None
 
@@ -189,6 +179,8 @@ def test_a_search_that_fails_ends_the_sending(error: CustodyError, is_stopped: b
     assert things.sent == FORWARD
     assert [*outcome.created] == ["a", "c"]
     assert why in outcome.unknown["b"]
+    # The next try searches again, or a user must decide.
+    assert ("b" in outcome.advice) is not is_stopped
     assert outcome.stopped is (error if is_stopped else None)
 
 
@@ -197,7 +189,7 @@ def test_what_stops_the_sending_ends_it(waits: SkippingTime) -> None:
     things = Things(lambda key, _: away if key == "b" else None)
     outcome = rows_of(things).run(FORWARD)
     assert things.sent == ["a", "b"]
-    assert outcome == Outcome(created={"a": "id of a"}, left=["b", "c"], stopped=away)
+    assert outcome == Outcome(created={"a": "id of a"}, left=["b", "c"], errors={"b": away}, stopped=away)
 
 
 def test_a_response_with_an_id_that_existed_before_is_no_success() -> None:
@@ -210,6 +202,16 @@ def test_a_response_with_an_id_that_existed_before_is_no_success() -> None:
         row = rows.send("a", Row(state="sent", known_ids=known), lambda: None)
         assert row.state == "created"
         assert row.detail == "id of a"
+
+
+def test_a_row_without_a_decision_is_neither_searched_for_nor_sent(waits: SkippingTime) -> None:
+    things, store = Things(), store_of()
+    store.open(store.new_batch({"b": Row(state="sent", known_ids=[])}, "plan"))
+    outcome = rows_of(things, store).run(FORWARD, undecided={"b": "which one?"})
+    assert things.sent == ["a", "c"]
+    assert outcome.unknown == {"b": "which one?"}
+    assert [*outcome.advice] == ["b"]
+    assert waits.skipped == 0
 
 
 @pytest.mark.parametrize(
@@ -254,10 +256,10 @@ def test_an_earlier_search_counts_for_what_was_sent_before_it(
     ],
 )
 def test_an_outcome_is_what_is_recorded_under_the_plan(state: RecordState | None, plan: str, field: str) -> None:
-    store, outcome = store_of(), Outcome()
+    store = store_of()
     if state is not None:
         store.open(store.new_batch({"a": Row(state=state, detail="x")}, plan))
-    outcome.add(store, ["a"], "plan")
+    outcome = outcome_of(store, ["a"], "plan", Sent())
     unknown = "its response was lost, and the service could not be searched"
     value: object = ["a"] if field == "left" else {"a": unknown if field == "unknown" else "x"}
     assert outcome == Outcome(**{field: value})  # type: ignore[arg-type]

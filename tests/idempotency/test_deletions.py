@@ -12,12 +12,10 @@ from support.whitelist.listed_requests import ListsRequests
 from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, SETTINGS, listed, snapshot_of
 
 from airflow_custody.client.errors import (
-    CustodyConnectionError,
     CustodyError,
     CustodyNotFoundError,
     CustodyPermissionError,
     CustodyResponseError,
-    CustodyServerError,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
@@ -103,80 +101,6 @@ def test_what_must_not_change_is_observed_of_what_is_listed() -> None:
     }
 
 
-# --- what earlier tries did ---------------------------------------------------------------------------------
-
-LISTED, REJECTED = [listed(7)], [listed(7, wire={"status": "REJECTED"})]
-ALIVE = Service(listed(8), by_id=listed(7))
-AWAY = Service(by_id=CustodyConnectionError("away"))
-FORBIDDEN = Service(by_id=CustodyPermissionError("no", status=403, from_service=True))
-
-
-@pytest.mark.parametrize(
-    ("state", "envelopes", "service", "outcome", "is_stopped"),
-    [
-        # It was not begun, or had no effect.
-        *(
-            (state, envelopes, Service(), "left", False)
-            for state in (None, "void", "refused")
-            for envelopes in (LISTED, [])
-        ),
-        # It may be sent twice.
-        ("sent", LISTED, Service(), "left", False),
-        ("sent", [], Service(), "deleted", False),
-        ("sent", REJECTED, Service(), "deleted", False),
-        # It is not listed, and still there; or it cannot be read.
-        ("sent", [], ALIVE, "unknown", False),
-        ("sent", [], FORBIDDEN, "unknown", False),
-        ("sent", [], AWAY, "unknown", True),
-        ("deleted", [], Service(), "deleted", False),
-        ("deleted", REJECTED, Service(), "deleted", False),
-        ("deleted", LISTED, Service(), "unknown", True),
-    ],
-    ids=[
-        *(f"{state}, {where}" for state in ("not begun", "void", "refused") for where in ("listed", "not listed")),
-        "sent, listed",
-        "sent, not listed",
-        "sent, rejected",
-        "sent, not listed, still there",
-        "sent, not listed, may not be read",
-        "sent, not listed, service away",
-        "deleted, not listed",
-        "deleted, rejected",
-        "deleted, listed",
-    ],
-)
-def test_a_deletion_of_an_earlier_try(
-    state: RecordState | None, envelopes: list[WhitelistEnvelope], service: Service, outcome: str, is_stopped: bool
-) -> None:
-    done = {} if state is None else {KEY: Row(state=state, detail=OPERATION)}
-    found, left = deletions(service).earlier(done, snapshot_of(envelopes))
-    assert left == ([KEY] if outcome == "left" else [])
-    assert found.deleted == ({KEY: OPERATION} if outcome == "deleted" else {})
-    assert [*found.unknown] == ([KEY] if outcome == "unknown" else [])
-    assert (found.stopped is not None) is is_stopped
-    if is_stopped:
-        assert found.stopped is not None
-        assert found.stopped.retryable
-
-
-def test_the_first_failure_of_several_ends_the_task() -> None:
-    failures = iter([CustodyServerError("first", status=500), CustodyServerError("second", status=500)])
-    service = Service()
-    service.get_whitelist_request = lambda request_id: (_ for _ in ()).throw(next(failures))  # type: ignore[method-assign]
-    planned = {
-        deletion_key(each): PlannedDeletion(
-            operation=operation(each), expected={each: ["a", "b", "c"], KEPT: ["a", "b", "c"]}
-        )
-        for each in "56"
-    }
-    found, _ = Deletions(cast("Any", service), planned, "why").earlier(
-        {key: Row(state="sent") for key in planned}, snapshot_of([])
-    )
-    assert found.stopped is not None
-    assert found.stopped.message == "first"
-    assert ["first" in why for why in found.unknown.values()] == [True, False]
-
-
 # --- sending ------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +135,7 @@ def test_the_first_failure_of_several_ends_the_task() -> None:
 )
 def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, state: str, is_sent: bool) -> None:
     job, begun = deletions(service), list[str]()
-    (row,) = job.look_up([KEY]).values()
+    (row,) = job.prepare([KEY]).values()
     assert row.state == "sent"
     assert row.detail == OPERATION
     found = job.send(KEY, row, lambda: begun.append(KEY))
@@ -238,7 +162,7 @@ def test_what_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError |
     expected = observe(snapshot_of(odd, settled=["7"]), ["7", KEPT])
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=expected)}
     job = Deletions(cast("Any", service), planned, "why")
-    assert job.send(KEY, job.look_up([KEY])[KEY], lambda: None).state == state
+    assert job.send(KEY, job.prepare([KEY])[KEY], lambda: None).state == state
     assert service.deleted == []
 
 
@@ -246,13 +170,9 @@ def test_a_hidden_request_is_not_taken_for_deleted() -> None:
     service = Service(APPROVED[1], by_id=GONE)
     service.hidden = 1
     job = deletions(service)
-    (row,) = job.look_up([KEY]).values()
+    (row,) = job.prepare([KEY]).values()
     with pytest.raises(CustodyResponseError, match="the service counts 1 request that it does not return"):
         job.send(KEY, row, lambda: None)
-    # Nor if an earlier try has begun to delete it.
-    outcome, left = job.earlier({KEY: row}, snapshot_of([APPROVED[1]]))
-    assert (outcome.deleted, left) == ({}, [])
-    assert "the service counts 1 request that it does not return" in outcome.unknown[KEY]
     assert service.deleted == []
 
 
@@ -260,7 +180,7 @@ def test_another_failure_is_not_taken_for_a_deletion() -> None:
     error = CustodyPermissionError("no", status=403, from_service=True)
     job = deletions(Service(*APPROVED, delete=error))
     with pytest.raises(CustodyPermissionError):
-        job.send(KEY, job.look_up([KEY])[KEY], lambda: None)
+        job.send(KEY, job.prepare([KEY])[KEY], lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +212,7 @@ def test_nothing_is_deleted_beside_a_request_that_is_not_in_effect_whatever_was_
     now = snapshot_of(APPROVED, pending=pending, deletions=deletions_pending)
     planned = {KEY: PlannedDeletion(operation=OPERATION, expected=observe(now, ["7", KEPT]))}
     job = Deletions(cast("Any", service), planned, "why")
-    (row,) = job.look_up([KEY]).values()
+    (row,) = job.prepare([KEY]).values()
     found = job.send(KEY, row, lambda: None)
     assert found.state == "refused"
     assert service.deleted == []

@@ -127,7 +127,7 @@ class Model(RuleBasedStateMachine):
         found = plan(str(self.path), max_deletes=None, max_delete_percent=None, **arguments)
         self.shown = found["report"]
         self.is_creating = bool(found["counts"]["create"] or found["counts"]["replace"])
-        self.task = ApplyTask(str(self.path), found["plan_hash"], RowsStore(), max_parallel=max_parallel, **arguments)
+        self.task = ApplyTask(found, RowsStore(), max_parallel=max_parallel)
         self.happened["plans"] += 1
 
     @rule(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from airflow_custody.client.errors import CustodyConnectionError, CustodyPermissionError
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import deletion_key
-from airflow_custody.idempotency.plan_failure import PlanFailure
+from airflow_custody.idempotency.plan_failure import plan_failure
 
 NEW_RUN = "Start a new run: this Airflow keeps no record for a later try."
 CLEAR, FIX = "Then clear this task.", "If the service is wrong, fix it, then clear this task."
@@ -50,7 +48,7 @@ FORBIDDEN = CustodyPermissionError("no role")
     ],
 )
 def test_whether_a_later_try_can_continue(outcome: Outcome, has_store: bool, advice: str, is_retryable: bool) -> None:
-    error = PlanFailure(replace(outcome), {}, "", has_store=has_store).error()
+    error = plan_failure(outcome, {}, "", has_store=has_store)
     assert error is not None
     assert error.retryable is is_retryable
     given = error.advice or ""
@@ -68,7 +66,7 @@ def test_whether_a_later_try_can_continue(outcome: Outcome, has_store: bool, adv
     ids=["a creation", "a deletion", "a deletion, and the service is away", "nothing"],
 )
 def test_the_code_says_whether_an_outcome_is_unknown(outcome: Outcome, code: str) -> None:
-    error = PlanFailure(outcome, {"a": "line 1"}, "", has_store=True).error()
+    error = plan_failure(outcome, {"a": "line 1"}, "", has_store=True)
     assert error is not None
     assert error.code == code
 
@@ -76,7 +74,7 @@ def test_the_code_says_whether_an_outcome_is_unknown(outcome: Outcome, code: str
 @pytest.mark.parametrize(("rows", "more"), [(1, 0), (100, 0), (101, 1), (250, 150)])
 def test_at_most_a_hundred_rows_are_named(rows: int, more: int) -> None:
     refused = {str(number): f"reason {number}" for number in range(rows)}
-    error = PlanFailure(Outcome(refused=refused), dict.fromkeys(refused, "line 1"), "", has_store=True).error()
+    error = plan_failure(Outcome(refused=refused), dict.fromkeys(refused, "line 1"), "", has_store=True)
     assert error is not None
     _, *named = error.message.splitlines()
     assert named[:100] == [f"  line 1: refused: reason {number}" for number in range(min(rows, 100))]
@@ -84,4 +82,4 @@ def test_at_most_a_hundred_rows_are_named(rows: int, more: int) -> None:
 
 
 def test_a_plan_that_was_executed_is_no_failure() -> None:
-    assert PlanFailure(Outcome(created={"a": "1"}), {}, "", has_store=True).error() is None
+    assert plan_failure(Outcome(created={"a": "1"}), {}, "", has_store=True) is None

@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.idempotency.records import Batch, Row
-from airflow_custody.idempotency.search import Candidate, Found, Search, is_new
+from airflow_custody.idempotency.search import Candidate, Resolved, Search, SearchResult, is_new
 from airflow_custody.idempotency.store import Store
 
 RECORDED = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)
@@ -41,7 +41,9 @@ class Things:
     timeout = TIMEOUT
     content: Mapping[str, object] = {}
 
-    def __init__(self, find: Callable[[Collection[str]], Mapping[str, Found]], got: Candidate | None = None) -> None:
+    def __init__(
+        self, find: Callable[[Collection[str]], Mapping[str, SearchResult]], got: Candidate | None = None
+    ) -> None:
         self._find = find
         self.got: Candidate | Exception | None = got
         self.is_thorough: list[bool] = []
@@ -52,7 +54,7 @@ class Things:
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         raise AssertionError("a search sends nothing")
 
-    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, Found]:
+    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, SearchResult]:
         self.is_thorough.append(thorough)
         return self._find(keys)
 
@@ -62,7 +64,7 @@ class Things:
         return self.got
 
 
-def no_search(keys: Collection[str]) -> Mapping[str, Found]:
+def no_search(keys: Collection[str]) -> Mapping[str, SearchResult]:
     raise AssertionError("this test searches nothing")
 
 
@@ -155,8 +157,8 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
     for inconclusive in (None, "", "it may hide them"):
         store, report = store_with(a=sent("1")), Reports()
         search = search_in(store, Things(no_search), report)
-        search.judge({"a": Found(candidates, inconclusive)})
-        row, unknown = store.rows["a"][1], search.unknown.get("a", "")
+        unknown = search.judge({"a": SearchResult(candidates, inconclusive)}).get("a", "")
+        row = store.rows["a"][1]
         is_created = len(outcome) == 1
         assert report == [("found", int(is_created))]
         if is_created:
@@ -179,46 +181,50 @@ def test_nothing_is_the_own_of_two_rows() -> None:
     report = Reports()
     search = search_in(store, Things(no_search), report)
     # It differs from what the second row asked for; the third asked for the same.
-    search.judge({"a": Found([NEW], ""), "b": Found([Candidate("2", LABEL)], ""), "c": Found([NEW], "")})
+    other = SearchResult([Candidate("2", LABEL)], "")
+    unknown = search.judge({"a": SearchResult([NEW], ""), "b": other, "c": SearchResult([NEW], "")})
     assert {key: row.state for key, (_, row) in store.rows.items()} == {"a": "created", "b": "void", "c": "sent"}
-    assert "2 is new, and has the requested content" in search.unknown["c"]
+    assert "2 is new, and has the requested content" in unknown["c"]
     assert report == [("found", 1)]
-    search.judge({"b": Found([Candidate("2", LABEL)], "")})
+    search.judge({"b": other})
     assert store.rows["b"][1].state == "void"
 
 
 # --- when ---------------------------------------------------------------------------------------------------
 
 
-def searches(waits: SkippingTime, find: Callable[[float], str | None], **given: float) -> tuple[list[float], Search]:
-    """Search for a row until it is not open; return the seconds at which, the last time thoroughly."""
+def searches(
+    waits: SkippingTime, find: Callable[[float], str | None], **given: float
+) -> tuple[list[float], Resolved, str]:
+    """Search for a row until it is not open; return the seconds at which, the result, and the row's state."""
     began, times = waits.monotonic(), list[float]()
 
-    def find_at(keys: Collection[str]) -> dict[str, Found]:
+    def find_at(keys: Collection[str]) -> dict[str, SearchResult]:
         times.append(round(waits.monotonic() - began, 2))
         find(times[-1])
-        return {key: Found([], "" if things.is_thorough[-1] else None) for key in keys}
+        return {key: SearchResult([], "" if things.is_thorough[-1] else None) for key in keys}
 
     things = Things(find_at)
-    search = search_in(store_with(a=sent()), things)
-    search.resolve(["a"], **{name: began + value for name, value in given.items()})
+    store = store_with(a=sent())
+    resolved = search_in(store, things).resolve(["a"], **{name: began + value for name, value in given.items()})
     assert not any(things.is_thorough[:-1])
-    return times, search
+    return times, resolved, store.rows["a"][1].state
 
 
 def test_a_row_is_searched_for_until_it_would_have_been_found(waits: SkippingTime) -> None:
-    times, search = searches(waits, lambda _: None)
+    times, resolved, state = searches(waits, lambda _: None)
     assert times == [0, 1, 3, 7, *range(12, 50, 5), UNDER_WAY]
-    assert search.store.rows["a"][1].state == "void"
+    assert resolved == Resolved()
+    assert state == "void"
 
 
 @pytest.mark.parametrize(("searched_at", "expected"), [(0, [50]), (-20, [30]), (-50, [0]), (-60, [0])], ids=str)
 def test_a_row_that_was_searched_for_is_searched_for_once(
     waits: SkippingTime, searched_at: float, expected: list[float]
 ) -> None:
-    times, search = searches(waits, lambda _: None, searched_at=searched_at)
+    times, _, state = searches(waits, lambda _: None, searched_at=searched_at)
     assert times == expected
-    assert search.store.rows["a"][1].state == "void"
+    assert state == "void"
 
 
 def failing(is_failing: Callable[[float], bool], error: CustodyError) -> Callable[[float], None]:
@@ -233,25 +239,23 @@ AWAY = CustodyConnectionError("no response")
 
 
 def test_the_wait_begins_anew_when_the_service_responds_again(waits: SkippingTime) -> None:
-    times, search = searches(waits, failing(lambda now: now == 12, AWAY))
+    times, _, state = searches(waits, failing(lambda now: now == 12, AWAY))
     # The first search that succeeded after the failure was at 17.
     assert times == [0, 1, 3, 7, 12, *range(17, 67, 5), 67]
-    assert search.store.rows["a"][1].state == "void"
+    assert state == "void"
 
 
 def test_a_service_that_is_away_ends_the_search_after_twice_the_time(waits: SkippingTime) -> None:
-    times, search = searches(waits, failing(lambda now: True, AWAY))
+    times, resolved, state = searches(waits, failing(lambda now: True, AWAY))
     assert times == [0, 1, 3, 7, *range(12, 98, 5), 102]
-    assert search.failure is AWAY
-    assert not search.unknown
-    assert search.store.rows["a"][1].state == "sent"
+    assert resolved == Resolved({}, AWAY)
+    assert state == "sent"
 
 
 def test_a_service_that_cannot_be_searched_leaves_the_row_to_a_person(waits: SkippingTime) -> None:
-    times, search = searches(waits, failing(lambda now: True, CustodyResponseError("odd")))
+    times, resolved, _ = searches(waits, failing(lambda now: True, CustodyResponseError("odd")))
     assert times == [0]
-    assert search.failure is None
-    assert search.unknown == {"a": "The service cannot be searched: odd"}
+    assert resolved == Resolved({"a": "The service cannot be searched: odd"})
 
 
 # --- manual overrides ---------------------------------------------------------------------------------------
@@ -264,8 +268,8 @@ def override(
     store = store_with(a=sent("1") if row is None else row, b=sent().become("created", "9"))
     monkeypatch.setenv(f"AIRFLOW_VAR_{store.override_variable('a').upper()}", value)
     search = search_in(store, things)
-    is_followed = search.follow_override("a")
-    return is_followed, store.rows["a"][1], search.unknown.get("a", "")
+    problem = search.follow_override("a")
+    return problem == "", store.rows["a"][1], problem or ""
 
 
 @pytest.mark.parametrize(
@@ -280,6 +284,8 @@ def override(
         (Candidate("2", ("blockchain",)), "2", "it differs in: blockchain"),
         (Candidate("2", ("network",)), "2", "it differs in: network"),
         (Candidate("2", ("linked_wallet_ids",)), "2", "it differs in: linked_wallet_ids"),
+        # The service fills in fields that were not requested.
+        (Candidate("2", ("customer_id",), filled_in=("customer_id",)), "2", ""),
         (Candidate("2", ("url",)), "2", "it differs in: url"),
         (Candidate("2", LABEL, unclear="it cannot be read"), "2", "it cannot be read"),
         (None, "2", "it does not exist"),
@@ -295,6 +301,7 @@ def override(
         "another chain",
         "another network",
         "other wallets",
+        "a field filled in",
         "another URL",
         "unreadable",
         "none",
@@ -337,7 +344,7 @@ def test_a_persons_id_may_be_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -
 def test_a_persons_none_is_checked(
     monkeypatch: pytest.MonkeyPatch, found: list[Candidate], value: str, problem: str
 ) -> None:
-    things = Things(lambda keys: {key: Found(found, "") for key in keys})
+    things = Things(lambda keys: {key: SearchResult(found, "") for key in keys})
     is_followed, row, unknown = override(monkeypatch, value, things)
     assert things.is_thorough == [True]
     assert is_followed is not bool(problem)

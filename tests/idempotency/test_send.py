@@ -35,6 +35,7 @@ from airflow_custody.idempotency.store import Store
 KEYS = [f"{number:03d}" for number in range(250)]
 OWN: dict[str, Any] = {"from_service": True, "operation": "send a thing"}
 GATEWAY: dict[str, Any] = {"operation": "send a thing"}
+GONE = CustodyConnectionError("no route", operation="send", nothing_sent=True)
 
 
 class Things:
@@ -60,7 +61,7 @@ class Things:
         self.batches: list[list[str]] = []
         self.described: list[tuple[str, str, CustodyError | None]] = []
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
         self.batches.append([*keys])
         return {key: self._found.get(key, Row(state="sent")) for key in keys}
 
@@ -100,7 +101,7 @@ def states_of(store: Store) -> list[str]:
 def test_each_row_is_sent_once_in_batches(number: int, plan: str, max_parallel: int) -> None:
     things = Things()
     sender, store, left = sender_of(things, max_parallel=max_parallel, plan=plan)
-    sender.send(KEYS[:number])
+    sent = sender.send(KEYS[:number])
     assert sorted(things.sent) == KEYS[:number]
     assert [len(each) for each in things.batches] == [
         min(MAX_BATCH, number - start) for start in range(0, number, MAX_BATCH)
@@ -108,8 +109,8 @@ def test_each_row_is_sent_once_in_batches(number: int, plan: str, max_parallel: 
     assert {key: row.detail for key, (_, row) in store.rows.items()} == {key: f"id of {key}" for key in KEYS[:number]}
     assert {batch.plan for batch, _ in store.rows.values()} <= {plan}
     assert left == [1] * number
-    assert sender.stopped is None
-    assert sender.errors == {}
+    assert sent.stopped is None
+    assert sent.errors == {}
 
 
 def test_what_was_found_before_is_not_sent() -> None:
@@ -126,14 +127,14 @@ def test_a_batch_that_cannot_be_looked_up_stops_the_sending() -> None:
     things, error = Things(), CustodyServerError("away")
     sender, store, _ = sender_of(things)
 
-    def look_up(keys: Sequence[str]) -> dict[str, Row]:
+    def prepare(keys: Sequence[str]) -> dict[str, Row]:
         if keys[0] != KEYS[0]:
             raise error
         return {key: Row(state="sent") for key in keys}
 
-    things.look_up = look_up  # type: ignore[method-assign]
-    sender.send(KEYS)
-    assert sender.stopped is error
+    things.prepare = prepare  # type: ignore[method-assign]
+    sent = sender.send(KEYS)
+    assert sent.stopped is error
     assert things.sent == KEYS[:MAX_BATCH]
     assert len(store.rows) == MAX_BATCH
 
@@ -183,10 +184,10 @@ ERRORS: list[tuple[CustodyError, str, bool]] = [
 def test_a_row_that_failed_after_it_left(error: CustodyError, state: str, stops: bool) -> None:
     things = Things(lambda key, _: error if key == KEYS[1] else None)
     sender, store, left = sender_of(things)
-    sender.send(KEYS[:3])
+    sent = sender.send(KEYS[:3])
     assert states_of(store) == ["created", state, "void" if stops else "created"]
-    assert sender.stopped is (error if stops else None)
-    assert sender.errors == {KEYS[1]: error}
+    assert sent.stopped is (error if stops else None)
+    assert sent.errors == {KEYS[1]: error}
     assert left == [1] * (2 if stops else 3)
     assert store.rows[KEYS[1]][1].detail == (error.reason if state == REFUSED else "")
 
@@ -206,9 +207,9 @@ def test_a_row_that_never_left(error: CustodyError, state: str, stops: bool) -> 
     for leaves in {False, error.nothing_sent}:
         things = Things(lambda key, _: error if key == KEYS[1] else None, leaves=leaves)
         sender, store, left = sender_of(things)
-        sender.send(KEYS[:3])
+        sent = sender.send(KEYS[:3])
         assert states_of(store) == ["created", state, "void" if stops else "created"]
-        assert sender.stopped is (error if stops else None)
+        assert sent.stopped is (error if stops else None)
         assert left == [1] * (1 if stops else 2)
 
 
@@ -226,8 +227,6 @@ def test_what_is_not_about_a_request_ends_the_task_and_is_recorded(
     assert store.rows[KEYS[0]][1].state == "sent"
     assert len(store.rows) == MAX_BATCH
     assert sum(row.state != "void" for _, row in store.rows.values()) == len(left)
-    assert sender.stopped is not None
-    assert sender.stopped.code == "task-stopped"
 
 
 @pytest.mark.parametrize("plan", ["plan", ""])
@@ -235,9 +234,9 @@ def test_a_plans_batch_is_recorded_before_anything_is_sent(plan: str) -> None:
     # A single row is recorded when its request leaves.
     error = CustodyConnectionError("no route", operation="send", nothing_sent=True)
     sender, store, _ = sender_of(Things(lambda *_: error, leaves=False), plan=plan)
-    sender.send(KEYS[:2])
+    sent = sender.send(KEYS[:2])
     assert states_of(store) == (["void", "void"] if plan else [])
-    assert sender.stopped is error
+    assert sent.stopped is error
 
 
 # --- many rows ----------------------------------------------------------------------------------------------
@@ -258,15 +257,15 @@ def test_a_plans_batch_is_recorded_before_anything_is_sent(plan: str) -> None:
 def test_some_refusals_in_a_row_stop_the_sending(error: CustodyError, stops_after: int | None) -> None:
     things = Things(lambda *_: error)
     sender, _, _ = sender_of(things)
-    sender.send(KEYS[:6])
+    sent = sender.send(KEYS[:6])
     assert len(things.sent) == (stops_after or 6)
-    assert (sender.stopped is error) is (stops_after is not None)
+    assert (sent.stopped is error) is (stops_after is not None)
     # One that is accepted in between begins anew.
     things = Things(lambda key, _: None if int(key) % 3 == 2 else error)
     sender, _, _ = sender_of(things)
-    sender.send(KEYS[:9])
+    sent = sender.send(KEYS[:9])
     assert len(things.sent) == 9
-    assert sender.stopped is None
+    assert sent.stopped is None
 
 
 def test_a_role_that_is_missing_at_last_refuses_no_row() -> None:
@@ -282,9 +281,9 @@ def test_rows_are_not_sent_while_too_many_are_lost(lost: int, monkeypatch: pytes
     error = CustodyOutcomeUnknownError("no response", **GATEWAY)
     things = Things(lambda key, number: error if int(key) < lost and number == 1 else None)
     sender, store, _ = sender_of(things)
-    sender.send(KEYS[:60])
+    sent = sender.send(KEYS[:60])
     is_too_many = lost >= MAX_LOST
-    assert sender.stopped is None
+    assert sent.stopped is None
     assert len(things.sent) == (MAX_LOST if is_too_many else 60)
     assert states_of(store).count("sent") == min(lost, MAX_LOST)
     assert states_of(store).count("void") == (50 - MAX_LOST if is_too_many else 0)
@@ -294,7 +293,7 @@ def test_rows_are_not_sent_while_too_many_are_lost(lost: int, monkeypatch: pytes
     # One that gets a response in between begins anew.
     things = Things(lambda key, _: None if int(key) % MAX_LOST == MAX_LOST - 1 else error)
     sender, _, _ = sender_of(things)
-    sender.send(KEYS[:60])
+    sent = sender.send(KEYS[:60])
     assert len(things.sent) == 60
 
 
@@ -302,7 +301,7 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
     busy = CustodyRateLimitError("busy", status=429, **OWN)
     things = Things(lambda key, number: busy if key == KEYS[1] and number < 20 else None)
     sender, store, left = sender_of(things)
-    sender.send(KEYS[:3])
+    sent = sender.send(KEYS[:3])
     assert states_of(store) == ["created"] * 3
     assert things.sent == [KEYS[0], *[KEYS[1]] * 20, KEYS[2]]
     assert waits.skipped == pytest.approx(19)
@@ -310,9 +309,9 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
     # It is not refused for now for ever.
     things = Things(lambda *_: busy)
     sender, store, _ = sender_of(things)
-    sender.send(KEYS[:3])
+    sent = sender.send(KEYS[:3])
     assert things.sent == [KEYS[0]] * 20
-    assert sender.stopped is busy
+    assert sent.stopped is busy
     assert states_of(store) == ["void"] * 3
 
 
@@ -332,8 +331,8 @@ def test_the_service_says_when_to_send_again(
 ) -> None:
     things = Things(lambda key, number: kind("later", **facts) if key == KEYS[0] and number == 1 else None)
     sender, store, _ = sender_of(things)
-    sender.send(KEYS[:2])
-    assert sender.stopped is None
+    sent = sender.send(KEYS[:2])
+    assert sent.stopped is None
     assert store.rows[KEYS[1]][1].state == "created"
     assert waits.skipped == pytest.approx(seconds)
 
@@ -342,23 +341,25 @@ def test_a_service_that_wants_too_long_a_pause_stops_the_sending(waits: Skipping
     error = CustodyRateLimitError("later", status=429, retry_after=MAX_RETRY_AFTER + 1, **OWN)
     things = Things(lambda *_: error)
     sender, store, _ = sender_of(things)
-    sender.send(KEYS[:2])
-    assert sender.stopped is error
+    sent = sender.send(KEYS[:2])
+    assert sent.stopped is error
     assert things.sent == KEYS[:1]
     assert states_of(store) == ["void", "void"]
     assert waits.skipped == 0
 
 
-def test_the_first_reason_to_stop_counts() -> None:
+def test_a_task_that_was_stopped_sends_nothing_more() -> None:
+    sender, _, _ = sender_of(things := Things(lambda *_: GONE))
+    assert sender.send(KEYS).stopped is GONE
+    # The first reason counts, in each further call.
+    sender.is_stopped = lambda: True
+    assert sender.send(KEYS).stopped is GONE
+    assert things.sent == KEYS[:1]
     sender, _, _ = sender_of(things := Things())
-    first, second = CustodyServerError("first"), CustodyServerError("second")
-    sender.stop(first)
-    sender.stop(second)
-    sender.stop()
-    assert sender.stopped is first
-    sender.send(KEYS)
-    assert things.sent == []
-    assert things.batches == []
+    sender.is_stopped = lambda: True
+    stopped = sender.send(KEYS).stopped
+    assert stopped is not None
+    assert (stopped.code, things.batches) == ("task-stopped", [])
 
 
 # --- the fence ----------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_only_what_was_given_is_what_is_asked_for() -> None:
 
 def test_a_request_that_was_listed_before_stops_its_row_although_the_filter_misses_it() -> None:
     made = creation(Service(listed(3711), hidden=["3711"]), before=snapshot_of([listed(3711)]))
-    (row,) = made.look_up([ONE]).values()
+    (row,) = made.prepare([ONE]).values()
     assert (row.state, row.detail) == ("found", "3711")
 
 
@@ -139,14 +139,14 @@ def test_a_row_is_not_sent_if_what_exists_may_be_for_its_destination(
     ids = [each.id for each in envelopes]
     # Found by the filter, or listed before.
     for before in (snapshot_of([]), snapshot_of(envelopes)):
-        (row,) = creation(Service(*envelopes), before=before).look_up([ONE]).values()
+        (row,) = creation(Service(*envelopes), before=before).prepare([ONE]).values()
         assert row.state == state
         assert row.detail == detail or (detail and detail in row.detail)
         known = ids if state != "sent" or "REJECTED" in {each.status for each in envelopes} else []
         assert row.known_ids == sorted(known)
     # What the plan knows of, or this task has created, stops nothing; nor is it new.
     for given in ({"replaced": {ONE: ids}}, {"ignored": ids}, {"own_ids": lambda: ids}):
-        (row,) = creation(Service(*envelopes), before=snapshot_of([]), **given).look_up([ONE]).values()
+        (row,) = creation(Service(*envelopes), before=snapshot_of([]), **given).prepare([ONE]).values()
         assert row.state == "sent"
         assert row.known_ids == sorted(known)
         assert row.replaces == (ids if "replaced" in given else [])
@@ -157,7 +157,7 @@ def test_each_address_is_searched_for_once_in_small_searches(number: int) -> Non
     addresses = [f"0x{each:040x}" for each in range(number)]
     requests = {f"{each} {memo}": ask(address=each, memo=memo) for each in addresses for memo in "12"}
     service = Service()
-    assert {*creation(service, requests=requests, before=snapshot_of([])).look_up([*requests])} == {*requests}
+    assert {*creation(service, requests=requests, before=snapshot_of([])).prepare([*requests])} == {*requests}
     assert [text for each in service.searches for text in each] == addresses
     assert [len(each) for each in service.searches] == [
         min(MAX_ADDRESSES, number - start) for start in range(0, number, MAX_ADDRESSES)

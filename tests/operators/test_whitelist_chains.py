@@ -164,7 +164,7 @@ def test_applying_refuses_rows_whose_chain_was_disabled_since(sandbox: Sandbox, 
     path = tmp_path / "whitelist.json"
     path.write_text(json.dumps({"version": 1, "addresses": rows}))
     sandbox.control.configure(currencies=["ETH", "BASE"])
-    applying = ApplyTask(str(path), plan(str(path))["plan_hash"], RowsStore())
+    applying = ApplyTask(plan(str(path)), RowsStore())
     sandbox.control.configure(currencies=["BASE"], disabled_currencies=["ETH"])
     sandbox.control.clear_request_log()
     assert "the chain ETH is not enabled at the service" in str(failure_of(applying.attempt))

@@ -24,9 +24,10 @@ pytestmark = [pytest.mark.usefixtures("airflow_db"), pytest.mark.filterwarnings(
 def daily(conn_id: str, path: str) -> DAG:
     with new_dag() as dag:
         plan = CustodyPlanWhitelistOperator(task_id="plan", path=path, custody_conn_id="{{ params.conn_id }}")
-        plan_hash: Any = plan.output["plan_hash"]  # type: ignore[index]
+        made: Any = plan.output
+        plan_hash: Any = made["plan_hash"]
         CustodyApplyWhitelistPlanOperator(
-            task_id="apply", path=path, plan_hash=plan_hash, custody_conn_id="{{ params.conn_id }}"
+            task_id="apply", plan=made, plan_hash=plan_hash, custody_conn_id="{{ params.conn_id }}"
         )
     dag.params["conn_id"] = conn_id
     register_assets(dag)

@@ -177,7 +177,7 @@ def test_a_plan_neither_creates_replaces_nor_deletes_for_it(
     assert "add its id to 'ignore'" in task_log.text
     assert "delete the request" not in task_log.text
     sandbox.control.clear_request_log()
-    assert ApplyTask(path, planned["plan_hash"], RowsStore(), **both).attempt()["request_ids"] == []
+    assert ApplyTask(planned, RowsStore()).attempt()["request_ids"] == []
     assert not sandbox.control.request_log(**CREATE)
     assert not sandbox.control.request_log(**DELETE)
 
@@ -189,7 +189,7 @@ def test_a_plan_accepts_it_only_by_name(
 ) -> None:
     path = write_rows(tmp_path / "whitelist.yaml", [1])
     connect(accepted)
-    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    task = ApplyTask(plan(path), RowsStore())
 
     def fill_in() -> None:
         for each in sandbox.control.whitelist_requests():
@@ -203,5 +203,5 @@ def test_a_plan_accepts_it_only_by_name(
         assert plan(path)["counts"]["differs"] == 1
         assert plan(write_rows(tmp_path / "named.yaml", [1], network="sepolia"))["counts"]["unchanged"] == 1
     else:
-        why = "the request with this id has another destination (it differs in network)"
+        why = "for this row, but it differs in: network"
         assert why in str(failure_of(task.attempt))

@@ -52,7 +52,7 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     effective(sandbox, 1)
     somebody_creates(sandbox, label="Label 2", address=address(2))
     result = PlanTask(path).run()
-    assert list(result) == ["plan_hash", "counts", "report", "question", "parts"]
+    assert list(result) == ["plan_hash", "counts", "report", "question", "parts", "source"]
     assert len(result["plan_hash"]) == 64
     assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]
@@ -167,15 +167,18 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
 @pytest.mark.parametrize(
     ("operator", "given"),
     [
-        *((CustodyPlanWhitelistOperator, {"max_creates": wrong}) for wrong in (-1, 1.5)),
-        (CustodyPlanWhitelistOperator, {"max_delete_percent": True}),
-        *((CustodyApplyWhitelistPlanOperator, {"plan_hash": "0", "max_parallel": wrong}) for wrong in (0, 33, True)),
+        *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_creates": wrong}) for wrong in (-1, 1.5)),
+        (CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_delete_percent": True}),
+        *(
+            (CustodyApplyWhitelistPlanOperator, {"plan": {}, "plan_hash": "0", "max_parallel": wrong})
+            for wrong in (0, 33, True)
+        ),
     ],
     ids=str,
 )
-def test_a_limit_must_be_a_number(path: str, operator: Any, given: dict[str, Any]) -> None:
+def test_a_limit_must_be_a_number(operator: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a (whole )?number from [01]"):
-        operator(task_id="task", path=path, **given)
+        operator(task_id="task", **given)
 
 
 def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
@@ -186,9 +189,9 @@ def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbo
     assert result["counts"]["create"] == len(ROWS)
     assert result["counts"]["unreadable"] == 1
     assert f"Ignored requests, which may be for rows of the file: `{broken}`" in result["report"]
-    apply = ApplyTask(path, result["plan_hash"], RowsStore())
-    assert "not the approved plan" in str(apply.fails())
-    assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)
+    apply = ApplyTask(result, RowsStore())
+    assert "not the approved plan" in str(apply.fails(source={"ignore": []}))
+    assert apply.attempt()["counts"]["created"] == len(ROWS)
 
 
 def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox, path: str) -> None:
@@ -202,10 +205,10 @@ def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox
 
 def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: str) -> None:
     approved = PlanTask(path).run()
-    apply = ApplyTask(path, approved["plan_hash"], RowsStore())
+    apply = ApplyTask(approved, RowsStore())
     somebody_creates(sandbox, label="Label 3", address=address(3))
     write_rows(Path(path), [1, 3, 4, 99])
-    message = str(apply.fails(plan=approved))
+    message = str(apply.fails())
     text = "Approved: create 4, delete 0. Now: create 3, delete 0. new: create line 6; no longer planned: "
     assert f"{text}create line 4, create line 5 (now pending)\n" in message
     assert "Compare the current plan" not in message
@@ -215,31 +218,92 @@ def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: st
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"plan": {"plan_hash": "0" * 64, "parts": {"0": "create line 1"}}}],
-    ids=["no plan", "a later plan"],
+    [{"parts": {}}, {"plan_hash": "0" * 64, "parts": {"0": "create line 1"}}],
+    ids=["a large plan", "a later plan"],
 )
-def test_without_the_approved_plan_the_current_operations_are_named(
+def test_without_the_approved_parts_the_current_operations_are_named(
     sandbox: Sandbox, path: str, given: dict[str, Any]
 ) -> None:
-    apply = ApplyTask(path, PlanTask(path).run()["plan_hash"], RowsStore())
+    approved = PlanTask(path).run()
+    apply = ApplyTask(approved, RowsStore())
     somebody_creates(sandbox, label="Label 3", address=address(3))
     write_rows(Path(path), [1, 3, 4, 99])
-    message = str(apply.fails(**given))
+    message = str(apply.fails(plan={**approved, **given}))
     current = "create 3, delete 0 (create line 3, create line 5, create line 6); already pending: 1 row"
     assert f"The current plan: {current}" in message
-    assert "With plan=plan.output, this error names the differences." in message
+    assert "Compare the current plan in the log" in message
     check_exactly(sandbox, [3])
 
 
-def test_the_given_plan_decides_nothing(sandbox: Sandbox, path: str) -> None:
+def test_an_edited_plan_gains_nothing(sandbox: Sandbox, path: str, tmp_path: Path) -> None:
+    """Airflow's users can edit the XCom of the plan task."""
     approved = PlanTask(path).run()
-    apply = ApplyTask(path, approved["plan_hash"], RowsStore())
-    write_rows(Path(path), [99])
-    assert apply.fails(plan=PlanTask(path).run()).code == "plan-changed"
-    assert "Write plan=plan.output" in str(apply.fails(plan="approved"))
-    check_exactly(sandbox, [])
-    write_rows(Path(path), ROWS)
-    assert apply.attempt(plan={**approved, "parts": {}})["counts"]["created"] == len(ROWS)
+    assert approved["source"] == {
+        "path": path,
+        "prune": False,
+        "replace": False,
+        "only": {},
+        "ignore": [],
+        "check_address": True,
+        "omit_if_none": [],
+    }
+    apply = ApplyTask(approved, RowsStore())
+    other = write_rows(tmp_path / "other.yaml", [99])
+    effective(sandbox, 98)
+    edits: list[dict[str, Any]] = [{"path": other}, {"prune": True}, {"only": {"customer_id": ["c"]}}]
+    for source in edits:
+        assert apply.fails(source=source).code in ("plan-changed", "file-wrong"), source
+    assert apply.fails(plan=PlanTask(other).run()).code == "plan-changed"
+    check_exactly(sandbox, [98])
+    # Only the operations count.
+    assert apply.attempt(source={"check_address": False, "replace": True})["counts"]["created"] == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("edited", "why"),
+    [
+        (None, "plan"),
+        ("approved", "plan must be the result of a plan task"),
+        ({"source": None}, "its source is malformed"),
+        ({"source": {"prune": "yes"}}, "its source.path is malformed"),
+        ({"path": 7}, "its source.path is malformed"),
+        ({"path": "a\0b"}, "has a NUL"),
+        ({"path": "../../whitelist.yaml"}, "leads out of the DAG bundle"),
+        ({"prune": 1}, "its source.prune is malformed"),
+        ({"ignore": [1]}, "its source.ignore.0 is malformed"),
+        ({"only": {"label": ["x"]}}, "only must have values"),
+        ({"more": 1}, "its source.more is malformed"),
+        ({"path": None}, "the plan has rows, so this task needs rows="),
+    ],
+    ids=str,
+)
+def test_a_malformed_plan_is_refused(sandbox: Sandbox, path: str, edited: Any, why: str) -> None:
+    approved = PlanTask(path).run()
+    apply = ApplyTask(approved, RowsStore())
+    plan: Any = edited
+    if isinstance(edited, dict):
+        plan = {**approved, **(edited if "source" in edited else {"source": {**approved["source"], **edited}})}
+    sandbox.control.clear_request_log()
+    assert why in str(apply.fails(plan=plan))
+    assert sandbox.control.request_log() == []
+
+
+def test_a_plan_of_another_version_is_refused(sandbox: Sandbox, path: str) -> None:
+    approved = PlanTask(path).run()
+    apply = ApplyTask(approved, RowsStore())
+    error = apply.fails(plan={name: value for name, value in approved.items() if name != "source"})
+    assert error.code == "plan-changed"
+    assert "another version of airflow-provider-custody made it" in str(error)
+
+
+def test_a_file_that_is_no_longer_a_whitelist_is_not_quoted(sandbox: Sandbox, path: str) -> None:
+    """Airflow's users can name another file in the XCom of the plan task."""
+    apply = ApplyTask(PlanTask(path).run(), RowsStore())
+    Path(path).write_text("password: secret\n")
+    message = str(apply.fails())
+    assert f"{path} is no longer a readable whitelist" in message
+    assert "secret" not in message
+    assert "password" not in message
 
 
 # --- the file ---------------------------------------------------------------------------------------------------
@@ -250,11 +314,10 @@ def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp
     path = tmp_path / "whitelist.yaml"
     if text is not None:
         path.write_text(text)
-    for task in (PlanTask(str(path)), ApplyTask(str(path), "00" * 32, RowsStore())):
-        error = task.fails()
-        assert isinstance(error, WhitelistFileError)
-        assert not error.retryable
-        assert f"{path}: 1 fault; nothing is sent" in str(error)
+    error = PlanTask(str(path)).fails()
+    assert isinstance(error, WhitelistFileError)
+    assert not error.retryable
+    assert f"{path}: 1 fault; nothing is sent" in str(error)
     assert sandbox.control.request_log() == []
 
 

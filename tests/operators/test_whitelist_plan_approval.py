@@ -77,7 +77,7 @@ def test_a_plan_too_large_for_its_report_is_not_put_up_for_approval(
     with dag:
         plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path, max_creates=None)
         approve: Any = CustodyApproveWhitelistPlanOperator(task_id="approve", plan=plan.output)
-        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=approve.output["plan_hash"])
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan=plan.output, plan_hash=approve.output["plan_hash"])
     run = run_dag(dag)
     assert name == run.pushed("plan", "plan_hash")
     assert name in run.pushed("plan", "report")

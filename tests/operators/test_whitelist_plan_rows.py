@@ -30,7 +30,9 @@ def plan_and_apply(dag: DAG, after: Any = (), **arguments: Any) -> Run:
         planned = CustodyPlanWhitelistOperator(task_id="plan", **arguments)
         planned.set_upstream(after)
         plan_hash: Any = planned.output["plan_hash"]  # type: ignore[index]
-        CustodyApplyWhitelistPlanOperator(task_id="apply", plan_hash=plan_hash, lookup_wait=0.2, **arguments)
+        rows = {"rows": arguments["rows"]} if "rows" in arguments else {}
+        made: Any = planned.output
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan=made, plan_hash=plan_hash, lookup_wait=0.2, **rows)
     return run_dag(dag)
 
 

@@ -138,7 +138,7 @@ def duplicates(sandbox: Sandbox, active: str, tmp_path: Path) -> ApplyTask:
     """Return a task that applies a plan with one deletion: of a second request for the row's destination."""
     sandbox.control.sign_whitelist_requests([somebody_creates(sandbox, **{**FIELDS, "label": "Old"})])
     path = write_rows(tmp_path / "list.yaml", [1])
-    return ApplyTask(path, plan(path, prune=True)["plan_hash"], RowsStore(), prune=True)
+    return ApplyTask(plan(path, prune=True), RowsStore())
 
 
 @pytest.mark.parametrize("words", [{}, {**WORDS, "effective_statuses": ["live"]}], ids=["not set", "another word"])

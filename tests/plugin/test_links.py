@@ -124,7 +124,7 @@ def test_applying_a_plan_links_to_the_created_requests(sandbox: Sandbox, ann: Pe
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 4))
     with new_dag() as dag:
         plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path).output
-        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan["plan_hash"], lookup_wait=1)
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan=plan, plan_hash=plan["plan_hash"], lookup_wait=1)
     run = run_dag(dag)
     assert run.state == "success", run.states
     linked = link_of(run, "apply").split("?ids=")[1].split(",")

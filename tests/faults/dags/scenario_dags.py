@@ -130,22 +130,25 @@ def add_create(scenario: Scenario) -> None:
 
 def add_apply(scenario: Scenario) -> None:
     """Add tasks that plan and apply a file, and complete the plan if it renames."""
-    arguments: dict[str, Any] = {
-        "path": str(FOLDER / f"{scenario.name}.csv"),
-        "custody_conn_id": scenario.name,
-        "replace": scenario.renames,
-    }
-    # Its rows are more than a plan may create by default.
-    plan = CustodyPlanWhitelistOperator(task_id="plan", max_creates=None, **RETRY_SOON, **arguments)
+    plan = CustodyPlanWhitelistOperator(
+        task_id="plan",
+        path=str(FOLDER / f"{scenario.name}.csv"),
+        custody_conn_id=scenario.name,
+        replace=scenario.renames,
+        # Its rows are more than a plan may create by default.
+        max_creates=None,
+        **RETRY_SOON,
+    )
     plan_hash = plan.output["plan_hash"]  # type: ignore[index]
     retry_often: dict[str, Any] = {"retries": 100, "retry_delay": timedelta(seconds=0.1)}
     apply = (CustodyApplyWhitelistPlanOperator if scenario.renames else KilledApplyOperator)(
         task_id="apply",
+        plan=plan.output,
         plan_hash=plan_hash,
+        custody_conn_id=scenario.name,
         # So short that the scenario ends soon.
         lookup_wait=2.5,
         **retry_often,
-        **arguments,
         **scenario.operator,
     )
     plan >> apply

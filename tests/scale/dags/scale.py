@@ -50,7 +50,7 @@ for path in sorted(FOLDER.glob("file*.csv")):
         plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path), max_creates=None)
         apply = KilledApplyOperator(
             task_id="apply",
-            path=str(path),
+            plan=plan.output,
             plan_hash="{{ ti.xcom_pull(task_ids='plan')['plan_hash'] }}",
             lookup_wait=4.0,
             pool="custody_apply",

@@ -62,15 +62,21 @@ def plan(path: str | None = None, *, ti: Any = None, **arguments: Any) -> dict[s
 
 
 class ApplyTask:
-    """A task instance over several tries."""
+    """A task instance that applies a plan, over several tries."""
 
-    def __init__(self, path: str, plan_hash: str, store: RowsStore | None, **arguments: Any) -> None:
+    def __init__(self, planned: dict[str, Any], store: RowsStore | None, **arguments: Any) -> None:
         # Airflow has a store since 3.3. On earlier versions, its variables in the database are used.
         self.given_store = store if AIRFLOW >= (3, 3) else None
         self.tries = 0
         self.max_tries = 3
         self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
-        self.arguments = {"path": path, "plan_hash": plan_hash, "lookup_wait": 0.3, "retries": 3, **arguments}
+        self.arguments = {
+            "plan": planned,
+            "plan_hash": planned["plan_hash"],
+            "lookup_wait": 0.3,
+            "retries": 3,
+            **arguments,
+        }
         self.ti = FakeTaskInstance()
 
     @property
@@ -78,8 +84,21 @@ class ApplyTask:
         assert self.given_store is not None
         return self.given_store
 
-    def attempt(self, **changes: Any) -> dict[str, Any]:
-        """Run a try, and return the XCom."""
+    def attempt(
+        self, *, planned: dict[str, Any] | None = None, source: dict[str, Any] | None = None, **changes: Any
+    ) -> dict[str, Any]:
+        """
+        Run a try, and return the XCom.
+
+        :param planned: another approved plan. Default: the task's own.
+        :param source: changes of the plan's settings, which Airflow's users can edit in the XCom. Default: none.
+        :param changes: other arguments of the operator.
+        """
+        if planned is not None:
+            changes = {"plan": planned, "plan_hash": planned["plan_hash"], **changes}
+        if source is not None:
+            given = self.arguments["plan"]
+            changes = {"plan": {**given, "source": {**given["source"], **source}}, **changes}
         self.tries += 1
         self.ti = FakeTaskInstance(self.tries, self.max_tries)
         context: dict[str, Any] = {"ti": self.ti, "dag_run": self.run}

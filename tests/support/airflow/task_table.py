@@ -93,7 +93,19 @@ _HEALTH_FILTERS = {
     "checks": ["hsm"],
     "require_results": ["ETH"],
 }
-_PLANNED = {"ignore": ["3711"], "replace": True, "path": "list.yaml"}
+#: The result of a plan task.
+_PLANNED = {
+    "plan_hash": "ab" * 32,
+    "source": {
+        "path": "list.yaml",
+        "prune": False,
+        "replace": False,
+        "only": {},
+        "ignore": [],
+        "check_address": True,
+        "omit_if_none": [],
+    },
+}
 
 #: What each task needs, and what it may have. A new operator or sensor without an entry fails the tests.
 TABLE = [
@@ -170,19 +182,17 @@ TABLE = [
         CustodyPlanWhitelistOperator,
         minimal={"rows": [REQUEST]},
         optional={"only": {"blockchain": ["ETH"]}},
-        others={**_PLANNED, "must_keep": ["L"]},
+        others={"ignore": ["3711"], "replace": True, "path": "list.yaml", "must_keep": ["L"]},
         wrong=[{"max_creates": 1.5}, {"max_delete_percent": "all"}, {"prune": 1}],
         ids=["ignore"],
         in_place_of={"path": "rows"},
     ),
     Entry(
         CustodyApplyWhitelistPlanOperator,
-        minimal={"rows": [REQUEST], "plan_hash": "ab" * 32},
-        optional={"only": {"blockchain": ["ETH"]}, "plan": {"plan_hash": "ab" * 32}},
-        others={**_PLANNED, "comment": "why"},
+        minimal={"plan": _PLANNED, "plan_hash": "ab" * 32},
+        optional={"rows": [REQUEST]},
+        others={"comment": "why"},
         wrong=[{"max_parallel": 33}, {"lookup_wait": -1}],
-        ids=["ignore"],
-        in_place_of={"path": "rows"},
     ),
     Entry(
         CustodyCompleteWhitelistPlanOperator,

@@ -484,8 +484,9 @@ class Applying:
         self.world = world
         self.old = effective(world.sandbox, 1, label="Old")
         path = world.file(1, 2)
-        self.hash = plan(path, replace=True)["plan_hash"]
-        self.task = ApplyTask(path, self.hash, RowsStore(), replace=True)
+        planned = plan(path, replace=True)
+        self.hash = planned["plan_hash"]
+        self.task = ApplyTask(planned, RowsStore())
 
     def complete(self, applied: dict[str, Any], **changes: Any) -> Any:
         given = {"applied": applied, "plan_hash": self.hash, **changes}
