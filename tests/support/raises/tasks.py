@@ -67,7 +67,8 @@ def unhealthy(world: World) -> None:
 
 
 # On a busy machine, the sensor's default here would end it before it has looked again.
-for _kind, _time in ((CustodyHealthCheckOperator, {}), (CustodyHealthSensor, {"timeout": 600})):
+_PATIENT: dict[type, dict[str, Any]] = {CustodyHealthCheckOperator: {}, CustodyHealthSensor: {"timeout": 600}}
+for _kind, _time in _PATIENT.items():
     CASES += cases(
         _kind,
         "AirflowFailException",
