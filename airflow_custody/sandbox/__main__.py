@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
-import os
 import shlex
 import signal
 import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 
 import airflow_custody.sandbox as package
@@ -27,7 +25,7 @@ _NEXT = """
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the sandbox until it is interrupted, and return the exit code."""
-    options = _parse(arguments)
+    options = make_parser().parse_args(arguments)
     interrupted = threading.Event()
 
     def interrupt(signal_number: int, frame: FrameType | None) -> None:
@@ -47,21 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
             interrupted.wait()
     except ModuleNotFoundError as error:
         print(error, file=sys.stderr)
-    except OSError as error:
-        print(f"error: cannot write the keys: {error}", file=sys.stderr)
     except package.SandboxError as error:
         print(f"error: {error}", file=sys.stderr)
     else:
         return 0
     return 1
-
-
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    if options.keys and not options.with_signers:
-        parser.error("--keys requires --with-signers")
-    return options
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -89,12 +77,6 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"require that {_SIGNERS[0]} and then {_SIGNERS[1]} sign each whitelisting request; print their "
         "connections and keys, and the keys to pin",
     )
-    parser.add_argument(
-        "--keys",
-        metavar="DIR",
-        type=Path,
-        help="folder for the keys, as PEM files that only you can read; requires --with-signers",
-    )
     return parser
 
 
@@ -106,7 +88,7 @@ def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -
         "",
     ]
     if options.with_signers:
-        lines += _instructions_to_sign(sandbox, options.keys)
+        lines += _instructions_to_sign(sandbox)
     else:
         lines += _exports(package.connection_variables(sandbox.connection()))
     print("\n".join(lines), flush=True)
@@ -118,46 +100,19 @@ def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -
         )
 
 
-def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list[str]:
+def _instructions_to_sign(sandbox: package.Sandbox) -> list[str]:
     signers = sandbox.control.add_signers(_SIGNERS)
     pins = sandbox.control.pins()
     superadmin_keys = "".join(pins["superadmin_keys"])
     first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in signers)
-    lines = [
+    return [
         _comment(f"Two users must sign each whitelisting request: first {first}, then {second}."),
         *_exports(package.connection_variables(sandbox.connection(pins=True), signers)),
         "",
         "# The pinned keys: as extras of a connection (already set above), and as public keys only.",
         *_exports({"CUSTODY_PINS": json.dumps(pins), "CUSTODY_SUPERADMIN_KEYS": superadmin_keys}),
+        _NEXT,
     ]
-    if folder is not None:
-        files = {f"{each['name']}.pem": each["private_key"] for each in signers}
-        files["superadmins.pem"] = superadmin_keys
-        _write_files(folder, files)
-        names = " ".join(shlex.quote(str(folder / name)) for name in files)
-        lines += ["", _comment(f"The same keys as files: {names}")]
-    return [*lines, _NEXT]
-
-
-def _write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """
-    Write files that only their owner can read.
-
-    :raises FileExistsError: if a file exists with other content. It is left unchanged.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in files.items():
-        path = folder / name
-        try:
-            with open(path, "x", opener=_open_for_owner) as file:
-                file.write(text)
-        except FileExistsError:
-            if path.read_bytes() != text.encode():
-                raise
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _comment(text: str) -> str:

@@ -24,15 +24,14 @@ _NAMES = {
 }
 
 
-def error_body(status: int, message: str, error_id: str = "") -> dict[str, Any]:
-    """Return an error body in the service's form, with details if the error has an id."""
-    body = {
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Return an error body in the service's form."""
+    return {
         "error": _NAMES.get(status, "Unknown"),
         "message": message,
         "code": status,
         "error_code": f"E900-{status}",
     }
-    return {**body, "details": [{"message": message, "code": status, "id": error_id}]} if error_id else body
 
 
 class ServiceError(Exception):
@@ -54,12 +53,6 @@ def not_found(what: str) -> ServiceError:
     return ServiceError(404, f"{what} not found")
 
 
-def missing_role(roles: Sequence[str], wrapper: str) -> ServiceError:
-    """
-    Return a 403 error that names the roles of which the user needs one, in the published words.
-
-    :param roles: the roles.
-    :param wrapper: the whole message, with ``{}`` in place of the published words.
-    """
-    words = f"one of the '{' - '.join(map(str.lower, roles))}' role is required"
-    return ServiceError(403, wrapper.replace("{}", words))
+def missing_role(roles: Sequence[str]) -> ServiceError:
+    """Return a 403 error that names the roles of which the user needs one, in the published words."""
+    return ServiceError(403, f"one of the '{' - '.join(map(str.lower, roles))}' role is required")

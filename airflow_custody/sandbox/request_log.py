@@ -16,7 +16,7 @@ from airflow_custody.sandbox.wire import is_below
 MAX_REQUESTS = 20_000
 MAX_BODY_BYTES = 64 * 1024
 REDACTED = "***"
-_SECRET_KEYS = ("password", "totp", "secret")
+_SECRET_KEYS = ("password", "secret")
 
 
 class RequestLog:
@@ -24,7 +24,7 @@ class RequestLog:
     The log of the last requests, in the order of arrival.
 
     It contains no credentials. In the header ``Authorization``, a fingerprint replaces them. In JSON bodies, the fields
-    ``password``, ``totp`` and ``secret`` are redacted.
+    ``password`` and ``secret`` are redacted.
     """
 
     def __init__(self) -> None:

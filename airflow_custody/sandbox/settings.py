@@ -72,15 +72,12 @@ class Settings(BaseModel):
         404.
     :param disabled: operations that are disabled for the tenant, such as ``GET /rules`` or ``PATCH /webhooks/{id}``.
         They get a 403 that names no role.
-    :param role_refusal: the message of a 403 for lack of a role, with ``{}`` in place of the published words.
-    :param error_ids: whether error bodies have ``details`` with the id of the error.
     :param webhook_response: the body of successful responses to changing and deleting a webhook, as JSON data; a text
         is sent as a web page, and the empty text as no body. None: the published forms.
     :param clock_offset: seconds by which the service's clock is ahead; negative if it is behind. The clock dates
         responses, health entries, requests and tokens, and checks API keys.
     :param token_lifetime: lifetime of the JWTs issued from now on, in seconds.
-    :param superadmins: number of super-administrators, all of whom sign the rules.
-    :param superadmin_minimum: number of super-administrators whose signatures are required.
+    :param superadmin_minimum: number of super-administrators whose signatures are required; two sign the rules.
     :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
     :param cooling_word: the status word of an enabled webhook that is cooling down after failed deliveries.
@@ -104,8 +101,6 @@ class Settings(BaseModel):
     :param creator_sees_own: whether a user's own requests are listed to that user.
     :param rules_on_pending: whether pending requests contain the rules in force. Signed requests always contain the
         rules under which they took effect.
-    :param rules_label: label of rules in listings that contain them once. A fixed label is wrong, and several rules get
-        the same label. None: the published label.
     :param whitelist_lag: seconds until a new request can be found.
     :param max_signatures: maximum number of requests that one approval signs, counted from the first. None: all.
     :param forged: ids of requests that are returned with an address other than the signed address.
@@ -117,12 +112,9 @@ class Settings(BaseModel):
     operations: Literal["all", "contract"] = "all"
     not_offered: list[OperationName] = []
     disabled: list[OperationName] = []
-    role_refusal: Annotated[str, StringConstraints(pattern=r"\{\}")] = "{}"
-    error_ids: bool = False
     webhook_response: dict[str, Any] | list[Any] | str | None = None
     clock_offset: float = 0.0
     token_lifetime: float = 1800.0
-    superadmins: Annotated[int, Field(ge=1, le=100)] = 2
     superadmin_minimum: Annotated[int, Field(ge=1)] = 2
     listings: dict[ListingName, ListingSettings] = {}
     calls: CallSettings = CallSettings()
@@ -145,7 +137,6 @@ class Settings(BaseModel):
     network_is_hashed: bool = True
     creator_sees_own: bool = True
     rules_on_pending: bool = True
-    rules_label: str | None = None
     whitelist_lag: float = 0.0
     max_signatures: Annotated[int, Field(ge=0)] | None = None
     forged: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_origin
 
@@ -44,12 +43,12 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
         query = request.scope["query_string"].decode("latin-1")
         call = (request.method, host, path, query, request.headers.get("content-type", ""))
         caller = service.tokens.authenticate(request.headers.get("authorization", ""), call, await request.body())
-        missing, wrapper = caller.missing(roles), service.state.settings.role_refusal
+        missing = caller.missing(roles)
         if any_one and len(missing) == len(roles):
-            raise missing_role(roles, wrapper)
+            raise missing_role(roles)
         if missing and not any_one:
             # The service checks one required role after the other.
-            raise missing_role(missing[:1], wrapper)
+            raise missing_role(missing[:1])
         return caller
 
     return check
@@ -111,8 +110,7 @@ async def _handle_error(request: Request, error: Exception) -> Response:
         status, message = 400, "; ".join(map(_describe, error.errors()))
     elif isinstance(error, HTTPException):
         status, message, headers = error.status_code, str(error.detail), error.headers
-    has_id = request.app.state.service.state.settings.error_ids
-    return json_response(error_body(status, message, str(uuid.uuid4()) if has_id else ""), status, headers)
+    return json_response(error_body(status, message), status, headers)
 
 
 def _describe(error: Any) -> str:

@@ -176,7 +176,3 @@ def test_a_decision_to_create_is_carried_out_once(sandbox: Sandbox, attempt_of: 
         attempt_of.attempt("create")
     attempt_of.killed_after_sending = False
     assert [attempt_of.attempt("create"), attempt_of.attempt("create")] == ids(sandbox) * 2
-
-
-def test_the_page_is_short() -> None:
-    assert len(PAGE.read_text().splitlines()) <= 80

@@ -83,11 +83,3 @@ def test_the_error_is_raised(world: World, case: Case) -> None:
         says, pushing = tasks.PUSHES[case.entry]
         assert says in " ".join(TASKS[case.entry].__doc__.split())
         assert ("return_value" in world.ti.pushed) == (case.says in pushing)
-
-
-@pytest.mark.parametrize("calls", tasks.CALLS, ids=[f"{each.entry}: {each.says} {each.number}" for each in tasks.CALLS])
-def test_a_docstring_says_how_many_calls_there_are(world: World, calls: tasks.Calls) -> None:
-    assert calls.says in " ".join(TASKS[calls.entry].__doc__.split())
-    calls.work(world)
-    method, path = calls.only or (None, None)
-    assert len(world.control.request_log(method, path)) == calls.number

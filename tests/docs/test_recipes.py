@@ -21,7 +21,6 @@ from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOp
 from airflow_custody.sandbox import Sandbox
 
 ROOT = Path(__file__).parent.parent.parent
-CREATE = {"method": "POST", "path": "/whitelists/addresses"}
 
 pytestmark = [pytest.mark.usefixtures("airflow_db"), pytest.mark.filterwarnings("ignore")]
 
@@ -42,14 +41,6 @@ def test_mapped_requests_are_signed_at_once(sandbox: Sandbox, recipes: Any) -> N
     assert run.xcom("sign_first") == 2
     assert statuses(sandbox) == ["APPROVED"] * 2
     assert len(sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve")) == 1
-
-
-def test_mapped_requests_are_signed_only_if_all_were_created(sandbox: Sandbox, recipes: Any) -> None:
-    sandbox.control.add_fault("status", **CREATE, status=400, skip=1)
-    run = run_dag(recipes.sign_mapped)
-    assert run.state == "failed"
-    assert run.state_of("sign_first") == "upstream_failed"
-    assert statuses(sandbox) == ["pending"]
 
 
 @pytest.mark.parametrize("exists", [False, True])

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG
-from custody_reference import COMMAND, DOCS, FORM, pages
+from custody_reference import COMMAND, DOCS, pages
 from documented import (
-    FLOORS,
     documented,
     function_of,
     import_path,
@@ -20,7 +19,6 @@ from documented import (
     load,
     members,
     on_floor,
-    operations,
     page_names,
     parameter_texts,
     parameters,
@@ -30,9 +28,7 @@ from examples import example
 from service_calls import operations_used, roles_of
 from support.airflow.floors import modules_of
 
-from airflow_custody.client import CustodyClient
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.metrics import METRICS
 from airflow_custody.sandbox import Sandbox
 
 ENTRIES = {load(name).__name__: name for page in page_names() for name in documented(page)}
@@ -47,12 +43,8 @@ WITHOUT_EXAMPLE = {
 }
 
 
-@pytest.fixture(scope="module")
-def made() -> dict[str, str]:
-    return pages()
-
-
-def test_the_pages_in_git_are_those_of_the_code(made: dict[str, str]) -> None:
+def test_the_pages_in_git_are_those_of_the_code() -> None:
+    made = pages()
     stored = {path.stem: path.read_text() for path in (DOCS / "reference").iterdir()}
     if sys.version_info[:2] != (3, 11):
         # The form of a help text is that of the Python version.
@@ -67,12 +59,6 @@ def test_all_modules_of_the_provider_are_there_and_no_base_class(floor: str) -> 
     named = {module for group in get_provider_info()[floor] for module in group["python-modules"]}
     assert {module for module, _, _ in found} == named & {each.__name__ for each in modules_of(floor)}
     assert not [name for _, _, name in found if name in ("CustodyTask", "CustodyOperator", "CustodyCreateOperator")]
-
-
-def test_each_class_has_one_entry(made: dict[str, str]) -> None:
-    headings = [each for text in made.values() for each in re.findall(r"^## (\w+)$", text, re.MULTILINE)]
-    assert {load(name).__name__ for floor in FLOORS for name in on_floor(floor)} <= {*headings}
-    assert [each for each in headings if headings.count(each) > 1] == []
 
 
 def functions() -> dict[str, Any]:
@@ -129,19 +115,3 @@ def test_the_roles_of_the_docstring_are_among_those_of_the_operations(name: str)
     sentences = re.findall(r"[Nn]eeds the roles? (``\w+``(?: (?:and|or) ``\w+``)*)", text)
     named = {role for sentence in sentences for role in re.findall(r"\w+", sentence)} - {"and", "or"}
     assert named <= {*re.findall(r"\w+", " ".join(roles_of(operations_used(load(name)))))}
-
-
-def test_operations_commands_settings_and_metrics_are_all_there(made: dict[str, str]) -> None:
-    assert all(f"\n| {each.name} | " in made["operations"] for each in operations())
-    methods = [name for name, each in members(CustodyClient).items() if not is_property(each)]
-    assert all(f"\n### CustodyClient.{name}\n" in made["client"] for name in methods)
-    assert all(f"`{metric.name}`" in made["metrics"] for metric in METRICS)
-    for command in ("custody check", "custody status", "custody whitelist plan", "python -m airflow_custody.sandbox"):
-        assert f"\n## {command}\n" in made["commands"]
-
-
-def test_each_field_and_extra_of_a_connection_is_there(made: dict[str, str]) -> None:
-    (kind,) = get_provider_info()["connection-types"]
-    behaviour = kind["ui-field-behaviour"]
-    assert FORM.keys() >= {*behaviour["relabeling"], *behaviour["hidden-fields"], *behaviour["placeholders"]}
-    assert all(f"`{name}`" in made["connection"] for name in (*FORM, *kind["conn-fields"], "page_connections"))

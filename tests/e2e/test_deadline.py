@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.airflow.airflow_runs import AIRFLOW, load
+from support.airflow.airflow_runs import load
 
 from airflow_custody.client import CustodyError
 from airflow_custody.sandbox import Sandbox
@@ -34,15 +33,3 @@ def test_the_alert_comes_before_the_service_is_asked(
     with pytest.raises(CustodyError):
         load(EXAMPLE).notify(CONTEXT)
     assert "dag, run run: not signed by noon" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(AIRFLOW < (3, 3), reason="deadlines call functions of a DAG file from Airflow 3.3 on")
-def test_the_alert_is_four_hours_after_the_run_was_queued() -> None:
-    (alert,) = load(EXAMPLE).dag.deadline
-    assert alert.interval == timedelta(hours=4)
-    assert alert.callback.path.endswith("custody_pending_approvals.notify")
-
-
-@pytest.mark.skipif(AIRFLOW >= (3, 0), reason="Airflow 2 has no deadlines")
-def test_no_dag_is_defined_on_airflow_2() -> None:
-    assert not hasattr(load(EXAMPLE), "dag")

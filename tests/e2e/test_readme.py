@@ -83,11 +83,6 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
     )
 
 
-def test_the_changelog_says_first_what_to_do() -> None:
-    releases = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
-    assert [release for release in releases if re.findall("^### (.+)$", release, re.MULTILINE)[0] != "What to do"] == []
-
-
 def test_its_version_and_extras_are_those_of_the_package() -> None:
     assert f"Release {__version__}, beta" in " ".join(README.split())
     assert (ROOT / "CHANGELOG.md").read_text().partition("\n## ")[2].startswith(f"{__version__} ")

@@ -12,9 +12,8 @@ import logging
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -175,25 +174,6 @@ class TestApproval:
         assert run.xcom("apply")["plan_hash"] == run.pushed("approve", "plan_hash")
         assert run.state == "success", run.states
 
-    def test_no_response_in_time_is_a_rejection(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
-        from airflow.jobs.job import Job
-        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
-
-        dag = dag_of(folder)
-        dag.get_task("approve").response_timeout = timedelta(seconds=1)
-        # What the scheduler does from time to time: a run of a DAG in a test has none.
-        scheduler = SchedulerJobRunner(Job())  # type: ignore[no-untyped-call]
-
-        def wait() -> None:
-            while office.carol.pending_approvals():
-                scheduler.check_awaiting_input_timeouts()
-                time.sleep(0.2)
-
-        run = office.run(dag, wait)
-        assert run.state == run.state_of("approve") == "success", run.states
-        assert run.state_of("apply") == run.state_of("prove") == "skipped"
-        assert sandbox.control.request_log("POST") == []
-
 
 @without_approvals
 class TestApprovalInAdvance:
@@ -287,6 +267,8 @@ def test_the_whitelist_is_planned_again_when_a_currency_is_switched_off(sandbox:
     # Several events while the second DAG was paused; the service has nothing of what the file has.
     send(currency="BTC", status="disabled")
     send(currency="XRP", status="enabled")
+    # An absent status is none that is enabled.
+    send(currency="SOL")
     send(currency="ETH\x1b[31m", status="Disabled")
     write_calls(sandbox, webhook_id, 9, payload="text", createdAt=datetime.now(timezone.utc).isoformat())
     assert read() == "success"
@@ -295,6 +277,7 @@ def test_the_whitelist_is_planned_again_when_a_currency_is_switched_off(sandbox:
     run = run_dag(module.dag)
     assert run.xcom("find_reasons") == [
         "'BTC' is 'disabled'",
+        "'SOL' is 'None'",
         "'ETH\\x1b[31m' is 'Disabled'",
         "call 9 cannot be read",
         "'ADA' is 'disabled'",

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +38,10 @@ class Call:
 
     :param fault: the fault during which it was written.
     :param webhook_id: its webhook.
-    :param is_late: whether its time stamp may be older than those of earlier calls.
     """
 
     fault: str
     webhook_id: str
-    is_late: bool
 
     def is_for(self, consumer: str) -> bool:
         """Tell whether a consumer is for its webhook."""
@@ -66,15 +63,13 @@ class Journal:
         self._moments = random.Random(f"{seed} journal")
         self._lock = threading.Lock()
 
-    def write(self, fault: str, created_at: str = "") -> None:
-        """Write a call; ``created_at`` is a time stamp of its own, which need not be later than that of others."""
+    def write(self, fault: str) -> None:
+        """Write a call."""
         with self._lock:
-            fields: dict[str, Any] = {
-                "webhookId": self._moments.choice(HOOKS),
-                **({"createdAt": created_at} if created_at else {}),
-            }
-            (call_id,) = self.service.control.add_webhook_calls(1, payload=json.dumps({"fault": fault}), **fields)
-            self.calls[call_id] = Call(fault, fields["webhookId"], bool(created_at))
+            webhook_id = self._moments.choice(HOOKS)
+            payload = json.dumps({"fault": fault})
+            (call_id,) = self.service.control.add_webhook_calls(1, payload=payload, webhookId=webhook_id)
+            self.calls[call_id] = Call(fault, webhook_id)
 
     @contextmanager
     def written(self, fault: str) -> Iterator[None]:
@@ -132,7 +127,7 @@ class Seen:
         # Of many calls, an event has only the ids.
         for call_id in event["call_ids"] if "call_ids" in event else [call["id"] for call in event["calls"]]:
             call = calls.get(call_id)
-            if call_id not in self.times and call is not None and not call.is_late:
+            if call_id not in self.times and call is not None:
                 # The ids are numbers that count up.
                 newest = self._newest.get(call.webhook_id, call_id)
                 if int(call_id) < int(newest):
@@ -161,9 +156,3 @@ def read_events(database: Path, calls: dict[str, Call]) -> dict[str, Seen]:
         if consumer in seen:
             seen[consumer].add(event.get("payload", event), calls)
     return seen
-
-
-def now(seconds: float = 0.0) -> str:
-    """Return a time stamp, so many seconds from now."""
-    time_ = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-    return time_.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 from event_faults import EventFaults
-from event_journal import CONNECTION, FIRST, READ, SECOND, WEBHOOKS, Journal, Seen, read_events, started_dags
+from event_journal import CONNECTION, FIRST, SECOND, WEBHOOKS, Journal, Seen, read_events, started_dags
 from processes import Service, until
 from servers import Airflow
 from suite import parser_of, print_table, run_in_folder
@@ -34,7 +34,6 @@ SETTINGS = {
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "5",
 }
-HEAD = ("Fault", "Calls", "Seen by watchers", "twice", "Seen by the task", "twice", "Order")
 
 
 def main() -> int:
@@ -71,9 +70,10 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
             failures += [f"no event has started the DAG {name}" for name in sorted(idle)]
     finally:
         service.kill()
-    killed = ", ".join(f"{what} {number}" for what, number in faults.kills.items())
-    print(f"{len(journal.calls)} calls written, {faults.kills.total()} processes killed: {killed}")
-    print_table(HEAD, [*rows_of(journal, result)])
+    written = Counter(call.fault for call in journal.calls.values())
+    again = {name: sum(number > 1 for number in each.times.values()) for name, each in result.items()}
+    print_table(("Fault", "Calls"), [(fault, str(number)) for fault, number in written.items()])
+    print("seen more than once:", ", ".join(f"{number} by {name}" for name, number in again.items()))
     failures += evaluate(journal, result)
     return failures
 
@@ -93,21 +93,6 @@ def evaluate(journal: Journal, seen: dict[str, Seen]) -> list[str]:
         failures += [f"{consumer} saw {names[each]} after {newer}" for each, newer in seen[consumer].disorder.items()]
         failures += [] if seen[consumer].gaps else [f"{consumer} did not report that the journal was cut off"]
     return failures
-
-
-def rows_of(journal: Journal, seen: dict[str, Seen]) -> Iterable[tuple[str, ...]]:
-    """Return the rows of the table."""
-
-    def counts(consumers: Iterable[str], call_ids: Iterable[str]) -> tuple[str, str]:
-        """Return how many calls were seen, and how many of them more than once."""
-        times = [sum(seen[consumer].times[call_id] for consumer in consumers) for call_id in call_ids]
-        return str(sum(each > 0 for each in times)), str(sum(each > 1 for each in times))
-
-    for fault in dict.fromkeys(call.fault for call in journal.calls.values()):
-        ids = [call_id for call_id, call in journal.calls.items() if call.fault == fault]
-        in_order = not any(call_id in seen[consumer].disorder for consumer in WEBHOOKS for call_id in ids)
-        order = "kept" if in_order else "WRONG"
-        yield fault, str(len(ids)), *counts((FIRST, SECOND), ids), *counts((READ,), ids), order
 
 
 if __name__ == "__main__":

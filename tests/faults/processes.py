@@ -62,11 +62,6 @@ def in_session(pid: int) -> list[int]:
     return [each for each, (_, session) in running().items() if session == pid]
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes whose parent this is."""
-    return [each for each, (parent, _) in running().items() if parent == pid]
-
-
 def kill(*pids: int) -> None:
     """Kill processes, unless they have ended."""
     for pid in pids:

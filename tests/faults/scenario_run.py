@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import random
-import re
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from processes import TOKEN, Service, kill, read_pids, until
-from scenarios import ADDRESS, OTHER, Scenario
+from processes import Service, kill, read_pids, until
+from scenarios import OTHER, Scenario
 from servers import Airflow
-
-from airflow_custody.client import CustodyClient
-from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.signing.sending import RequestSigner
-
-# This is run by a script, which sees the modules of its own folder only.
-sys.path.append(str(Path(__file__).parent.parent))
-
-from support.keys.attacks import attack
 
 # How often an apply is killed, and after how many seconds. After the maximum it has found out what became of what an
 # earlier try sent.
@@ -38,14 +23,6 @@ MAX_SECONDS_TO_KILL = 9.0
 # A task that cannot know whether its request exists fails, and tells a person to do this.
 INSTRUCTION = "airflow variables set "
 EXPLANATION = ("it cannot be known whether", "so it is not sent again", INSTRUCTION)
-
-# Where the service lies: who signs, in which group; the last one's signature is left to the task that signs.
-_PEOPLE = {"alice": "operations", "bob": "operations", "carol": "risk"}
-_ROLES = ["TPUser", "WhitelistedAddressApprover"]
-_RULES = [
-    {"externalGroupID": "operations", "minimumSignatures": 2},
-    {"externalGroupID": "risk", "minimumSignatures": 1},
-]
 
 
 @dataclass
@@ -69,10 +46,6 @@ class ScenarioRun:
         self.pid_file = folder / f"{scenario.name}.pid"
         self.runs: list[str] = []
         self.existing: set[str] = set()
-        # Where the service lies: the requests that it lies about, one to be signed and one in effect.
-        self.lied: dict[str, str] = {}
-        # The row whose new request is revoked.
-        self.revoked = 0
 
     def run(self) -> Outcome:
         """Prepare the service, let the fault happen, and see what it has led to."""
@@ -82,8 +55,6 @@ class ScenarioRun:
         if self.scenario.procedure != "start the service late":
             self._prepare()
         getattr(self, f"_{self.scenario.procedure.replace(' ', '_')}")()
-        if self.lied:
-            return self._evaluate_lie()
         if self.scenario.renames:
             return self._evaluate_renames()
         return self._evaluate_rows() if self.scenario.rows else self._evaluate()
@@ -91,13 +62,8 @@ class ScenarioRun:
     def _prepare(self) -> None:
         self.service.start()
         control = self.service.control
-        if not self.scenario.first:
-            control.add_whitelist_requests(
-                [{"label": "Earlier", "address": OTHER, "blockchain": "ETH"}], status="pending"
-            )
-        same = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
-        for request_id in control.add_whitelist_requests([same] * self.scenario.existing):
-            control.set_whitelist_age(request_id, 30 * 86400)
+        # While the service lists another request of this user, the absence of one counts.
+        control.add_whitelist_requests([{"label": "Earlier", "address": OTHER, "blockchain": "ETH"}], status="pending")
         if self.scenario.renames:
             rows = range(1, self.scenario.rows + 1)
             control.add_whitelist_requests(
@@ -134,34 +100,19 @@ class ScenarioRun:
         self.service.start()
         self._until_done()
 
-    def _restart_the_service(self) -> None:
-        self.service.control.add_fault(method="POST", delay_after=50)
-        self._start("run")
-        self._until_requested()
-        self.service.kill()
-        time.sleep(2)
-        self.service.start()
-        self._until_done()
-
     def _clear_the_task(self) -> None:
         self._trigger()
         self._clear()
         self._until_second_try()
 
     def _a_person_gives_the_id(self) -> None:
-        self._follow_instructions(lambda: self._requests()[0])
-
-    def _a_person_says_none(self) -> None:
-        self._follow_instructions(lambda: "none")
-
-    def _follow_instructions(self, value: Callable[[], str]) -> None:
         """Do what the task's error message tells a person to do."""
         self._trigger()
         (task,) = self._tasks()
         if task["state"] != "failed" or not self._explains(task):
             raise RuntimeError("the task did not fail with instructions for a person")
         name = self._log(task).split(INSTRUCTION)[1].split()[0]
-        self.airflow.call("POST", "/variables", {"key": name, "value": value()})
+        self.airflow.call("POST", "/variables", {"key": name, "value": self._requests()[0]})
         self._clear()
         self._until_second_try()
 
@@ -179,14 +130,6 @@ class ScenarioRun:
 
     def _kill_while_completing(self) -> None:
         self._apply_and_sign()
-        self._kill_ten_times()
-
-    def _revoke_while_completing(self) -> None:
-        self._apply_and_sign()
-        rows = self.scenario.rows
-        self._until(lambda: len(self._in_effect("Old")) < rows - 2, "the first deletions")
-        self.revoked = max(self._in_effect("Old"))
-        self.service.control.set_whitelist_status(self._in_effect("Row")[self.revoked], "rejected")
         self._kill_ten_times()
 
     def _apply_and_sign(self) -> None:
@@ -216,64 +159,17 @@ class ScenarioRun:
             kill(supervisor if number in supervisors else task)
         self._until_done()
 
-    def _let_the_service_lie(self) -> None:
-        """Have people sign two addresses, and let the service lie about both, but not about a third."""
-        control, folder, name = self.service.control, self.pid_file.parent, self.scenario.name
-        control.set_approvers([{"sequential": _RULES}])
-        people = {each: self._add_person(each, group) for each, group in _PEOPLE.items()}
-        fields = {"blockchain": "ETH", "network": "mainnet", "memo": "4242", "linkedWalletIds": ["7"]}
-        rows = [{**fields, "label": f"Supplier {number}", "address": _address(number)} for number in (1, 2, 3)]
-        pending, effective, other = control.add_whitelist_requests(rows, status="pending")
-        for person, own_token in people.items():
-            signer = PemSigner.from_file(folder / f"{name}-{person}.key")
-            with CustodyClient(self.service.url, own_token) as client:
-                ids = [effective, other] if person == "carol" else [pending, effective, other]
-                RequestSigner(client, signer, log=logging.getLogger(__name__)).sign(ids, None, "signed")
-        lines = [f"{row['label']},{row['address']},ETH,mainnet,4242,7" for row in rows]
-        columns = "label,address,blockchain,network,memo,linked_wallet_ids"
-        (folder / f"{name}.csv").write_text("\n".join([columns, *lines]))
-        self.lied = {"pending": pending, "effective": effective}
-        for request_id in self.lied.values() if self.scenario.attack else ():
-            attack(control, TOKEN, request_id, self.scenario.attack or "")
-        extra = {**control.pins(), "networks": ["mainnet"], "max_retries": 0}
-        for suffix, token in (("pinned", TOKEN), ("signer", people["carol"])):
-            connection = {**self.service.connection, "password": token, "extra": json.dumps(extra)}
-            self.airflow.call("POST", "/connections", {"connection_id": f"{name}_{suffix}", **connection})
-        self._start("run", conf=self.lied)
-        self._until_done()
-
-    def _add_person(self, person: str, group: str) -> str:
-        """Add a user who signs, with a key in a file, and return the user's token."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        (self.pid_file.parent / f"{self.scenario.name}-{person}.key").write_bytes(pem)
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        control = self.service.control
-        return control.add_token(_ROLES, user_id=control.add_user(person, _ROLES, groups=[group], public_key=public))
-
     # --- results -------------------------------------------------------------------------------------------
 
     def _evaluate(self) -> Outcome:
-        requests = self._requests()
-        tasks = self._tasks()
+        requests, tasks = self._requests(), self._tasks()
+        states = sorted({str(task["state"]) for task in tasks})
         ids = [str(self._xcom(task)) for task in tasks if task["state"] == "success"]
-        correct = sum(each in requests for each in ids)
-        explained = sum(task["state"] != "success" and self._explains(task) for task in tasks)
-        # Every task that succeeded must have a request of its own.
-        guarantee_held = (
-            len(requests) <= self.scenario.requests
-            and correct + explained == len(tasks)
-            and len(set(ids)) == len(ids)
-            and explained <= self.scenario.explained
-            and (explained > 0 or len(requests) == self.scenario.requests)
-        )
-        states = ", ".join(sorted(str(task["state"]) for task in tasks))
-        wrong = len(tasks) - correct - explained
-        counts = {"XCom correct": correct, "failed, explained": explained, f"WRONG: {states}": wrong}
-        result = ", ".join(f"{count} {text}" if len(tasks) > 1 else text for text, count in counts.items() if count)
+        # Every task must have a request of its own.
+        held = len({*ids}) == len(tasks) and {*ids} <= {*requests} and len(requests) == self.scenario.requests
+        result = "XCom correct" if held else f"WRONG: {', '.join(states)}"
         tries = sorted({int(task["try_number"]) for task in tasks})
-        first_to_last = " to ".join(map(str, sorted({tries[0], tries[-1]})))
-        return Outcome(first_to_last, len(requests), result, guarantee_held)
+        return Outcome(" to ".join(map(str, sorted({tries[0], tries[-1]}))), len(requests), result, held)
 
     def _evaluate_rows(self) -> Outcome:
         asked = {(_address(number), f"Row {number}") for number in range(1, self.scenario.rows + 1)}
@@ -288,19 +184,13 @@ class ScenarioRun:
         return Outcome(str(task["try_number"]), len(requests), result, guarantee_held)
 
     def _evaluate_renames(self) -> Outcome:
-        """Check that each row has a request in effect, and an old one only the row whose new request is revoked."""
+        """Check that each row has a new request in effect, and no old one."""
         rows = set(range(1, self.scenario.rows + 1))
         old, new, requests = self._in_effect("Old"), self._in_effect("Row"), self._requests()
         (task,) = [each for each in self._tasks() if each["task_id"] == "complete"]
-        held = len(requests) == len(rows) and old.keys() | new.keys() == rows
-        if self.revoked:
-            held = held and task["state"] == "failed" and self.revoked in old and new.keys() == rows - {self.revoked}
-            held = held and "is rejected, not in effect" in self._log(task)
-            result = f"failed, explained; {len(old)} old ones left, among them that of the revoked one"
-        else:
-            held = held and task["state"] == "success" and not old
-            result = "all old ones deleted, all new ones in effect"
-        result = result if held else f"WRONG: {task['state']}, {len(old)} old and {len(new)} new in effect"
+        held = len(requests) == len(rows) and new.keys() == rows and not old and task["state"] == "success"
+        wrong = f"WRONG: {task['state']}, {len(old)} old and {len(new)} new in effect"
+        result = "all old ones deleted, all new ones in effect" if held else wrong
         return Outcome(str(task["try_number"]), len(requests), result, held)
 
     def _in_effect(self, kind: str) -> dict[int, str]:
@@ -308,25 +198,6 @@ class ScenarioRun:
         found = [each for each in self.service.control.whitelist_requests() if each["status"] == "APPROVED"]
         labels = [(each["label"].split(), each["id"]) for each in found]
         return {int(label[1]): each for label, each in labels if label[0] == kind}
-
-    def _evaluate_lie(self) -> Outcome:
-        tasks = {task["task_id"]: task for task in self._tasks()}
-        states = {str(task["state"]) for task in tasks.values()}
-        named = {"sign": "pending", "wait": "effective", "reconcile": "effective"}
-        # What contradicts itself is refused before any signature is looked at.
-        why = "(is not verified|unverified|unreadable|cannot be verified|contradicts itself)"
-        silent = [
-            task
-            for task, request in named.items()
-            if not re.search(rf"request {self.lied[request]}\)? {why}", self._log(tasks[task]))
-        ]
-        if self.scenario.attack:
-            held, result = states == {"failed"} and not silent, "refused by signing, sensor and plan"
-        else:
-            held, result = states == {"success"}, "signed, in effect, reconciled"
-        requests = self._requests()
-        result = result if held else f"WRONG: {sorted(states)}, named by all but {silent}"
-        return Outcome("1", len(requests), result, held and len(requests) == self.scenario.requests)
 
     def _requests(self) -> list[str]:
         """Return the ids of the requests that did not exist in advance."""
@@ -336,10 +207,10 @@ class ScenarioRun:
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         return self.airflow.call(method, f"/dags/{self.scenario.name}{path}", body)
 
-    def _start(self, *runs: str, conf: dict[str, str] | None = None) -> None:
+    def _start(self, *runs: str) -> None:
         self.runs = list(runs)
         for run in runs:
-            self._call("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": conf or {}})
+            self._call("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": {}})
 
     def _clear(self) -> None:
         task_id = "complete" if self.scenario.renames else "apply" if self.scenario.rows else "create"

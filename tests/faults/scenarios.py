@@ -1,4 +1,9 @@
-"""The scenarios, one for each fault; read by the DAG file and by the runner."""
+"""
+The scenarios, one for each fault; read by the DAG file and by the runner.
+
+They show what real processes make of it. All forms of lost responses, odd services and false signatures are tried in
+tests/idempotency and tests/client.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +49,13 @@ class Scenario:
         task and supervisor are stopped until then, as when a whole machine is paused.
     :param moment: when the disruption happens.
     :param procedure: what the runner does, if it is more than to trigger the DAG and wait.
-    :param existing: number of requests with the same content that exist in advance, a month old.
     :param requests: number of new requests that may exist afterwards.
-    :param explained: number of tasks that may fail with an explanation instead of succeeding.
     :param settings: the service's behaviour, as ``SandboxControl.configure`` takes it.
-    :param first: whether the user has created nothing before, so that the absence of a request proves nothing.
     :param operator: further arguments of the operator.
     :param mapped: number of mapped task instances; 0: the task is not mapped.
     :param rows: number of rows of a file that is planned and applied; 0: one request is created instead.
     :param renames: whether the plan renames each row, so that a second task completes it. That task is killed.
     :param supervisor_kills: how often of the ten times that it is killed it is the supervisor.
-    :param attack: how the service lies about an address that is really signed, as ``attacks`` names it; "" if it does
-        not, and None if nobody asks whether an address is verified.
     """
 
     name: str
@@ -64,31 +64,21 @@ class Scenario:
     disruption: Disruption | None = None
     moment: Moment | None = None
     procedure: str = "trigger"
-    existing: int = 0
     requests: int = 1
-    explained: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
-    first: bool = False
     operator: dict[str, Any] = field(default_factory=dict)
     mapped: int = 0
     rows: int = 0
     renames: bool = False
     supervisor_kills: int = 0
-    attack: str | None = None
 
 
-_NOT_SENT = {"method": "POST", "kind": "drop"}
-_LOST = {**_NOT_SENT, "work": True}
+_LOST = {"method": "POST", "kind": "drop", "work": True}
 #: Delays the response until after the process is killed.
 _LATE = {"method": "POST", "kind": "normal", "delay_after": 50}
 _DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
 _LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 _NO_LISTING = {**_LISTING, "kind": "status", "status": 404, "times": None}
-
-
-def _status(status: int, **more: Any) -> Fault:
-    """Return a response with another status, after the request is processed."""
-    return {**_LOST, "kind": "status", "status": status, **more}
 
 
 def _at_each_moment(name: str, fault: str, disruption: Disruption) -> list[Scenario]:
@@ -115,23 +105,15 @@ def _applied(number: int, fault: str, **more: Any) -> Scenario:
     return Scenario(f"applied_{number}", fault, (*lost, slow), procedure="kill at random", **options)
 
 
-def _renamed(number: int, fault: str, **more: Any) -> Scenario:
+def _renamed() -> Scenario:
     """Return a scenario in which a plan is completed, every third response is lost, and the task is killed."""
     lost = tuple({**_DELETE, "kind": "drop", "work": True, "skip": skip} for skip in range(2, RENAMED, 2))
     slow = {**_DELETE, "kind": "normal", "delay": 0.2, "times": None}
-    options = {"rows": RENAMED, "renames": True, **more}
-    return Scenario(f"renamed_{number}", fault, (*lost, slow), **options)
+    fault = "30 rows renamed, every third response to a deletion lost, the completing task killed at ten random moments"
+    return Scenario("renamed", fault, (*lost, slow), procedure="kill while completing", rows=RENAMED, renames=True)
 
 
-#: What the service makes of an address that is signed by pinned keys: one attack of each kind. The client's tests and
-#: those of the tasks try all in tests/support/keys/attacks.py.
-_LIES = {
-    "": "the service shows an address that is really signed, by pinned keys",
-    "text and hash": "the service lies: another address in the text, with a hash of its own",
-    "own rules": "the service lies: rules and signatures by keys of its own",
-    "one user under several names": "the service lies: one user's signature under several names",
-}
-_CLEAR, _TWO_RUNS = "clear the task", "trigger two runs"
+_CLEAR = "clear the task"
 _RESUMED = "stopped right before the request is sent, resumed after the next try"
 
 SCENARIOS = [
@@ -142,83 +124,31 @@ SCENARIOS = [
         supervisor_kills=1,
     ),
     _applied(2, "the same, and the service lists requests after two seconds", settings={"whitelist_lag": 2.0}),
-    _applied(3, "the same, with 32 requests at once", operator={"max_parallel": 32}),
-    _renamed(
-        1,
-        "30 rows renamed, every third response to a deletion lost, the completing task killed at ten random moments",
-        procedure="kill while completing",
-    ),
-    _renamed(2, "the same, and a successor is revoked meanwhile", procedure="revoke while completing"),
-    *(
-        Scenario(f"lie_{number}", fault, procedure="let the service lie", requests=3, first=True, attack=attack)
-        for number, (attack, fault) in enumerate(_LIES.items(), start=1)
-    ),
+    _renamed(),
     Scenario("nothing", "none"),
     *_at_each_moment("task", "task killed {}", "kill the task"),
     *_at_each_moment("supervisor", "supervisor killed {}, task continues later", "kill the supervisor"),
     Scenario("stopped", f"supervisor killed, task {_RESUMED}", (), "orphan the task", "before the request is sent"),
     Scenario("paused", f"task and supervisor {_RESUMED}", (), "pause both", "before the request is sent"),
     Scenario("refused", "connection refused, then accepted", procedure="start the service late"),
-    # Not sent, or sent and lost; tests/idempotency has all forms of a lost response.
-    Scenario("dropped_before", "connection dropped before the request is processed", (_NOT_SENT,)),
-    Scenario(
-        "dropped_first",
-        "the same, and it is this user's first request",
-        (_NOT_SENT,),
-        first=True,
-        requests=0,
-        explained=1,
-    ),
     Scenario("dropped_after", "connection dropped after the request is processed", (_LOST,)),
-    Scenario("status_503", "503 after the request is processed", (_status(503, retry_after=2),)),
-    Scenario("busy", "503 with Retry-After, request not processed", (_status(503, retry_after=2, work=False),)),
     Scenario("slow", "response slower than the time-out", ({**_LATE, "delay_after": 8},)),
-    Scenario("cut", "response truncated", ({"method": "POST", "kind": "truncate_body", "keep": 8},)),
     Scenario(
         "gateway",
         "a gateway's 404 after the request is processed, then cleared by a person",
-        (_status(404, body={"message": "no route matched"}),),
+        ({**_LOST, "kind": "status", "status": 404, "body": {"message": "no route matched"}},),
         procedure=_CLEAR,
     ),
-    Scenario(
-        "restart", "service killed after the request is processed, restarted later", procedure="restart the service"
-    ),
-    # Found again, or not; tests/idempotency/test_odd_services.py has stranger services.
     Scenario(
         "lag", "response lost, lookup finds the request after two seconds", (_LOST,), settings={"whitelist_lag": 2.0}
     ),
     Scenario(
-        "lookup_500",
-        "response lost, lookup fails for a while",
-        (_LOST, {**_LISTING, "kind": "status", "status": 500, "skip": 1, "times": 6}),
+        "person",
+        "response lost, lookup not available, then a person gives the id",
+        (_LOST, _NO_LISTING),
+        procedure="a person gives the id",
     ),
-    Scenario("lookup_404", "response lost, lookup not available", (_LOST, _NO_LISTING), explained=1),
-    Scenario(
-        "person_id", "the same, then a person gives the id", (_LOST, _NO_LISTING), procedure="a person gives the id"
-    ),
-    Scenario(
-        "person_none",
-        "request lost, a person says that none was created",
-        (_NOT_SENT, _NO_LISTING),
-        procedure="a person says none",
-    ),
-    Scenario(
-        "hanging",
-        "task killed before the id is stored, the service hangs for longer than lookups wait",
-        ({**_LISTING, "delay": 30, "skip": 1, "times": 5},),
-        "kill the task",
-        "before the id is stored",
-        settings={"whitelist_lag": 16.0},
-    ),
-    Scenario("last_month", "same content whitelisted last month, response lost", (_LOST,), existing=1),
     # Cleared, deleted, several.
-    Scenario(
-        "clear_soon",
-        "cleared by a person before the service lists the request",
-        procedure=_CLEAR,
-        settings={"whitelist_lag": 8.0},
-        operator={"lookup_wait": 20.0},
-    ),
     Scenario("clear_reuse", "cleared by a person, on_clear='reuse'", procedure=_CLEAR),
     Scenario(
         "clear_create",
@@ -235,8 +165,7 @@ SCENARIOS = [
         requests=20,
         mapped=20,
     ),
-    Scenario("twice", "two runs at the same time, same content", procedure=_TWO_RUNS, requests=2),
-    Scenario("twice_lost", "the same, and one response lost", (_LOST,), procedure=_TWO_RUNS, requests=2, explained=1),
+    Scenario("twice", "two runs at the same time, same content", procedure="trigger two runs", requests=2),
 ]
 
 #: For Celery only. They kill a worker with all of its tasks, so they run one at a time.

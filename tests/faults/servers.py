@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import requests
-from processes import children, free_ports, in_session, kill, until
+from processes import free_ports, in_session, kill, until
 from typing_extensions import Self
 
 Component = Literal["api-server", "scheduler", "dag-processor", "triggerer"]
@@ -123,18 +123,9 @@ class Airflow:
         """Start a component that is not running."""
         self._components[component] = self.launch(*_COMMANDS[component])
 
-    def kill(self, component: Component, first: Literal["parent", "child"] | None = None, later: float = 0.0) -> None:
-        """
-        Kill a component with all its processes.
-
-        :param first: which one is killed some seconds before the others. Default: all at once.
-        :param later: how many seconds.
-        """
-        process = self._take(component)
-        if first is not None:
-            kill(*([process.pid] if first == "parent" else children(process.pid)[:1]))
-            time.sleep(later)
-        _end(process)
+    def kill(self, component: Component) -> None:
+        """Kill a component with all its processes."""
+        _end(self._take(component))
 
     def terminate(self, component: Component) -> None:
         """Ask a component to end, and wait until it has."""

@@ -8,18 +8,18 @@ assertions, the texts of errors and of the log, at how many characters ``sanitiz
 is a choice that is as good a little higher or lower: pauses, and constants that are seconds or whose names begin with
 ``MAX_``: bounds that we set, not those of a format.
 
-``SAMPLE`` is the number of mutants, 100 unless given. ``SEED`` is the seed that they are drawn with, or several seeds
-with spaces between them. ``ONLY`` restricts the files by a part of their paths. The run fails if less than 95 of 100
-are killed.
+cosmic-ray finds the places, changes the files and runs the tests. ``SAMPLE`` is the number of mutants, 100 unless
+given. ``SEED`` is the seed that they are drawn with. ``ONLY`` restricts the files by a part of their paths. The run
+fails if less than 95 of 100 are killed.
 """
 
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,14 +29,17 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NamedTuple
 
-from cosmic_ray.ast import ast_nodes, get_ast
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator, operator_names
+import attrs
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import mutate_and_test, mutate_code
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import use_db
+from cosmic_ray.work_item import MutationSpec, TestOutcome
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
@@ -75,54 +78,47 @@ ASSERTED = {("zip", "strict"), ("ConfigDict", "frozen")}
 SAME = ("Eq_Is", "Is_Eq", "NotEq_IsNot")
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(NamedTuple):
     """One change of one file."""
 
     room: str
-    path: str
-    operator: str
-    occurrence: int
-    line: int
+    change: MutationSpec
 
-    def apply(self) -> str:
-        """Return the changed file."""
-        source = (ROOT / self.path).read_text()
-        changed = mutate_code(source, get_operator(self.operator)(), self.occurrence)
-        assert changed is not None, self
-        return str(changed)
+    @property
+    def path(self) -> str:
+        return str(self.change.module_path)
 
     def is_python(self) -> bool:
         """Tell whether the changed file compiles: ``if not name := value`` does not, which no test has to notice."""
+        source = (ROOT / self.path).read_text()
         try:
-            compile(self.apply(), self.path, "exec")
+            compile(mutate_code(source, get_operator(self.change.operator_name)(), self.change.occurrence), "", "exec")
         except SyntaxError:
             return False
         return True
 
-    def change(self) -> tuple[str, str]:
-        """Return the lines that go, and those that come."""
-        lines = difflib.ndiff((ROOT / self.path).read_text().splitlines(), self.apply().splitlines())
-        found = [each for each in lines if each[:2] in ("- ", "+ ")]
-        return tuple(" ".join(each[2:].strip() for each in found if each[0] == sign) for sign in "-+")  # type: ignore[return-value]
 
-
-def mutants(room: str, path: str) -> Iterator[Mutant]:
-    """Yield the mutants of a file: for each place and kind of change one, drawn at random."""
-    source = (ROOT / path).read_text()
-    no_behaviour = {*texts_of(ast.parse(source))}
+def mutants() -> Iterator[Mutant]:
+    """Yield the mutants of all rooms: for each place and kind of change one, drawn at random."""
+    rooms: dict[Path, str] = {}
+    for room, globs in ROOMS.items():
+        for each in globs:
+            found = {path.relative_to(ROOT): room for path in sorted(ROOT.glob(each))}
+            assert found, f"no file is {each}: ROOMS must name the files where they are now"
+            rooms |= found
+    chosen = [path for path in rooms if os.environ.get("ONLY", "") in str(path)]
+    no_behaviour = {path: {*texts_of(ast.parse((ROOT / path).read_text()))} for path in chosen}
     by_place: dict[object, list[Mutant]] = defaultdict(list)
-    nodes = list(ast_nodes(get_ast(source)))
-    for name in operator_names():
-        kind = name.partition("/")[2].partition("_")[0]
-        if kind.startswith(LEFT_OUT) or name.partition("Operator_")[2] in SAME:
-            continue
-        operator, occurrence = get_operator(name)(), 0
-        for node in nodes:
-            for start, end in operator.mutation_positions(node):
-                if not any(first <= start and end <= last for first, last in no_behaviour):
-                    by_place[kind, start, end].append(Mutant(room, path, name, occurrence, start[0]))
-                occurrence += 1
+    with use_db(":memory:") as database:
+        init(chosen, database, {})
+        for item in database.work_items:
+            (change,) = item.mutations
+            path, name, start, end = change.module_path, change.operator_name, change.start_pos, change.end_pos
+            kind = name.partition("/")[2].partition("_")[0]
+            if kind.startswith(LEFT_OUT) or name.partition("Operator_")[2] in SAME:
+                continue
+            if not any(first <= start and end <= last for first, last in no_behaviour[path]):
+                by_place[path, kind, start, end].append(Mutant(rooms[path], change))
     return (random.choice(found) for found in by_place.values())
 
 
@@ -162,89 +158,54 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
 
 def measure(folder: Path) -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
     """Run the tests without a mutant; return which of them reach which line, and how long each takes."""
-    coverage = [PYTHON, "-m", "coverage"]
-    environment = {
-        **os.environ,
-        "COVERAGE_FILE": str(folder / ".coverage"),
-        "PYTHONPATH": str(ROOT),
-        "COVERAGE_RCFILE": str(RCFILE),
-    }
-    report = folder / "tests.xml"
+    lines, report = folder / "lines.json", folder / "tests.xml"
     options = ["-p", "tests.mutants.contexts", "-n", str(WORKERS), "--dist", "worksteal", f"--junit-xml={report}"]
-    options += ["-o", "junit_family=xunit1"]
-    run(*coverage, "run", "-m", "pytest", *options, *TESTS, environment=environment)
-    run(*coverage, "combine", "--quiet", environment=environment)
-    run(
-        *coverage,
-        "json",
-        "--quiet",
-        "--show-contexts",
-        "-o",
-        str(folder / "lines.json"),
-        "--fail-under=0",
-        environment=environment,
-    )
-    files = json.loads((folder / "lines.json").read_text())["files"]
-    lines = {
-        path: {int(line): [each for each in tests if each] for line, tests in found["contexts"].items()}
-        for path, found in files.items()
-    }
-    seconds = {}
-    for case in ElementTree.parse(report).iter("testcase"):
-        seconds[f"{case.get('file')}::{case.get('name')}"] = float(case.get("time", "0"))
-    return lines, seconds
-
-
-def run(*command: str, environment: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command[:6])} ... failed\n{(done.stdout + done.stderr)[-3000:]}")
-
-
-def survives(mutant: Mutant, tree: Path, tests: list[str]) -> bool:
-    """Tell whether all these tests pass on a mutant; its file is changed in a copy of the project."""
-    file = tree / mutant.path
-    file.write_text(mutant.apply())
-    try:
-        # Most mutants fail one of the quickest tests, and these import little.
-        return all(pass_on(tree, part, mutant) for part in (tests[:FIRST], tests[FIRST:]) if part)
-    finally:
-        shutil.copyfile(ROOT / mutant.path, file)
-        # Python takes a file of the same size and second for unchanged.
-        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-            compiled.unlink()
-
-
-def pass_on(tree: Path, tests: list[str], mutant: Mutant) -> bool:
-    """Tell whether all these tests pass in a copy of the project that contains a mutant."""
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    # Without compiled files, every mutant would take seconds longer.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [PYTHON, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
-    command += ["-o", f"faulthandler_timeout={HANGS}", "-o", "faulthandler_exit_on_timeout=true", *tests]
-    try:
+    places = {"COVERAGE_FILE": str(folder / ".coverage"), "COVERAGE_RCFILE": str(RCFILE), "PYTHONPATH": str(ROOT)}
+    for command in (
+        ["run", "-m", "pytest", *options, "-o", "junit_family=xunit1", *TESTS],
+        ["combine", "--quiet"],
+        ["json", "--quiet", "-o", str(lines)],
+    ):
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=ALL_HANG, check=False
+            [PYTHON, "-m", "coverage", *command], env={**os.environ, **places}, capture_output=True, text=True
         )
-    except subprocess.TimeoutExpired:
-        return False
-    # What is not found would look like a failure.
-    assert "no tests ran" not in done.stdout or "rror" in done.stdout, (mutant, done.stdout[-2000:])
-    assert "ERROR: not found:" not in done.stdout + done.stderr, (mutant, done.stdout[-2000:])
-    return done.returncode == 0
+        if done.returncode:
+            sys.exit(f"coverage {command[0]} failed\n{(done.stdout + done.stderr)[-3000:]}")
+    reached = {
+        path: {int(line): [each for each in tests if each] for line, tests in found["contexts"].items()}
+        for path, found in json.loads(lines.read_text())["files"].items()
+    }
+    cases = ElementTree.parse(report).iter("testcase")
+    return reached, {f"{each.get('file')}::{each.get('name')}": float(each.get("time", "0")) for each in cases}
 
 
-def tests_of(mutant: Mutant, lines: dict[str, dict[int, list[str]]], seconds: dict[str, float]) -> list[str]:
-    """Return the tests that reach a mutant, or its file if it runs at import, the quickest first."""
-    found = lines.get(mutant.path, {})
-    reached = found.get(mutant.line) or [each for line in found.values() for each in line]
-    return sorted(dict.fromkeys(reached), key=lambda name: seconds.get(name, 1.0))
+def find_survivor(mutant: Mutant, tree: Path, tests: list[str]) -> str:
+    """Run these tests on a mutant in a copy of the project; return its diff if all pass, else an empty text."""
+    command = ["env", f"--chdir={tree}", f"PYTHONPATH={tree}", PYTHON, "-m", "pytest"]
+    command += ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    command += ["-o", f"faulthandler_timeout={HANGS}", "-o", "faulthandler_exit_on_timeout=true"]
+    change, diff = attrs.evolve(mutant.change, module_path=tree / mutant.path), "no test reaches it"
+    # Most mutants fail one of the quickest tests, and these import little.
+    for part in (tests[:FIRST], tests[FIRST:]):
+        if part:
+            result = mutate_and_test([change], shlex.join([*command, *part]), ALL_HANG)
+            # What is not found would look like a failure.
+            assert "no tests ran" not in result.output or "rror" in result.output, (mutant, result.output[-2000:])
+            if result.test_outcome != TestOutcome.SURVIVED:
+                assert result.test_outcome == TestOutcome.KILLED, (mutant, result.output)
+                return ""
+            diff = result.diff.replace(f"{tree}/", "")
+    return diff
 
 
 def main() -> None:
-    """Draw mutants with each seed, run the tests on them, and print what survives."""
+    """Draw mutants, run the tests on them, and print what survives."""
+    os.chdir(ROOT)
     started = time.monotonic()
-    sample, seeds = int(os.environ.get("SAMPLE") or 100), (os.environ.get("SEED") or "1").split()
+    random.seed(os.environ.get("SEED") or "1")
+    every = [*mutants()]
+    drawn = [*islice(filter(Mutant.is_python, random.sample(every, len(every))), int(os.environ.get("SAMPLE") or 100))]
+    print(f"{len(every)} places, {len(drawn)} of them drawn", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         lines, seconds = measure(Path(folder))
         print(f"{len(seconds)} tests pass without a mutant ({time.monotonic() - started:.0f} s)", flush=True)
@@ -252,63 +213,38 @@ def main() -> None:
         for number in range(WORKERS):
             trees.put(copy_of_the_project(Path(folder) / str(number)))
 
-        def judge(mutant: Mutant) -> bool:
+        def judge(mutant: Mutant) -> str:
+            """Run the tests that reach a mutant, or its file if it runs at import, the quickest first."""
+            found = lines.get(mutant.path, {})
+            reached = found.get(mutant.change.start_pos[0]) or [each for line in found.values() for each in line]
             tree = trees.get()
             try:
-                return survives(mutant, tree, tests_of(mutant, lines, seconds))
+                return find_survivor(mutant, tree, sorted({*reached}, key=lambda name: (seconds.get(name, 1.0), name)))
             finally:
                 trees.put(tree)
 
-        failed = []
-        for seed in seeds:
-            drawn = draw(seed, sample)
-            with ThreadPoolExecutor(WORKERS) as pool:
-                outcomes = list(pool.map(judge, drawn))
-            alive = [mutant for mutant, survived in zip(drawn, outcomes, strict=True) if survived]
-            failed += [] if are_enough_killed(drawn, alive, lines) else [seed]
-            print(f"seed {seed} done after {(time.monotonic() - started) / 60:.0f} minutes", flush=True)
-    if failed:
-        sys.exit(f"too few are killed with seed {', '.join(failed)}")
-
-
-def draw(seed: str, sample: int) -> list[Mutant]:
-    """Draw mutants at random, of those that compile."""
-    random.seed(seed)
-    named = []
-    for room, globs in ROOMS.items():
-        for each in globs:
-            found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(each))
-            assert found, f"no file is {each}: ROOMS must name the files where they are now"
-            named += [(room, path) for path in found]
-    every = [each for room, path in named for each in mutants(room, path) if os.environ.get("ONLY", "") in path]
-    drawn = [*islice(filter(Mutant.is_python, random.sample(every, len(every))), sample)]
-    print(f"{len(every)} places, {len(drawn)} of them drawn with seed {seed}", flush=True)
-    return drawn
-
-
-def are_enough_killed(drawn: list[Mutant], alive: list[Mutant], lines: dict[str, dict[int, list[str]]]) -> bool:
-    """Print what survives; tell whether 95 of 100 are killed."""
-    for each in alive:
-        before, after = each.change()
-        reached = "" if lines.get(each.path, {}).get(each.line) else "   (no test reaches it)"
-        print(f"{each.path}:{each.line}{reached}\n  - {before}\n  + {after}")
-    for room in ROOMS:
-        total, left = (Counter(each.room for each in group)[room] for group in (drawn, alive))
-        print(f"{room}: {total - left} of {total} killed")
-    killed = len(drawn) - len(alive)
-    print(f"mutants: {killed} of {len(drawn)} killed ({killed / len(drawn):.1%}), {len(alive)} survived")
-    return killed >= 0.95 * len(drawn)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            survivors = [*pool.map(judge, drawn)]
+    for diff in filter(None, survivors):
+        print(diff)
+    killed = Counter(mutant.room for mutant, diff in zip(drawn, survivors, strict=True) if not diff)
+    for room, total in Counter(mutant.room for mutant in drawn).items():
+        print(f"{room}: {killed[room]} of {total} killed")
+    print(f"mutants: {killed.total()} of {len(drawn)} killed, {len(drawn) - killed.total()} survived")
+    if killed.total() < 0.95 * len(drawn):
+        sys.exit("too few are killed")
 
 
 def copy_of_the_project(tree: Path) -> Path:
-    """Copy what Git has, or would add."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in listed.stdout.splitlines():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    """Copy what Git has, or would add, and compile it: cosmic-ray keeps its tests from doing that."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    for name in subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
         if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, tree / name)
+    # By hash: else Python takes a file of the same size and second for unchanged.
+    compiling = [PYTHON, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "airflow_custody", "tests"]
+    subprocess.run(compiling, cwd=tree, check=True)
     return tree
 
 

@@ -49,21 +49,16 @@ def test_each_operation_needs_a_token_and_its_roles(
         assert re.fullmatch(rf"one of the '{role.lower()}( - adminreadonly)?' role is required", message)
 
 
-@pytest.mark.parametrize("authorization", ["", "Bearer ", "Basic abc", "Bearer unknown", "Bearer \xe9"])
-def test_malformed_or_unknown_token(api: Api, authorization: str) -> None:
-    refused(api.get("/health", headers={"Authorization": authorization.encode("latin-1")}), 401)
+@pytest.mark.parametrize("authorization", ["", "Bearer ", "Bearer unknown"])
+def test_a_malformed_or_unknown_token_is_refused(api: Api, authorization: str) -> None:
+    refused(api.get("/health", headers={"Authorization": authorization}), 401)
 
 
 @pytest.mark.parametrize("jwt", [False, True])
-def test_expired_token(api: Api, sandbox: Sandbox, jwt: bool) -> None:
+def test_an_expired_token_is_refused(api: Api, sandbox: Sandbox, jwt: bool) -> None:
     valid, expired = (sandbox.control.add_token(roles=["TPUser"], expires_in=seconds, jwt=jwt) for seconds in (600, -1))
     assert api.get("/health", token=valid).status_code == 200
     assert "expired" in refused(api.get("/health", token=expired), 401)
-
-
-@pytest.mark.parametrize("path", ["", "/nothing", "/health/", "/users", "/webhooks/a/b"])
-def test_unknown_route(api: Api, path: str) -> None:
-    refused(api.get(path), 404)
 
 
 @pytest.fixture

@@ -109,8 +109,8 @@ class FaultMiddleware:
         return response
 
     async def _send(self, scope: Scope, receive: Receive, send: Send, fault: Fault, response: _Response) -> None:
-        if fault.kind in ("truncate_body", "truncate_headers", "trickle_headers"):
-            await self._send_raw(scope, fault, response)
+        if fault.kind in ("truncate_body", "truncate_headers"):
+            self._send_raw(scope, fault, response)
             await self._disconnect(scope, receive)
             return
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
@@ -123,7 +123,7 @@ class FaultMiddleware:
             response.body = b""
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
+    def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
         """Write to the TCP connection, because uvicorn sends only complete responses."""
         transport = self._connections.find(scope)
         if transport is None:
@@ -132,13 +132,9 @@ class FaultMiddleware:
         if fault.kind == "truncate_body":
             keep = len(response.body) // 2 if fault.keep is None else fault.keep
             transport.write(head + response.body[:keep])
-        elif fault.kind == "truncate_headers":
+        else:
             # Stop in the middle of a header's name, so that no client considers the headers complete.
             transport.write(head[: head.lower().index(b"content-length") + len("content-")])
-        else:
-            async for piece in self._pieces(scope, head, fault):
-                transport.write(piece)
-            transport.write(response.body)
 
     async def _disconnect(self, scope: Scope, receive: Receive, *, abort: bool = False) -> None:
         transport = self._connections.find(scope)

@@ -29,7 +29,6 @@ FaultKind = Literal[
     "truncate_body",
     "truncate_headers",
     "trickle",
-    "trickle_headers",
     "large",
 ]
 
@@ -133,8 +132,7 @@ class FaultStore:
         - ``drop``: the connection is closed without a response
         - ``truncate_body``: the connection is closed after half of the body, or after ``keep`` bytes of it
         - ``truncate_headers``: the connection is closed in the middle of the headers
-        - ``trickle``, ``trickle_headers``: the body or the headers are sent byte by byte, one every ``pieces_every``
-          seconds (default 0.1)
+        - ``trickle``: the body is sent byte by byte, one every ``pieces_every`` seconds (default 0.1)
         - ``large``: a body of ``size`` bytes (default 1024); with ``chunked=True``, it is sent in chunks,
           without its length
 

@@ -20,6 +20,8 @@ from airflow_custody.sandbox.wire import dumps, timestamp_from_ns
 
 Branches = list[dict[str, Any]]
 
+# The number of super-administrators, all of whom sign the rules.
+_SUPERADMINS = 2
 #: The group that must sign whitelisting requests if no rules are set.
 DEFAULT_GROUP = "approvers"
 _DEFAULT_BRANCHES: Branches = [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 1}]}]
@@ -93,13 +95,11 @@ class RuleStore:
 
     def superadmins(self) -> dict[str, str]:
         """Return the private keys of the super-administrators, by user id."""
-        number = self._state.settings.superadmins
-        query = "SELECT * FROM superadmins ORDER BY number LIMIT ?"
-        found = self._state.rows(query, number)
-        if len(found) < number:
-            new = [(each, create_private_key()) for each in range(len(found) + 1, number + 1)]
+        query = "SELECT * FROM superadmins ORDER BY number"
+        if not self._state.rows(query):
+            new = [(number, create_private_key()) for number in range(1, _SUPERADMINS + 1)]
             self._state.write_many("INSERT INTO superadmins VALUES (?, ?)", new)
-            found = self._state.rows(query, number)
+        found = self._state.rows(query)
         return {f"superadmin-{row['number']}@example.test": row["private_key"] for row in found}
 
     def current(self) -> sqlite3.Row:

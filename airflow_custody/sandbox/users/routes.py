@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.web import AnyCaller, ServiceDep, json_response, read_body
 from airflow_custody.sandbox.wire import omit_empty
 
@@ -17,10 +16,8 @@ router = APIRouter()
 class SignIn(BaseModel):
     """The body of a sign-in."""
 
-    username: str | None = None
-    email: str | None = None
+    username: str
     password: str
-    totp: str = ""
 
 
 SignInBody = Annotated[SignIn, Depends(read_body(SignIn))]
@@ -28,11 +25,8 @@ SignInBody = Annotated[SignIn, Depends(read_body(SignIn))]
 
 @router.post("/authentication/token")
 async def sign_in(service: ServiceDep, body: SignInBody) -> Response:
-    """Issue a token for a name or e-mail address, and password."""
-    name = body.username or body.email
-    if not name:
-        raise invalid("username: Field required")
-    user = service.users.sign_in(name, body.password, body.totp)
+    """Issue a token for a name and password."""
+    user = service.users.sign_in(body.username, body.password)
     token = service.tokens.add_token(user.roles, user.tenant_id, user.id, jwt=True)
     return json_response({"result": token})
 

@@ -17,7 +17,7 @@ MAIN_USER = "1"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS users (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, tenant_id TEXT NOT NULL, roles TEXT NOT NULL, password TEXT NOT NULL,
-    totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
+    groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
 );
 """
 # Lower ids belong to the main token and to tokens without a user.
@@ -33,7 +33,6 @@ class User:
     tenant_id: str
     roles: tuple[str, ...]
     password: str
-    totp: bool
     groups: tuple[str, ...]
     public_key: str
     external_id: str
@@ -54,7 +53,6 @@ class UserStore:
         user_id: str | None = None,
         tenant_id: str = "1",
         password: str | None = None,
-        totp: bool = False,
         groups: Sequence[str] = (),
         public_key: str | None = None,
         external_id: str | None = None,
@@ -67,7 +65,6 @@ class UserStore:
         :param user_id: id of the user; an existing user is replaced. ``1`` is the main token's user. Default: a new id.
         :param tenant_id: id of the user's tenant. Default ``1``.
         :param password: password of the user. Default: none, and the user cannot sign in.
-        :param totp: whether signing in requires a one-time code. Default: no.
         :param groups: the user's groups of approvers. Default: none.
         :param public_key: P-256 public key in PEM, for verifying the user's signatures. Default: none.
         :param external_id: the user's id in signatures. Default: an e-mail address derived from the id.
@@ -76,8 +73,8 @@ class UserStore:
             (highest,) = self._state.rows("SELECT coalesce(max(CAST(id AS INTEGER)), 0) FROM users")[0]
             user_id = str(max(highest + 1, _FIRST_ID))
         self._state.write(
-            "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(user_id, name, tenant_id, json.dumps(list(roles)), password or "", totp),
+            "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(user_id, name, tenant_id, json.dumps(list(roles)), password or ""),
             *(json.dumps(list(groups)), public_key or "", external_id or _default_external_id(user_id)),
         )
         return user_id
@@ -103,13 +100,11 @@ class UserStore:
         user = self.get(user_id)
         return user.external_id if user else _default_external_id(user_id)
 
-    def sign_in(self, name: str, password: str, totp: str) -> User:
+    def sign_in(self, name: str, password: str) -> User:
         """Return the user with a name and password, or raise 401."""
         user = next((each for each in self.all() if each.name == name and each.password), None)
         if user is None or not hmac.compare_digest(user.password.encode(), password.encode()):
             raise ServiceError(401, "wrong user name or password")
-        if user.totp and not totp:
-            raise ServiceError(401, "a one-time code is required")
         return user
 
 
@@ -118,5 +113,4 @@ def _default_external_id(user_id: str) -> str:
 
 
 def _user(row: sqlite3.Row) -> User:
-    values = {**row, "roles": tuple(json.loads(row["roles"])), "groups": tuple(json.loads(row["groups"]))}
-    return User(**{**values, "totp": bool(row["totp"])})
+    return User(**{**row, "roles": tuple(json.loads(row["roles"])), "groups": tuple(json.loads(row["groups"]))})

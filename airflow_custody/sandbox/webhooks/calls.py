@@ -17,12 +17,10 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.wire import dumps, omit_empty, timestamp, timestamp_from_ns
 
-# `call` is the whole call; the other columns are used to find and order calls. `position` is the time by which listings
-# are ordered.
+# `position` is the time by which listings are ordered.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS webhook_calls (
-    number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, position TEXT NOT NULL, id TEXT, webhook_id TEXT,
-    event_id TEXT, status TEXT, call TEXT NOT NULL
+    number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, position TEXT NOT NULL, call TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS webhook_calls_by_position ON webhook_calls (tenant_id, position, number);
 """
@@ -41,9 +39,6 @@ _FIRST_ID = 100_001
 class CallSearch(Paging):
     """The parameters that select calls."""
 
-    webhook_id: str | None = Field(default=None, alias="webhookID")
-    event_id: str | None = Field(default=None, alias="eventID")
-    status: str | None = None
     order: Literal["ASC", "DESC"] = Field(default="DESC", alias="sortOrder")
 
 
@@ -99,11 +94,7 @@ class CallStore:
         webhook_type: str,
         data: dict[str, Any] | None = None,
         *,
-        payload: Any = None,
-        event_id: str | None = None,
         age: float = 0.0,
-        status: str = "success",
-        tenant_id: str = "1",
     ) -> list[dict[str, Any]]:
         """
         Add a call to each webhook of a type, and return the calls.
@@ -114,49 +105,39 @@ class CallStore:
         :param webhook_type: the type of the webhooks.
         :param data: what the event is about. Default: a sample for the type, such as
             ``{"requestId": 123, "status": "APPROVED"}``.
-        :param payload: another payload, JSON data or text, instead of one in the published form. Default: none.
-        :param event_id: the id of the event. Default: a random id.
         :param age: age of the calls, in seconds. An age makes calls late: they are listed below calls that a client may
             have read already. Default 0.
-        :param status: delivery status of the calls. Default ``success``.
-        :param tenant_id: id of the tenant. Default ``1``.
         """
-        at, event_id = time.time_ns() - round(age * 1e9), event_id or str(uuid.uuid4())
+        at, event_id = time.time_ns() - round(age * 1e9), str(uuid.uuid4())
         rows = self._state.rows(
-            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", "1", webhook_type
         )
         webhooks = [row["id"] for row in rows if row["status"] != "disabled"]
-        if payload is None:
-            data = _DATA.get(webhook_type, {}) if data is None else data
-            payload = {"type": webhook_type, "createdAt": timestamp_from_ns(at), "data": data}
-        text = payload if isinstance(payload, str) else dumps(payload)
+        data = _DATA.get(webhook_type, {}) if data is None else data
+        payload = dumps({"type": webhook_type, "createdAt": timestamp_from_ns(at), "data": data})
         calls = [
-            self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)
+            self._call(each, at, eventId=event_id, webhookId=webhook, payload=payload)
             for each, webhook in zip(self._new_ids(len(webhooks)), webhooks, strict=True)
         ]
-        self._insert(tenant_id, calls)
+        self._insert("1", calls)
         return calls
 
     def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
         """Return one page of the webhook calls of the caller's tenant."""
         self._remove_old(caller.tenant_id)
         search = self.listing.understood(search)
-        filters = {"webhook_id": search.webhook_id, "event_id": search.event_id, "status": search.status}
-        given = {name: value for name, value in filters.items() if value is not None}
-        where = " AND ".join(["tenant_id = ?", *(f"{name} = ?" for name in given)])
-        values = (caller.tenant_id, *given.values())
+        source = "FROM webhook_calls WHERE tenant_id = ?"
         if self.listing.is_arranged:
-            rows = self._state.rows(f"SELECT call FROM webhook_calls WHERE {where} ORDER BY number", *values)
+            rows = self._state.rows(f"SELECT call {source} ORDER BY number", caller.tenant_id)
             found, cursor = search.cut([json.loads(row["call"]) for row in rows], self.listing)
             return omit_empty(calls=found, cursor=cursor)
-        (total,) = self._state.rows(f"SELECT count(*) FROM webhook_calls WHERE {where}", *values)[0]
+        (total,) = self._state.rows(f"SELECT count(*) {source}", caller.tenant_id)[0]
         size = self.listing.page_size(search.size)
         start, cursor = search.place(size, total)
         place = "position" if self._settings.order == "created" else "''"
         rows = self._state.rows(
-            f"SELECT call FROM webhook_calls WHERE {where} "
-            f"ORDER BY {place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
-            *(*values, size, start),
+            f"SELECT call {source} ORDER BY {place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
+            *(caller.tenant_id, size, start),
         )
         return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
 
@@ -167,13 +148,9 @@ class CallStore:
         return {"id": id, "status": "success", "attempts": "1", **fields, **times}
 
     def _insert(self, tenant_id: str, calls: Iterable[dict[str, Any]]) -> None:
-        names = ("id", "webhookId", "eventId", "status")
         self._state.write_many(
-            "INSERT INTO webhook_calls VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (tenant_id, _position(call.get("createdAt")), *(_column(call.get(each)) for each in names), dumps(call))
-                for call in calls
-            ],
+            "INSERT INTO webhook_calls VALUES (NULL, ?, ?, ?)",
+            [(tenant_id, _position(call.get("createdAt")), dumps(call)) for call in calls],
         )
 
     def _new_ids(self, number: int) -> list[str]:
@@ -201,7 +178,3 @@ def _position(created_at: Any) -> str:
     if found is None:
         return timestamp_from_ns(time.time_ns()).removesuffix("Z")
     return f"{found[1]}.{(found[2] or '').ljust(9, '0')}"
-
-
-def _column(value: Any) -> str | None:
-    return value if isinstance(value, str) or value is None else json.dumps(value)

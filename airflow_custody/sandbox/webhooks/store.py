@@ -56,7 +56,6 @@ class WebhookSearch(Paging):
     """The parameters that select webhooks."""
 
     type: str | None = None
-    url: str | None = None
     order: Literal["ASC", "DESC"] = Field(default="ASC", alias="sortOrder")
 
 
@@ -139,9 +138,8 @@ class WebhookStore:
         """Return one page of the tenant's webhooks, ordered by age."""
         search = self.listing.understood(search)
         rows = self._state.rows(
-            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = coalesce(?, type) AND url = coalesce(?, url)"
-            f" ORDER BY number {search.order}",
-            *(caller.tenant_id, search.type, search.url),
+            f"SELECT * FROM webhooks WHERE tenant_id = ? AND type = coalesce(?, type) ORDER BY number {search.order}",
+            *(caller.tenant_id, search.type),
         )
         found, cursor = search.cut([self._webhook(row) for row in rows], self.listing)
         return omit_empty(webhooks=found, cursor=cursor)

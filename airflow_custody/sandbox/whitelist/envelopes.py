@@ -68,15 +68,12 @@ def build_envelope(
     return omit_none({**envelope, **replaced})
 
 
-def share_rules(
-    envelopes: Iterable[dict[str, Any]], label: str | None
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def share_rules(envelopes: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """
     Return envelopes that refer to rules by a label, and these rules.
 
     :param envelopes: the envelopes. If the same rules have several lists of signatures, only the first list is shared,
         because the label depends only on the rules. Envelopes with another list keep their own rules.
-    :param label: the label of all rules. None: the published label.
     """
     shared: dict[str, str] = {}
     found = []
@@ -90,9 +87,9 @@ def share_rules(
             found.append(envelope)
             continue
         others = {key: value for key, value in envelope.items() if key not in ("rulesContainer", "rulesSignatures")}
-        found.append({**others, "rulesContainerHash": label or _label_of(container)})
+        found.append({**others, "rulesContainerHash": _label_of(container)})
     return found, [
-        {"hash": label or _label_of(container), "rulesContainer": container, "rulesSignatures": signatures}
+        {"hash": _label_of(container), "rulesContainer": container, "rulesSignatures": signatures}
         for container, signatures in shared.items()
     ]
 

@@ -56,9 +56,6 @@ class _Listing(BaseModel):
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
     offset: int = Field(default=0, ge=0, le=2**31)
     ids: list[str] = []
-    blockchain: str | None = None
-    network: str | None = None
-    query: str | None = None
 
 
 class Search(_Listing):

@@ -6,7 +6,7 @@ import base64
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from airflow_custody.sandbox.errors import ServiceError, invalid
@@ -15,7 +15,6 @@ from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
-from airflow_custody.sandbox.whitelist.models import MAX_BATCH
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING, WhitelistStore, added
 from airflow_custody.sandbox.wire import dumps
 
@@ -114,31 +113,18 @@ class SignerStore:
         Add valid signatures to whitelisting requests until they are in effect.
 
         The sandbox signs with its own users, ``signer-1@example.test`` and so on, for every group of the first branch.
-        First, the missing users are added to the groups, which changes the rules once. One signature may cover several
-        requests, at most as many as one approval may contain.
+        Missing users are added to the groups, which changes the rules.
 
         :param ids: ids of requests that are pending, or in effect without enough signatures.
         """
         rows = self._whitelist.rows_by_id(ids)
         signed = self._whitelist.signers(rows)
-        missing = {row["id"]: _missing(row, Counter(signed[row["id"]].values())) for row in rows}
-        signers = self._signers(missing.values())
-        batches: dict[tuple[tuple[str, str], ...], list[sqlite3.Row]] = {}
-        for row in rows:
-            free = (
-                (user_id, group)
-                for group, number in missing[row["id"]].items()
-                for user_id in [each for each in signers[group] if each not in signed[row["id"]]][:number]
-            )
-            batches.setdefault(tuple(free), []).append(row)
-        keys = {row["user_id"]: row["private_key"] for row in self._state.rows("SELECT * FROM signers")}
-        for chosen, all_rows in batches.items():
-            for first in range(0, len(all_rows), MAX_BATCH):
-                batch = all_rows[first : first + MAX_BATCH]
-                hashes = [each["metadata"]["hash"] for each in self._whitelist.envelopes(batch)]
-                for user_id, group in chosen:
-                    signature = base64.b64encode(sign(keys[user_id], dumps(hashes).encode())).decode()
-                    self._whitelist.add_signatures(batch, user_id, group, signature, _COMMENT, hashes)
+        for row, envelope in zip(rows, self._whitelist.envelopes(rows), strict=True):
+            hashes = [envelope["metadata"]["hash"]]
+            for group, number in _missing(row, Counter(signed[row["id"]].values())).items():
+                for user_id, key in self._free_signers(group, number, signed[row["id"]]):
+                    signature = base64.b64encode(sign(key, dumps(hashes).encode())).decode()
+                    self._whitelist.add_signatures([row], user_id, group, signature, _COMMENT, hashes)
         self._whitelist.take_effect(rows)
 
     def private_keys(self) -> dict[str, str]:
@@ -146,23 +132,16 @@ class SignerStore:
         rows = self._state.rows("SELECT * FROM signers ORDER BY rowid")
         return {**self._rules.superadmins(), **{row["external_id"]: row["private_key"] for row in rows}}
 
-    def _signers(self, missing: Iterable[dict[str, int]]) -> dict[str, list[str]]:
-        """Return the signers of each group. Add signers if necessary."""
-        needed: dict[str, int] = {}
-        for groups in missing:
-            for group, number in groups.items():
-                needed[group] = max(number, needed.get(group, 0))
-        found: dict[str, list[str]] = {group: [] for group in needed}
+    def _free_signers(self, group: str, number: int, signed: Container[str]) -> list[tuple[str, str]]:
+        """Return so many signers of a group who have not signed, with their keys. Add signers if necessary."""
         rows = self._state.rows("SELECT * FROM signers WHERE token IS NULL ORDER BY rowid")
-        for row in rows:
-            found.setdefault(row["group"], []).append(row["user_id"])
-        number = len(rows)
-        for group, minimum in needed.items():
-            while len(found[group]) < minimum:
-                number += 1
-                name = f"signer-{number}@example.test"
-                found[group].append(self._add(name, name, group))
-        return found
+        free = [(row["user_id"], row["private_key"]) for row in rows if row["group"] == group]
+        free = [each for each in free if each[0] not in signed][:number]
+        if len(free) == number:
+            return free
+        name = f"signer-{len(rows) + 1}@example.test"
+        self._add(name, name, group)
+        return self._free_signers(group, number, signed)
 
     def _add(self, name: str, external_id: str, group: str) -> str:
         key = create_private_key()

@@ -179,7 +179,7 @@ class WhitelistStore:
         """
         envelopes, containers = self.envelopes(rows), list[dict[str, str]]()
         if rules_once:
-            envelopes, containers = share_rules(envelopes, self._state.settings.rules_label)
+            envelopes, containers = share_rules(envelopes)
         return omit_empty(result=envelopes, totalItems=self.listing.total(total), rulesContainers=containers)
 
     def envelopes(self, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
@@ -219,23 +219,18 @@ class WhitelistStore:
 
     def _condition(self, caller: Caller, search: Search | ApprovalSearch) -> tuple[str, list[Any]]:
         where, values = [_VISIBLE], list[Any](self._visible_to(caller))
-        addresses = search.addresses if isinstance(search, Search) else []
         if isinstance(search, ApprovalSearch):
             where.append("status = ?")
             values.append(PENDING)
         elif not search.include_pending:
             where.append("status NOT IN (?, ?)")
             values += [PENDING, REJECTED]
-        for condition, value in (
-            ("id IN (SELECT value FROM json_each(?))", json.dumps([_parse_id(each) for each in search.ids])),
-            ("address IN (SELECT value FROM json_each(?))", json.dumps(addresses)),
-            ("lower(blockchain) = lower(?)", search.blockchain),
-            ("network = ?", search.network),
-            ("instr(lower(label || char(10) || address), lower(?))", search.query),
-        ):
-            if value and value != "[]":
-                where.append(condition)
-                values.append(value)
+        if search.ids:
+            where.append("id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps([_parse_id(each) for each in search.ids]))
+        if isinstance(search, Search) and search.addresses:
+            where.append("address IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(search.addresses))
         return " AND ".join(where), values
 
     def _visible_to(self, caller: Caller) -> tuple[str, str, str, str, bool]:

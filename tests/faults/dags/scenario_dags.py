@@ -1,5 +1,5 @@
 """
-One DAG for each scenario: a request is created, a file is planned and applied, or an address is believed or not.
+One DAG for each scenario: a request is created, or a file is planned and applied.
 
 What is disrupted is disrupted at the moment that the scenario names, or says which process the runner has to kill.
 """
@@ -18,13 +18,10 @@ from airflow.providers.common.compat.sdk import DAG
 from processes import kill, kill_worker_of, until, write_pids
 from scenarios import ADDRESS, SCENARIOS, WORKER_SCENARIOS, Scenario
 
-from airflow_custody.client.signers import PemSigner
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
-from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sandbox import SandboxControl
-from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 FOLDER = Path(os.environ["FAULTS_FOLDER"])
 ALL_SCENARIOS = [*SCENARIOS, *WORKER_SCENARIOS]
@@ -162,34 +159,6 @@ def add_apply(scenario: Scenario) -> None:
         )
 
 
-def add_readers(scenario: Scenario) -> None:
-    """Add tasks that sign, wait and reconcile, with pinned keys, where the service lies."""
-    pinned: dict[str, Any] = {"custody_conn_id": f"{scenario.name}_pinned"}
-    CustodySignWhitelistRequestsOperator(
-        task_id="sign",
-        custody_conn_id=f"{scenario.name}_signer",
-        signer=PemSigner.from_file(FOLDER / f"{scenario.name}-carol.key"),
-        request_ids="{{ params.pending }}",
-        expected=None,
-    )
-    CustodyWhitelistRequestSensor(
-        task_id="wait",
-        request_id="{{ params.effective }}",
-        deferrable=True,
-        poke_interval=1,
-        timeout=600,
-        **pinned,
-    )
-    path = str(FOLDER / f"{scenario.name}.csv")
-    CustodyPlanWhitelistOperator(task_id="reconcile", path=path, fail_on_changes=True, **pinned)
-
-
 for scenario in ALL_SCENARIOS:
-    with DAG(
-        scenario.name,
-        start_date=datetime(2024, 1, 1, tzinfo=timezone.utc),
-        schedule=None,
-        params={"pending": "", "effective": ""},
-    ):
-        add = add_apply if scenario.rows else add_create if scenario.attack is None else add_readers
-        add(scenario)
+    with DAG(scenario.name, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), schedule=None):
+        (add_apply if scenario.rows else add_create)(scenario)

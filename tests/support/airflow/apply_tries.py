@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute
-from support.airflow.task_tries import RowsStore, failure_of, somebody_creates
+from support.airflow.task_tries import RowsStore, Task, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
@@ -61,27 +59,20 @@ def plan(path: str | None = None, *, ti: Any = None, **arguments: Any) -> dict[s
     return result
 
 
-class ApplyTask:
+class ApplyTask(Task):
     """A task instance that applies a plan, over several tries."""
+
+    operator = CustodyApplyWhitelistPlanOperator
 
     def __init__(self, planned: dict[str, Any], store: RowsStore | None, **arguments: Any) -> None:
         # Airflow has a store since 3.3. On earlier versions, its variables in the database are used.
-        self.given_store = store if AIRFLOW >= (3, 3) else None
-        self.tries = 0
-        self.max_tries = 3
-        self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
-        self.arguments = {
-            "plan": planned,
-            "plan_hash": planned["plan_hash"],
-            "lookup_wait": 0.3,
-            "retries": 3,
-            **arguments,
-        }
-        self.ti = FakeTaskInstance()
+        super().__init__(store if AIRFLOW >= (3, 3) else None)
+        given = {"plan": planned, "plan_hash": planned["plan_hash"], "lookup_wait": 0.3, "retries": 3}
+        self.arguments = {**given, **arguments}
 
     @property
     def store(self) -> RowsStore:
-        assert self.given_store is not None
+        assert isinstance(self.given_store, RowsStore)
         return self.given_store
 
     def attempt(
@@ -99,23 +90,12 @@ class ApplyTask:
         if source is not None:
             given = self.arguments["plan"]
             changes = {"plan": {**given, "source": {**given["source"], **source}}, **changes}
-        self.tries += 1
-        self.ti = FakeTaskInstance(self.tries, self.max_tries)
-        context: dict[str, Any] = {"ti": self.ti, "dag_run": self.run}
-        if self.given_store is not None:
-            context["task_state_store"] = self.given_store
-        arguments = {**self.arguments, **changes}
-        operator = CustodyApplyWhitelistPlanOperator
-        result: dict[str, Any] = execute(lambda: operator(task_id="apply", **arguments), **context)
+        result: dict[str, Any] = super().attempt(**changes)
         return result
 
     def fails(self, **changes: Any) -> CustodyError:
         """Run a try that must fail, and return its error."""
         return failure_of(lambda: self.attempt(**changes))
-
-    def clear(self) -> None:
-        self.max_tries = self.tries + 3
-        self.run.clear_number += 1
 
     def dies_at(self, write: int, *, before: bool = True) -> None:
         """Run a try that is killed at a write to its store."""

@@ -68,15 +68,16 @@ class Store:
         """
         key, batch = self.batch
         batch["rows"][row] |= {"state": "created", "detail": identifier, **changes}
-        stored = batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch}
-        self.values[key] = json.dumps(stored)
+        self._put(key, batch)
 
     def backdate(self, sent: datetime) -> None:
         """Change the time at which the last batch was recorded."""
         key, batch = self.batch
         batch["recorded_at"] = sent.isoformat()
-        stored = batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch}
-        self.values[key] = json.dumps(stored)
+        self._put(key, batch)
+
+    def _put(self, key: str, batch: dict[str, Any]) -> None:
+        self.values[key] = json.dumps(batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch})
 
 
 class RowsStore(Store):
@@ -103,14 +104,15 @@ class RowsStore(Store):
 class Task:
     """A task instance over several tries."""
 
-    operator: type[CustodyCreateWhitelistRequestOperator] = CustodyCreateWhitelistRequestOperator
+    operator: type[Any] = CustodyCreateWhitelistRequestOperator
 
     def __init__(self, store: Store | None, **arguments: Any) -> None:
         self.given_store = store
         self.tries = 0
         self.max_tries = 3
         self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
-        self.arguments = {
+        self.ti = FakeTaskInstance()
+        self.arguments: dict[str, Any] = {
             "label": "Treasury",
             "address": ADDRESS,
             "blockchain": "ETH",
@@ -124,14 +126,15 @@ class Task:
         assert self.given_store is not None
         return self.given_store
 
-    def attempt(self, **changes: Any) -> str:
+    def attempt(self, **changes: Any) -> Any:
+        """Run a try, and return what it returns."""
         self.tries += 1
-        context: dict[str, Any] = {"ti": FakeTaskInstance(self.tries, self.max_tries), "dag_run": self.run}
+        self.ti = FakeTaskInstance(self.tries, self.max_tries)
+        context: dict[str, Any] = {"ti": self.ti, "dag_run": self.run}
         if self.given_store is not None:
             context["task_state_store"] = self.given_store
         arguments = {**self.arguments, **changes}
-        request_id: str = execute(lambda: self.operator(task_id="task", **arguments), **context)
-        return request_id
+        return execute(lambda: self.operator(task_id="task", **arguments), **context)
 
     def clear(self) -> None:
         self.max_tries = self.tries + 3

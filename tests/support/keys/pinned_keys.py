@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from support.keys.envelopes import Key, pem
+from support.keys.envelopes import private_key as key_of
+from support.service.people import pem_of
 
 
-@cache
-def private_key(number: int) -> ec.EllipticCurvePrivateKey:
+def private_key(number: int) -> Key:
     """Return a private key, the same for the same number."""
-    return ec.derive_private_key(10**9 + number, ec.SECP256R1())
+    return key_of(f"pinned {number}")
 
 
 def public_pem(number: int) -> str:
     """Return the public key in PEM."""
-    text = private_key(number).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return text.decode()
+    return pem(f"pinned {number}")
 
 
 def private_pem(number: int) -> str:
     """Return the private key in PEM."""
-    return private_key(number).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return pem_of(private_key(number))
 
 
 def pinned(*numbers: int, **settings: Any) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.apply_tries import ApplyTask, effective, plan
@@ -33,7 +31,6 @@ from support.raises.world import (
     failing,
 )
 
-from airflow_custody.client import CustodyError
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import (
     CustodyCreateWebhookOperator,
@@ -58,11 +55,6 @@ from airflow_custody.signers import ConnectionSigner
 CASES: list[Case] = []
 
 
-def given(work: Callable[..., Any], *faults: Work) -> Work:
-    """Return what makes an object, lets calls fail, and executes a task with the object."""
-    return partial(work, faults=faults)
-
-
 # --- health ------------------------------------------------------------------------------------------------
 
 
@@ -74,12 +66,14 @@ def unhealthy(world: World) -> None:
     world.control.update_health(status="failure")
 
 
-for _kind in (CustodyHealthCheckOperator, CustodyHealthSensor):
+# On a busy machine, the sensor's default here would end it before it has looked again.
+_PATIENT: dict[type, dict[str, Any]] = {CustodyHealthCheckOperator: {}, CustodyHealthSensor: {"timeout": 600}}
+for _kind, _time in _PATIENT.items():
     CASES += cases(
         _kind,
         "AirflowFailException",
         {
-            "a name does not exist": partial(health, kind=_kind, groups=["hms"]),
+            "a name does not exist": partial(health, kind=_kind, groups=["hms"], **_time),
             "a setting is wrong": partial(health, kind=_kind, custody_conn_id="none"),
             "the service refuses the listing": after(failing("GET", "/health", 403), partial(health, kind=_kind)),
         },
@@ -124,11 +118,8 @@ def delete(world: World, **changes: Any) -> Any:
     return world.run(CustodyDeleteWhitelistRequestOperator, **given)
 
 
-def delete_one(world: World, faults: Sequence[Work] = ()) -> Any:
-    request_id = world.request()
-    for each in faults:
-        each(world)
-    return delete(world, request_id=request_id)
+def delete_one(world: World) -> Any:
+    return delete(world, request_id=world.request())
 
 
 def await_request(world: World, status: str = "APPROVED", **arguments: Any) -> Any:
@@ -166,9 +157,9 @@ CASES += cases(
         "the id": partial(delete, request_id="37a"),
         "the comment": partial(delete, comment=""),
         "``only_if`` is missing or malformed (nothing is sent)": partial(delete, only_if="maybe"),
-        "the service refuses the deletion": given(delete_one, failing("POST", DELETE, 400)),
-        "it stays unknown whether the request exists": given(
-            delete_one, failing("POST", DELETE, 404, own=False), failing("GET", ROWS, 403)
+        "the service refuses the deletion": after(failing("POST", DELETE, 400), delete_one),
+        "it stays unknown whether the request exists": after(
+            failing("POST", DELETE, 404, own=False), failing("GET", ROWS, 403), delete_one
         ),
     },
 )
@@ -176,8 +167,8 @@ CASES += cases(
     CustodyDeleteWhitelistRequestOperator,
     "CustodyError",
     {
-        "the request still exists after another response": given(delete_one, failing("POST", DELETE, 404, own=False)),
-        "the service does not respond as it should": given(delete_one, failing("POST", DELETE, 503)),
+        "the request still exists after another response": after(failing("POST", DELETE, 404, own=False), delete_one),
+        "the service does not respond as it should": after(failing("POST", DELETE, 503), delete_one),
     },
 )
 CASES += cases(
@@ -218,19 +209,15 @@ def verify(world: World, **arguments: Any) -> Any:
     return world.run(CustodyVerifyWhitelistOperator, **{"custody_conn_id": "pinned", **arguments})
 
 
-def evidence(world: World, name: str = "evidence.json") -> str:
-    (world.folder / "evidence").mkdir(exist_ok=True)
-    return str(world.folder / "evidence" / name)
-
-
 class FullStorage(Storage):
     def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
         raise OSError("full")
 
 
-def existing_file(world: World) -> str:
-    Path(evidence(world)).write_text("{}")
-    return evidence(world)
+def verify_into_existing_file(world: World) -> Any:
+    path = world.folder / "evidence.json"
+    path.write_text("{}")
+    return verify(world, path=str(path))
 
 
 CASES += cases(
@@ -239,7 +226,7 @@ CASES += cases(
     {
         "the verification of a request fails": after(lambda w: w.request("APPROVED"), verify),
         "no keys are pinned": partial(verify, custody_conn_id="custody_default"),
-        "the file exists already": lambda world: verify(world, path=existing_file(world)),
+        "the file exists already": verify_into_existing_file,
         "the service refuses the listing": after(failing("GET", ROWS, 403), verify),
     },
 )
@@ -263,18 +250,14 @@ CASES += cases(
 # --- webhooks ----------------------------------------------------------------------------------------------
 
 
-def set_status(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
-    webhook_id = world.webhook()
-    for each in faults:
-        each(world)
-    return world.run(CustodySetWebhookStatusOperator, **{"webhook_id": webhook_id, "status": "disabled", **changes})
+def set_status(world: World, **changes: Any) -> Any:
+    return world.run(
+        CustodySetWebhookStatusOperator, **{"webhook_id": world.webhook(), "status": "disabled", **changes}
+    )
 
 
-def delete_webhook(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
-    webhook_id = world.webhook()
-    for each in faults:
-        each(world)
-    return world.run(CustodyDeleteWebhookOperator, **{"webhook_id": webhook_id, **changes})
+def delete_webhook(world: World, **changes: Any) -> Any:
+    return world.run(CustodyDeleteWebhookOperator, **{"webhook_id": world.webhook(), **changes})
 
 
 def create_webhook(world: World, **changes: Any) -> Any:
@@ -311,9 +294,9 @@ for _work, _method, _what in (
         "CustodySetWebhookStatusOperator" if _work is set_status else "CustodyDeleteWebhookOperator",
         "AirflowFailException",
         {
-            _what: given(_work, failing(_method, "/webhooks", 403)),
-            "it stays unknown whether the webhook " + ("has the status" if _work is set_status else "exists"): given(
-                _work, failing(_method, "/webhooks", 404, own=False), failing("GET", "/webhooks", 403)
+            _what: after(failing(_method, "/webhooks", 403), _work),
+            "it stays unknown whether the webhook " + ("has the status" if _work is set_status else "exists"): after(
+                failing(_method, "/webhooks", 404, own=False), failing("GET", "/webhooks", 403), _work
             ),
         },
     )
@@ -330,10 +313,10 @@ CASES += cases(
     CustodySetWebhookStatusOperator,
     "CustodyError",
     {
-        "the webhook still has its old status after another response": given(
-            set_status, failing("PATCH", "/webhooks", 404, own=False)
+        "the webhook still has its old status after another response": after(
+            failing("PATCH", "/webhooks", 404, own=False), set_status
         ),
-        "the service does not respond as it should": given(set_status, failing("PATCH", "/webhooks")),
+        "the service does not respond as it should": after(failing("PATCH", "/webhooks"), set_status),
     },
 )
 CASES += cases(
@@ -345,10 +328,10 @@ CASES += cases(
     CustodyDeleteWebhookOperator,
     "CustodyError",
     {
-        "the webhook still exists after another response": given(
-            delete_webhook, failing("DELETE", "/webhooks", 404, own=False)
+        "the webhook still exists after another response": after(
+            failing("DELETE", "/webhooks", 404, own=False), delete_webhook
         ),
-        "the service does not respond as it should": given(delete_webhook, failing("DELETE", "/webhooks")),
+        "the service does not respond as it should": after(failing("DELETE", "/webhooks"), delete_webhook),
     },
 )
 CASES += cases(
@@ -390,18 +373,14 @@ CASES += cases(
 # --- signing -----------------------------------------------------------------------------------------------
 
 
-def sign(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+def sign(world: World, **changes: Any) -> Any:
     request_id = world.request()
-    for each in faults:
-        each(world)
     given = {"request_ids": request_id, "expected": ROW, "signer": ConnectionSigner("key"), "custody_conn_id": "ann"}
     return world.run(CustodySignWhitelistRequestsOperator, **{**given, "comment": "ok", "lookup_wait": 0.1, **changes})
 
 
-def reject(world: World, faults: Sequence[Work] = (), **changes: Any) -> Any:
+def reject(world: World, **changes: Any) -> Any:
     request_id = world.request()
-    for each in faults:
-        each(world)
     given = {"request_ids": request_id, "comment": "not ours", "custody_conn_id": "ann"}
     return world.run(CustodyRejectWhitelistRequestsOperator, **{**given, **changes})
 
@@ -418,9 +397,9 @@ CASES += cases(
     {
         "a request does not match": partial(sign, expected={**ROW, "label": "Other"}),
         "is not verified": lambda world: sign(world, custody_conn_id="other_pins"),
-        "the service rejects the signature": given(sign, failing("POST", APPROVE, 400)),
-        "it is unknown whether a signature was accepted": given(
-            sign, failing("POST", APPROVE), lists_nothing_for_approval
+        "the service rejects the signature": after(failing("POST", APPROVE, 400), sign),
+        "it is unknown whether a signature was accepted": after(
+            failing("POST", APPROVE), lists_nothing_for_approval, sign
         ),
     },
 )
@@ -433,8 +412,8 @@ CASES += cases(
     CustodySignWhitelistRequestsOperator,
     "CustodyError",
     {
-        "the service cannot be read": given(sign, failing("GET", FOR_APPROVAL)),
-        "the signature certainly had no effect": given(sign, failing("POST", APPROVE)),
+        "the service cannot be read": after(failing("GET", FOR_APPROVAL), sign),
+        "the signature certainly had no effect": after(failing("POST", APPROVE), sign),
     },
 )
 CASES += cases(
@@ -443,9 +422,9 @@ CASES += cases(
     {
         "an id": partial(reject, request_ids=[]),
         "the comment is missing": partial(reject, comment=""),
-        "the service refuses and one of the requests is not rejected": given(reject, failing("POST", REJECT, 400)),
-        "it stays unknown whether the requests are rejected": given(
-            reject, failing("POST", REJECT, 404, own=False), failing("GET", ROWS, 403)
+        "the service refuses and one of the requests is not rejected": after(failing("POST", REJECT, 400), reject),
+        "it stays unknown whether the requests are rejected": after(
+            failing("POST", REJECT, 404, own=False), failing("GET", ROWS, 403), reject
         ),
     },
 )
@@ -458,10 +437,10 @@ CASES += cases(
     CustodyRejectWhitelistRequestsOperator,
     "CustodyError",
     {
-        "one of the requests is not rejected after another response": given(
-            reject, failing("POST", REJECT, 404, own=False)
+        "one of the requests is not rejected after another response": after(
+            failing("POST", REJECT, 404, own=False), reject
         ),
-        "the service does not respond as it should": given(reject, failing("POST", REJECT)),
+        "the service does not respond as it should": after(failing("POST", REJECT), reject),
     },
 )
 
@@ -471,10 +450,6 @@ CASES += cases(
 
 def make_plan(world: World, *numbers: int, **arguments: Any) -> Any:
     return world.run(CustodyPlanWhitelistOperator, **{"path": world.file(*numbers), **arguments})
-
-
-def wrong_file(world: World) -> Any:
-    return make_plan(world, path=str(world.folder / "none.yaml"))
 
 
 class Applying:
@@ -543,7 +518,7 @@ CASES += cases(
     CustodyPlanWhitelistOperator,
     "AirflowFailException",
     {
-        "the file has faults": wrong_file,
+        "the file has faults": lambda world: make_plan(world, path=str(world.folder / "none.yaml")),
         "a limit is exceeded": lambda world: make_plan(world, 1, 2, max_creates=1),
         "``fail_on_changes``": lambda world: make_plan(world, 1, fail_on_changes=True),
         "``fail_on_pending`` finds a difference": make_plan_of_pending,
@@ -631,89 +606,6 @@ if AIRFLOW >= (3, 1):
     )
 
 
-# --- calls and XComs ---------------------------------------------------------------------------------------
-
-
-class Calls(NamedTuple):
-    """
-    What a docstring says of the number of calls.
-
-    :param entry: the class or method.
-    :param says: a part of its docstring.
-    :param number: the number of calls.
-    :param work: makes the calls; what it calls before :meth:`World.begin` does not count.
-    :param only: the method and path of the calls that count. Default: all.
-    """
-
-    entry: str
-    says: str
-    number: int
-    work: Work
-    only: tuple[str, str] | None = None
-
-
-def many_requests(world: World, number: int, status: str) -> list[str]:
-    rows = [{**ROW, "address": f"0x{each:040x}"} for each in range(number)]
-    ids = world.control.add_whitelist_requests(rows, status=status)
-    world.begin()
-    return ids
-
-
-def sign_many(world: World, number: int) -> Any:
-    return sign(world, request_ids=many_requests(world, number, "pending"), expected=None)
-
-
-def await_many(world: World, number: int) -> Any:
-    ids = many_requests(world, number, "APPROVED")
-    return world.run(CustodyWhitelistRequestSensor, request_id=ids)
-
-
-def create_again(world: World, *, exists: bool = False, **arguments: Any) -> Any:
-    if exists:
-        world.request()
-    world.begin()
-    return create(world, if_exists="create", **arguments)
-
-
-def limited(path: str, work: Work) -> Work:
-    """Return what makes a create at a service that limits the rate of creates."""
-
-    def both(world: World) -> Any:
-        world.control.add_fault("rate_limit", method="POST", path=path, times=None)
-        with pytest.raises(CustodyError):
-            work(world)
-
-    return both
-
-
-_LOOK = "This takes one more call, or about five if there are any."
-_SIGNING = "Signing takes three calls for each batch, and at most two more."
-_POLLS = "takes three calls per hundred requests; more only if a lookup fails"
-_AFTER_429 = "After a 429 of the service, which means that nothing was created, the {} is sent again, up to 20 times."
-CALLS = [
-    Calls("CustodySignWhitelistRequestsOperator", _SIGNING, 3 + 1, partial(sign_many, number=100)),
-    Calls("CustodySignWhitelistRequestsOperator", _SIGNING, 2 * 3 + 1, partial(sign_many, number=101)),
-    Calls("CustodyWhitelistRequestSensor", _POLLS, 3, partial(await_many, number=100)),
-    Calls("CustodyWhitelistRequestSensor", _POLLS, 2 * 3, partial(await_many, number=101)),
-    # Without the lookup: the listing of chains, and the create.
-    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2, partial(create_again, look_before_create=False)),
-    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2 + 1, create_again),
-    Calls("CustodyCreateWhitelistRequestOperator", _LOOK, 2 + 5, partial(create_again, exists=True)),
-    Calls(
-        "CustodyCreateWhitelistRequestOperator",
-        _AFTER_429.format("request"),
-        20,
-        limited(ROWS, create),
-        ("POST", ROWS),
-    ),
-    Calls(
-        "CustodyCreateWebhookOperator",
-        _AFTER_429.format("webhook"),
-        20,
-        limited("/webhooks", create_webhook),
-        ("POST", "/webhooks"),
-    ),
-]
 #: The parts of ``:raises`` in which a failing task pushes its result, by the part of the docstring that says so.
 PUSHES = {
     "CustodyPlanWhitelistOperator": (

@@ -37,8 +37,6 @@ class World:
         self.control, self.folder, self.sandbox = sandbox.control, folder, sandbox
         self.person = Person(sandbox, "ann", "approvers")
         self.ti = FakeTaskInstance()
-        #: The id of the last request that was made.
-        self.made = ""
         keys = {"conn_type": "generic", "extra": {"private_key": self.person.pem}}
         monkeypatch.setenv("AIRFLOW_CONN_KEY", json.dumps(keys))
         for name, changes in {
@@ -48,18 +46,9 @@ class World:
         }.items():
             connection = json.loads(connection_json(sandbox)) | changes
             monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
-        for name in ("pinned", "other_pins"):
-            connection = json.loads(connection_json(sandbox, **self.pins_of(name))) | {"password": self.person.token}
+        for name, pins in (("pinned", self.control.pins()), ("other_pins", pinned(1))):
+            connection = json.loads(connection_json(sandbox, **pins)) | {"password": self.person.token}
             monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
-
-    def pins_of(self, conn_id: str) -> dict[str, Any]:
-        """Return the settings that pin the service's keys, or other keys."""
-        if conn_id == "other_pins":
-            return pinned(1)
-        if conn_id != "pinned":
-            return {}
-        pins = self.control.pins()
-        return {**pins, "superadmin_keys": "".join(pins["superadmin_keys"])}
 
     def fault(self, method: str, path: str, status: int | None = None, *, own: bool = True, **options: Any) -> None:
         """Let calls fail: with a refusal of the service, or of a gateway; without a status, the response is lost."""
@@ -71,10 +60,6 @@ class World:
         else:
             self.control.add_fault("html", status=status, **given)
 
-    def begin(self) -> None:
-        """Forget the calls so far."""
-        self.control.clear_request_log()
-
     def run(self, operator: type, **arguments: Any) -> Any:
         """Execute a task that has retries."""
         given = {"task_id": "task", "retries": 2, **arguments}
@@ -83,11 +68,11 @@ class World:
         return execute(lambda: operator(**given), ti=self.ti)
 
     def request(self, status: str = "pending", **fields: Any) -> str:
-        self.made = self.control.add_whitelist_requests([{**ROW, **fields}], status=status)[0]
-        return self.made
+        (made,) = self.control.add_whitelist_requests([{**ROW, **fields}], status=status)
+        return made
 
-    def webhook(self, **fields: Any) -> str:
-        return str(self.control.add_webhook(**fields)["id"])
+    def webhook(self) -> str:
+        return str(self.control.add_webhook()["id"])
 
     def file(self, *numbers: int) -> str:
         return write_rows(self.folder / "whitelist.yaml", numbers)

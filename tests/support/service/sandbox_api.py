@@ -15,7 +15,7 @@ import requests
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from support.service import people
 
 from airflow_custody.sandbox import Sandbox
 
@@ -70,16 +70,12 @@ def refused(response: requests.Response, status: int) -> str:
     return str(body["message"])
 
 
-class Person:
-    """A user with a key."""
+class Person(people.Person):
+    """A user with a key, who calls the sandbox."""
 
     def __init__(self, sandbox: Sandbox, api: Api, name: str, *groups: str) -> None:
+        super().__init__(sandbox, name, *groups)
         self.api = api
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        external_id = f"{name}@example.com"
-        self.id = sandbox.control.add_user(name, APPROVER, groups=groups, public_key=public, external_id=external_id)
-        self.token = sandbox.control.add_token(roles=APPROVER, user_id=self.id)
 
     def sign(self, *hashes: str) -> str:
         """Return a signature over hashes, 64 bytes in base64."""
