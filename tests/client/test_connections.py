@@ -341,6 +341,17 @@ def test_a_before_send_that_is_slow_three_times_ends_the_create(
     assert len(service.bodies) == 0
 
 
+def test_a_machine_that_sleeps_while_it_records_records_again(
+    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its monotonic clock stands still meanwhile."""
+    monkeypatch.setattr(transport, "time", time)
+    clock = time.time
+    before = Recorder(lambda: monkeypatch.setattr(time, "time", lambda: clock() + 60))
+    assert client.create_whitelist_request(REQUEST, before_send=before) == "1"
+    assert before.calls == 2
+
+
 def test_a_signature_is_new_when_the_body_leaves(
     sandbox: Sandbox, ann: str, monkeypatch: pytest.MonkeyPatch, turned: SkippingTime
 ) -> None:
