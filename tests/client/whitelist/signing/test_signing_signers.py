@@ -37,6 +37,8 @@ def new_key() -> Any:
     ("failure", "retryable"),
     [
         (ValueError("PIN 8642-PIN"), False),
+        # Of a property, it does not mean that the signer lacks this part.
+        (AttributeError("8642-PIN"), False),
         (RuntimeError("8642-PIN"), True),
         # Both an OSError and a ValueError.
         (ssl.SSLCertVerificationError("8642-PIN"), True),
