@@ -23,7 +23,11 @@ CALLS: dict[str, Callable[[CustodyClient, Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", [None, True, pytest.param(object(), id="object"), [[]], "x"], ids=repr)
+#: Neither an id nor a status; the last is what Python reads as a UUID, and is not one in a path.
+WRONG: list[Any] = [None, True, [[]], "x", "../x", "{00000000-0000-0000-0000-000000000000}"]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_is_refused(sandbox: Sandbox, call: str, wrong: Any) -> None:
     with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client, pytest.raises(CustodyRequestError):

@@ -30,8 +30,6 @@ def test_a_delay_after_any_number_of_tries_is_a_number() -> None:
     ("seconds", "maximum", "expected"),
     [
         (0.0, 5.0, [0]),
-        (0.3, 5.0, [0, 0.3]),
-        (1, 5.0, [0, 1]),
         (9, 5.0, [0, 1, 3, 7, 9]),
         (15, 5.0, [0, 1, 3, 7, 12, 15]),
         # Constant delays.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,14 +50,12 @@ REFUSED = "Request request-refused own x1"
 #: What comes of a fault for a read, for a change and for a create.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "closed": ({"kind": "drop"}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
-    "closed when it was done": ({"kind": "drop", "work": True}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
     "too slow": ({"kind": "normal", "delay_after": 3600}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
     "trickles": ({"kind": "trickle"}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
     "half a body": ({"kind": "truncate_body"}, TRUNCATED, TRUNCATED, UNKNOWN),
     "half of the headers": ({"kind": "truncate_headers"}, TRUNCATED, TRUNCATED, UNKNOWN),
     "no body": ({"kind": "empty"}, FOREIGN, "done x1", UNKNOWN),
     "too large": ({"kind": "large", "size": 2_000_000}, FOREIGN, FOREIGN, UNKNOWN),
-    "too large, in chunks": ({"kind": "large", "size": 2_000_000, "chunked": True}, FOREIGN, FOREIGN, UNKNOWN),
     "redirect": (
         {"kind": "status", "status": 302, "body": {"code": 302, "message": "moved"}},
         FOREIGN,
@@ -67,10 +64,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "a page": ({"kind": "html"}, FOREIGN, NOT_DONE, UNKNOWN),
     "another program": ({"kind": "status", "status": 200, "body": {"status": "UP"}}, FOREIGN, NOT_DONE, UNKNOWN),
-    "null": ({"kind": "status", "status": 200, "body": "null"}, FOREIGN, NOT_DONE, UNKNOWN),
     "no JSON": ({"kind": "status", "status": 200, "body": "{"}, FOREIGN, NOT_DONE, UNKNOWN),
-    "a lone surrogate": ({"kind": "status", "status": 200, "body": '{"a": "\\ud800"}'}, FOREIGN, NOT_DONE, UNKNOWN),
-    "not a number": ({"kind": "status", "status": 200, "body": "NaN"}, FOREIGN, NOT_DONE, UNKNOWN),
     "page 403": ({"kind": "html", "status": 403}, "Permission response-unusable x1", NOT_DONE, UNKNOWN),
     "page 404": ({"kind": "html", "status": 404}, "NotFound response-unusable x1", NOT_DONE, UNKNOWN),
     "page 409": ({"kind": "html", "status": 409}, "Conflict request-refused x1", NOT_DONE, UNKNOWN),
@@ -91,7 +85,6 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
             404: ("NotFound not-found own x1",) * 3,
             408: (NO_RESPONSE_OWN, NO_RESPONSE_OWN, UNKNOWN_OWN),
             409: ("Conflict request-refused own x1",) * 3,
-            422: (REFUSED,) * 3,
             429: (LIMITED, LIMITED, LIMITED_ONCE),
             499: (NO_RESPONSE_OWN, NO_RESPONSE_OWN, UNKNOWN_OWN),
             500: (FAILED_OWN, FAILED_OWN, UNKNOWN_OWN),
@@ -169,7 +162,6 @@ def test_retry_after_is_honoured_up_to_a_minute(sandbox: Sandbox, waits: Skippin
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda client: client.reject_whitelist_requests(["99999"], "no"), id="reject"),
         pytest.param(lambda client: client.delete_whitelist_request("99999", "no"), id="delete"),
         pytest.param(lambda client: client.get_whitelist_request("99999"), id="read"),
     ],
@@ -180,20 +172,10 @@ def test_a_404_to_a_call_with_an_id_is_about_the_id(client: CustodyClient, call:
     assert caught.value.code == "not-found"
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(lambda client: list(client.list_webhooks()), id="list webhooks"),
-        pytest.param(lambda client: client.get_pending_approvals(), id="pending approvals"),
-        pytest.param(lambda client: client.get_rules(), id="rules"),
-    ],
-)
-def test_a_404_to_a_call_without_an_id_is_about_the_operation(
-    sandbox: Sandbox, client: CustodyClient, call: Call
-) -> None:
+def test_a_404_to_a_call_without_an_id_is_about_the_operation(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.add_fault("status", status=404)
     with pytest.raises(CustodyNotFoundError, match="may not offer this operation") as caught:
-        call(client)
+        client.get_pending_approvals()
     assert caught.value.code == "not-offered"
     assert caught.value.not_offered is True
 
@@ -203,7 +185,6 @@ def test_a_404_to_a_call_without_an_id_is_about_the_operation(
 ERRORS: list[dict[str, Any]] = [
     {"error": "Internal"},
     {"error": {"reason": "locked"}},
-    {"error": True},
     {"error_code": "E900"},
     {"code": 13, "message": "rolled back"},
     {"code": "13", "message": ""},
@@ -283,7 +264,7 @@ def test_an_unusable_id_leaves_a_create_unknown(sandbox: Sandbox, client: Custod
         assert client.create_whitelist_request(REQUEST) == str(good)
 
 
-@pytest.mark.parametrize("body", [{}, {"app": "something else"}, {"result": {}}, {"webhook": {}}], ids=str)
+@pytest.mark.parametrize("body", [{}, {"result": {}}, {"webhook": {}}], ids=str)
 @pytest.mark.parametrize("name", ["create", "create webhook", "approve"])
 def test_a_create_or_a_signature_without_its_result_is_unknown(
     sandbox: Sandbox, client: CustodyClient, name: str, body: dict[str, Any]
@@ -297,22 +278,11 @@ def test_a_create_or_a_signature_without_its_result_is_unknown(
     ("name", "body"),
     [
         ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": []}}}'),
-        ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}'),
-        ("user", '{"result": {"id": "7", "roles": [], "roles": ["TPUser"]}}'),
         ("create", '{"result": {"id": "7", "id": "8"}}'),
     ],
-    ids=["group", "status", "roles", "id"],
+    ids=["group", "id"],
 )
 def test_a_repeated_key_is_refused(sandbox: Sandbox, client: CustodyClient, name: str, body: str) -> None:
     sandbox.control.add_fault("status", status=200, body=body)
     with pytest.raises(CustodyError, match="it repeats a key in one object"):
         SUCCESSES[name].call(client)
-
-
-@pytest.mark.parametrize("status", [200, 403])
-def test_a_byte_order_mark_before_json_is_named(sandbox: Sandbox, client: CustodyClient, status: int) -> None:
-    body = '{"message": "no", "code": 7}' if status == 403 else "{}"
-    sandbox.control.add_fault("status", status=status, body=f"\ufeff{body}")
-    named = "bytes starting with a byte order mark, which JSON does not allow, beginning '{"
-    with pytest.raises(CustodyError, match=re.escape(named)):
-        SUCCESSES["health"].call(client)

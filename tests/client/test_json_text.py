@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from airflow_custody.client import CustodyClient, CustodyResponseError
 from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.json_text import UnusableJsonError, check_structure, read_json
-from airflow_custody.client.verification.evidence import parse_evidence
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import read_signed_text
 from airflow_custody.client.webhooks.models import read_payload
@@ -21,7 +18,7 @@ from airflow_custody.sandbox import Sandbox
 MIB = 2**20
 
 
-@pytest.mark.parametrize("unit", ["{}", "[]", "0", '""', '{"":0}'])
+@pytest.mark.parametrize("unit", ["[]", "0", '{"":0}'])
 def test_the_number_of_values_is_limited_by_the_limit_of_bytes(unit: str) -> None:
     text = f"[{','.join([unit] * 200_000)}]"
     for given in (text, text.encode()):
@@ -50,14 +47,6 @@ def test_unusable_json_is_refused_with_the_reason(text: str, why: str) -> None:
         read_json(text.encode(), MIB)
 
 
-#: What reads text from outside that is no response.
-READERS: dict[str, Callable[[str], object]] = {
-    "evidence": lambda text: parse_evidence(text.encode(), "x.json"),
-    "signed text": lambda text: read_signed_text(text, "x"),
-    "payload": read_payload,
-}
-
-
 def test_other_texts_from_outside() -> None:
     many = "[" + "0," * 100_000 + "0]"
     assert read_payload(many) == many
@@ -69,28 +58,18 @@ def test_other_texts_from_outside() -> None:
     assert BearerToken(deep).expires is None
 
 
-# The page's limit. Without a limit of values, this takes 3.7 GB.
-BOMBS = {"numbers": "0,", "lists": "[],", "objects": "{},", "no ids": '{"id":[]},'}
-
-
-@pytest.mark.parametrize("unit", BOMBS.values(), ids=BOMBS)
-@pytest.mark.parametrize("size", [8 * MIB, 250_000], ids=["too many", "just not too many"])
-def test_a_response_of_many_small_values_needs_little_memory(sandbox: Sandbox, unit: str, size: int) -> None:
-    body = '{"result":[' + unit * (size // len(unit) - 10) + "0]}"
-    sandbox.control.add_fault("status", status=200, body=body, times=None)
-    calls: list[Callable[[CustodyClient], Any]] = [lambda each: each.get_whitelist_request("1")]
-    calls.append(lambda each: list(each.find_whitelist_requests()))
+def test_a_response_of_many_small_values_is_refused_in_little_memory(sandbox: Sandbox) -> None:
+    # Without a limit of values, this takes 3.7 GB.
+    body = '{"result":[' + '{"id":[]},' * (8 * MIB // 10 - 10) + "0]}"
+    sandbox.control.add_fault("status", status=200, body=body)
     with CustodyClient(sandbox.url, sandbox.token, max_retries=0, max_response_bytes=8 * MIB) as client:
-        for call in calls:
-            tracemalloc.start()
-            with pytest.raises(CustodyResponseError) as caught:
-                call(client)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            # The body is held twice while it is read, and once more as text for the message.
-            assert peak < 8 * len(body) + 64 * MIB
-            if size == 8 * MIB:
-                assert "it has more than 131072 values" in str(caught.value)
+        tracemalloc.start()
+        with pytest.raises(CustodyResponseError, match="it has more than 131072 values"):
+            list(client.find_whitelist_requests())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    # The body is held twice while it is read, and once more as text for the message.
+    assert peak < 8 * len(body) + 64 * MIB
 
 
 def test_a_page_of_a_hundred_requests_with_their_rules_is_read(sandbox: Sandbox, client: CustodyClient) -> None:

@@ -186,26 +186,6 @@ def test_while_rows_are_dropped_and_change_no_row_is_taken_for_listed_or_hidden(
 PLACES = [str(each) for each in range(12)]
 
 
-@pytest.mark.parametrize(
-    "dropped",
-    [
-        # In the middle of a page, at the place where pages overlap, and at the end.
-        "1",
-        "3",
-        "11",
-        # Whole pages: in the middle, at the beginning, at the end, and all of them.
-        "3 4 5 6 7",
-        "0 1 2 3 4 5 6 7",
-        "4 5 6 7 8 9 10 11",
-        "0 1 2 3 4 5 6 7 8 9 10 11",
-    ],
-)
-@pytest.mark.parametrize("keep_place", [True, False])
-def test_dropped_rows_in_bad_places(dropped: str, keep_place: bool) -> None:
-    service = Service([*PLACES], 4, dropped=frozenset(dropped.split()), keep_place=keep_place)
-    assert read_all(service.read()) == Listing(service.returned, len(dropped.split()))
-
-
 def test_a_short_page_is_no_change() -> None:
     """A service may have smaller pages than requested."""
     service = Service([*PLACES], 4, smaller_by=1)
@@ -224,20 +204,6 @@ def test_rows_are_hidden_only_if_a_second_reading_agrees(changes: list[Change]) 
         read_all(service.read())
     assert caught.value.retryable
     assert caught.value.code == "listing-changed"
-
-
-def test_a_row_that_vanishes_between_two_pages_is_a_change_although_the_total_stays() -> None:
-    service = Service([*PLACES], 4, [[("remove", 1, 0), ("append", 0, 0)]])
-    with pytest.raises(CustodyResponseError, match="page at 3 does not begin with a row of an earlier page"):
-        read_all(service.read())
-
-
-def test_only_pages_that_are_needed_are_fetched() -> None:
-    service = Service([str(each) for each in range(7)], 3)
-    assert next(service.read()) == "0"
-    assert service.calls == 1
-    assert len(list(service.read())) == 7
-    assert service.calls == 4
 
 
 # --- bounds ------------------------------------------------------------------------------------------------

@@ -48,10 +48,3 @@ def test_others_may_read_it_as_the_umask_says(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
     write_new_file(tmp_path / "new", b"")
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_of_two_writers_one_fails(tmp_path: Path) -> None:
-    write_new_file(tmp_path / "new", b"first")
-    with pytest.raises(FileExistsError):
-        write_new_file(tmp_path / "new", b"second")
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("new", b"first")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import math
 import socket
-import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -37,7 +36,7 @@ def seen(date: str | None) -> Observation:
         ("Wed, 01 Jul 2026 14:00:00 +0200", datetime(2026, 7, 1, 12, tzinfo=timezone.utc)),
         # In UTC, it is after the last possible date.
         ("Fri, 31 Dec 9999 23:00:00 -0200", None),
-        *((each, None) for each in (None, "", "now", "2026-07-01T12:00:00Z", "Wed, 01 Jul 2026 12:00:00")),
+        *((each, None) for each in (None, "2026-07-01T12:00:00Z", "Wed, 01 Jul 2026 12:00:00")),
     ],
 )
 def test_a_date(header: str | None, date: datetime | None) -> None:
@@ -67,21 +66,6 @@ def test_every_response_is_seen_also_one_that_is_tried_again(sandbox: Sandbox) -
     assert {each.tls_version for each in found} == {""}
 
 
-@pytest.mark.parametrize(("status", "is_complete"), [(200, False), (500, True)])
-def test_a_response_that_is_not_read_to_its_end(status: int, is_complete: bool) -> None:
-    head = f"HTTP/1.1 {status} X\r\nContent-Length: 500\r\n\r\n{{".encode()
-    found: list[Observation] = []
-    with (
-        raw_server(lambda stream: stream.sendall(head)) as (url, _),
-        CustodyClient(url, "token", max_retries=0) as client,
-    ):
-        client.observe(found.append)
-        with pytest.raises(CustodyError):
-            client.list_health_checks()
-    # Of an error, its status is enough.
-    assert [(each.status, each.is_complete) for each in found] == [(status, is_complete)]
-
-
 PACKED = gzip.compress(b"{}")
 
 
@@ -91,13 +75,13 @@ PACKED = gzip.compress(b"{}")
     [
         (PACKED, None),
         # An empty body would say that the deletion was done.
-        *((PACKED[:size], "early") for size in (0, 5)),
+        (b"", "early"),
         (PACKED[:-1], "early or is damaged"),
         (PACKED + b"{}", "early or is damaged"),
         (b"not gzip at all", "early or is damaged"),
         (gzip.compress(b" " * 5_000_000), "larger than 1000000"),
     ],
-    ids=["whole", "0", "5", "all but a byte", "more", "no gzip", "large"],
+    ids=["whole", "nothing", "all but a byte", "more", "no gzip", "large"],
 )
 def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | None, framing: str) -> None:
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
@@ -121,24 +105,3 @@ def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | No
             with pytest.raises(CustodyError, match=error):
                 client.delete_webhook(WEBHOOK)
     assert [(each.status, each.is_complete) for each in found] == [(200, is_complete)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [({"timeout": 1}, "within 1 s"), ({"max_response_bytes": 1000}, "larger than 1000")],
-    ids=["time", "size"],
-)
-def test_a_compressed_body_without_content_is_limited(settings: dict[str, Any], error: str) -> None:
-    def respond(stream: socket.socket) -> None:
-        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:10])
-        for _ in range(300):
-            # Ten empty blocks.
-            stream.sendall(b"\0\0\0\xff\xff" * 10)
-            time.sleep(0.05)
-
-    with (
-        raw_server(respond) as (url, _),
-        CustodyClient(url, "token", **{"max_retries": 0, **settings}) as client,
-        pytest.raises(CustodyError, match=error),
-    ):
-        client.list_health_checks()

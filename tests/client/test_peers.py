@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from support.service.authorities import Authority, context_of
 from support.service.raw_server import raw_server
 from support.whitelist.calls import create, read
-from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody.client import (
+    ClientSettings,
     CustodyClient,
     CustodyConnectionError,
     CustodyError,
     CustodyOutcomeUnknownError,
 )
-from airflow_custody.client.http import transport
+from airflow_custody.client.auth import BearerToken
+from airflow_custody.client.health.operations import LIST_HEALTH_CHECKS
+from airflow_custody.client.http.failures import explain_failure
 from airflow_custody.sandbox import Sandbox
 
 SERVICE = "https://custody.example.com"
@@ -74,10 +69,8 @@ OTHER_OR_GATEWAY = "Another program or a gateway may have sent this: check {}."
 SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
     ("https", SSH, "unreachable", False, "does not speak TLS on this port", HTTP),
     ("https", alert(40), "tls-failed", True, "TLS: {host} cannot be reached: ", f"{CHECK} {CERTIFICATE}"),
-    ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", f"{CHECK} {CERTIFICATE}"),
     ("https", alert(70), "tls-failed", True, "alert protocol version", CHECK),
     ("https", b"", "tls-failed", True, "TLS: {host} cannot be reached: ", CHECK),
-    ("http", alert(70), "response-unusable", False, "sent data that is not HTTP", OTHER),
     ("http", SSH, "response-unusable", False, "sent data that is not HTTP", OTHER),
     ("http", b"", "no-response", True, "was lost before the response was complete: Remote end closed connection", ""),
     ("http", b"HTTP/1.1 2x0 OK\r\n\r\n", "no-response", True, "was lost before the response was complete", ""),
@@ -119,7 +112,6 @@ OTHER_PROXY = "Another program listens there, or the port expects TLS. Check 'pr
 PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
     ("http", send(SSH), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
     ("https", send(SSH), "unreachable", False, f"{PROXY} does not speak TLS", "Start 'proxy' with http://,"),
-    ("http", send(alert(70)), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
     (
         "https",
         send(alert(116)),
@@ -131,7 +123,6 @@ PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] 
     ("https", send(b""), "tls-failed", True, f"{PROXY} cannot be", CHECK_PROXY),
     ("http", send(b"HTTP/1.1 407 No\r\n\r\n"), "unreachable", True, f"reached through {PROXY}: ", ALLOWS),
     ("http", connect_and_send(SSH), "unreachable", False, f"{TARGET} does not speak TLS", HTTP),
-    ("http", connect_and_send(alert(70)), "tls-failed", True, f"{TARGET} cannot be reached", CHECK),
 ]
 
 
@@ -173,13 +164,6 @@ def test_a_proxy_that_does_not_answer_connect(call: Any, respond: Callable[[sock
     assert [each.partition(b" ")[0] for each in received] == [b"CONNECT"]
 
 
-# Nothing listens on this loopback address.
-@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
-def test_the_port_that_was_tried_is_named_although_the_base_url_has_none(scheme: str, port: int) -> None:
-    error = error_of(read, f"{scheme}://127.9.9.9", max_retries=0)
-    assert error.message.startswith(f"127.9.9.9:{port} cannot be reached: ")
-
-
 @pytest.mark.parametrize("call", [create, read])
 def test_a_port_without_a_listener(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
@@ -194,124 +178,28 @@ def test_a_port_without_a_listener(call: Any, caplog: pytest.LogCaptureFixture) 
 # --- certificates ------------------------------------------------------------------------------------------
 
 
-def days(number: int) -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=number)
-
-
-REPLACED = "Check this machine's clock. If it is right, replace the certificate, or that of its CA in 'verify'."
-UNKNOWN_CA = "Its CA is not in 'verify', or the server does not send an intermediate certificate."
-
-
-@pytest.mark.parametrize("is_proxy", [False, True])
 @pytest.mark.parametrize(
-    ("host", "begins", "ends", "verify", "advice"),
+    ("verify_code", "verify", "advice"),
     [
-        ("127.0.0.1", -2, -1, "bundle", REPLACED),
-        ("127.0.0.1", 1, 2, "bundle", REPLACED),
-        ("other.example.com", -1, 1, "bundle", "The certificate is for another host"),
-        ("127.0.0.1", -1, 1, "another bundle", UNKNOWN_CA),
-        ("127.0.0.1", -1, 1, True, "If its CA is private, set 'verify' to the path of its bundle."),
+        (9, True, "Check this machine's clock."),
+        (10, True, "Check this machine's clock."),
+        (20, True, "If its CA is private, set 'verify' to the path of its bundle."),
+        (20, False, "Its CA is not in 'verify', or the server does not send an intermediate certificate."),
+        (62, True, "The certificate is for another host"),
+        (66, True, "has a key or a signature that is too weak"),
+        # The advice must not tempt anyone to switch verification off.
+        (85, True, "from version 3.13 on. Have it reissued. Its CA is not missing from 'verify'."),
+        (26, True, "is not valid for this kind of server. Have it reissued"),
     ],
-    ids=["expired", "not yet valid", "another host", "another CA", "a private CA"],
+    ids=["not yet valid", "expired", "a private CA", "another CA", "another host", "weak", "no key id", "for clients"],
 )
-def test_a_certificate_that_is_not_accepted(
-    tmp_path: Path,
-    authority: Authority,
-    host: str,
-    begins: int,
-    ends: int,
-    verify: Any,
-    advice: str,
-    is_proxy: bool,
-) -> None:
-    made = authority[0].issue_cert(host, not_before=days(begins), not_after=days(ends))
-    made.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    trustme.CA().cert_pem.write_to_path(tmp_path / "another.pem")
-    settings = {"verify": {"bundle": authority[1], "another bundle": str(tmp_path / "another.pem")}.get(verify, True)}
-    with raw_server(lambda stream: None, context_of((authority[0], "", str(tmp_path / "server.pem")))) as (url, _):
-        error = error_of(read, SERVICE, proxy=url, **settings) if is_proxy else error_of(read, url, **settings)
-    peer = url.rpartition("/")[2]
+def test_a_certificate_that_is_not_accepted(authority: Authority, verify_code: int, verify: bool, advice: str) -> None:
+    failure = ssl.SSLCertVerificationError()
+    failure.reason, failure.verify_code, failure.verify_message = "CERTIFICATE_VERIFY_FAILED", verify_code, "no"
+    settings = ClientSettings(SERVICE, verify=verify or authority[1])
+    error = explain_failure(LIST_HEALTH_CHECKS, settings, BearerToken("t0ken"), [failure], sent=None)
     assert error.code == "tls-failed"
     assert error.retryable is False
-    assert f"the certificate of {'the proxy ' if is_proxy else ''}{peer} was not accepted: " in error.message
-    assert str(error.advice).startswith(advice)
-
-
-def issue(
-    folder: Path, *, ca: Sequence[x509.ExtensionType], server: Sequence[x509.ExtensionType], has_identifiers: bool
-) -> Path:
-    """Write a CA's certificate, and one for this machine with its key, with these extensions; return the CA's path."""
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in ("CA", "server")]
-    pems = []
-    for key, name, extensions in zip(keys, names, (ca, server), strict=True):
-        builder = x509.CertificateBuilder(names[0], name, key.public_key(), x509.random_serial_number())
-        builder = builder.not_valid_before(days(-1)).not_valid_after(days(1))
-        identifiers = [
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[0].public_key()),
-        ]
-        for extension in (*extensions, *(identifiers if has_identifiers else ())):
-            is_critical = isinstance(extension, (x509.BasicConstraints, x509.KeyUsage))
-            builder = builder.add_extension(extension, critical=is_critical)
-        pems.append(builder.sign(keys[0], SHA256()).public_bytes(Encoding.PEM))
-    (folder / "ca.pem").write_bytes(pems[0])
-    private_key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "server.pem").write_bytes(pems[1] + private_key)
-    return folder / "ca.pem"
-
-
-SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
-)
-IS_CA = x509.BasicConstraints(ca=True, path_length=None)
-NO_CA = x509.BasicConstraints(ca=False, path_length=None)
-FOR_THIS_MACHINE = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-FOR_CLIENTS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-STRICT = "violates RFC 5280, which Python checks from version 3.13 on. Have it reissued. Its CA is not missing"
-CANNOT_BE_USED = "is not valid for this kind of server. Have it reissued"
-
-
-@pytest.mark.parametrize(
-    ("ca", "server", "cause", "advice"),
-    [
-        ([IS_CA, SIGNS_CERTIFICATES], [FOR_THIS_MACHINE], "Missing Authority Key Identifier", STRICT),
-        ([NO_CA], [FOR_THIS_MACHINE], "invalid CA certificate", CANNOT_BE_USED),
-        (
-            [IS_CA, SIGNS_CERTIFICATES],
-            [FOR_THIS_MACHINE, FOR_CLIENTS],
-            "unsuitable certificate purpose",
-            CANNOT_BE_USED,
-        ),
-    ],
-    ids=["no key identifier", "a CA that is none", "for clients only"],
-)
-def test_a_certificate_that_is_not_made_as_it_must_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca: Any, server: Any, cause: str, advice: str
-) -> None:
-    """The CA is in the bundle: the advice must not tempt anyone to switch verification off."""
-
-    def as_in_python_3_13() -> ssl.SSLContext:
-        context = create_urllib3_context()
-        if advice == STRICT:
-            context.verify_flags |= ssl.VERIFY_X509_STRICT
-        return context
-
-    monkeypatch.setattr(transport, "create_urllib3_context", as_in_python_3_13)
-    bundle = issue(tmp_path, ca=ca, server=server, has_identifiers=advice != STRICT)
-    with raw_server(lambda stream: None, context_of((trustme.CA(), "", str(tmp_path / "server.pem")))) as (url, _):
-        error = error_of(read, url, verify=str(bundle))
-    assert error.code == "tls-failed"
-    assert error.retryable is False
-    assert cause in error.message
     assert advice in str(error.advice)
 
 
@@ -350,12 +238,6 @@ def test_a_client_certificate_that_is_missing_or_refused(
             f"{OTHER_OR_GATEWAY} The service may not",
         ),
         (404, "<html>Not here</html>", "3.14"),
-        # So says Airflow's own API server.
-        (
-            405,
-            {"detail": "Method Not Allowed"},
-            f"{OTHER_OR_GATEWAY} The service",
-        ),
         (
             405,
             "<html>Not here</html>",
@@ -367,7 +249,7 @@ def test_a_client_certificate_that_is_missing_or_refused(
             OTHER_OR_GATEWAY,
         ),
     ],
-    ids=["200", "404 in JSON", "404 page", "405 in JSON", "405 page", "403 page"],
+    ids=["200", "404 in JSON", "404 page", "405 page", "403 page"],
 )
 def test_another_program_or_a_gateway(sandbox: Sandbox, status: int, body: Any, advice: str) -> None:
     kind = "html" if isinstance(body, str) else "status"
@@ -387,7 +269,6 @@ def test_another_program_or_a_gateway(sandbox: Sandbox, status: int, body: Any, 
         ({"error": "NotFound", "message": "no such path", "code": 404}, True),
         ({"code": 5, "message": "no such path", "details": []}, True),
         ({"error": "NotFound", "code": 404}, False),
-        ({"message": "no Route matched"}, False),
         ({"code": "5", "message": "no such path"}, False),
         ({"code": 5.0, "message": "no such path"}, False),
     ],

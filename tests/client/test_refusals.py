@@ -32,17 +32,11 @@ def refusal_of(client: CustodyClient, call: Call) -> CustodyError:
     ("message", "roles"),
     [
         ("one of the 'operator' role is required", ["operator"]),
-        ("one of the 'auditviewer - operator' role is required", ["auditviewer", "operator"]),
-        ("one of the 'a - b - c' role is required", ["a", "b", "c"]),
         ("E17: no: one of the 'operator - admin' role is required (trace 9)", ["operator", "admin"]),
         ("one of the '\toperator-admin   -   tpuser ' role is required", ["operator", "admin", "tpuser"]),
         ("one of the 'admin - admin' role is required", ["admin"]),
-        ("one of the '   ' role is required", []),
         ("one of the ' - ' role is required", []),
-        ("the operation is disabled for this tenant", []),
-        ("one of the roles is required", []),
         ("one of the 'operator' role is", []),
-        ("", []),
         # Only names in the published form are quoted.
         ("one of the 'operator - \x1b[2J - <b> - two words' role is required", ["operator"]),
         (f"one of the '{'x' * 61}' role is required", []),
@@ -64,10 +58,8 @@ def test_roles_are_found_in_any_text(roles: list[str], before: str, after: str) 
 CALLS: dict[str, tuple[Call, str, bool]] = {
     "health": (read, "TPUser", False),
     "create": (create, "WhitelistedAddressCreator and TPUser", False),
-    "user": (lambda client: client.get_current_user(), "TPUser", False),
     "rules": (lambda client: client.get_rules(), "", True),
     # Any response may hold a secret, and so may the request.
-    "webhooks": (lambda client: list(client.list_webhooks()), "", False),
     "delete webhook": (lambda client: client.delete_webhook(WEBHOOK), "", False),
 }
 
@@ -111,7 +103,7 @@ def test_any_other_refusal_is_about_the_tenant_or_the_object(
         assert each.not_offered is is_optional
 
 
-@pytest.mark.parametrize("name", ["health", "user", "rules"])
+@pytest.mark.parametrize("name", ["health", "rules"])
 def test_a_gateway_can_name_no_role(sandbox: Sandbox, client: CustodyClient, name: str) -> None:
     body = {"message": role_refusal("admin")["message"], "code": "403"}
     sandbox.control.add_fault("status", status=403, body=body, times=None)
@@ -150,7 +142,7 @@ def rpc(details: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["health", "delete webhook", "webhooks"])
+@pytest.mark.parametrize("name", ["health", "delete webhook"])
 def test_the_id_of_an_error_is_quoted(
     sandbox: Sandbox,
     client: CustodyClient,

@@ -200,21 +200,6 @@ def test_a_copy_of_the_settings_is_up_to_date(name: str) -> None:
     )
 
 
-def test_each_setting_has_a_meaning_that_names_its_default() -> None:
-    for name, field in ClientSettings.__pydantic_fields__.items():  # type: ignore[attr-defined]
-        meaning = " ".join(field.description.split())
-        assert meaning.endswith("."), name
-        if name in ("base_url", "superadmin_minimum"):
-            # Both are required, the second beside the keys.
-            continue
-        named = meaning.partition(" Default: ")[2]
-        assert named, name
-        if field.default not in (None, ()):
-            words = {True: "true", False: "no"}
-            expected = words[field.default] if isinstance(field.default, bool) else f"{field.default:.0f}"
-            assert named.startswith(expected), name
-
-
 def test_each_setting_is_in_the_form_except_those_that_the_hook_sets() -> None:
     assert {each.name for each in read_settings() if each.form is None} == {"base_url", "user_agent", "source"}
 

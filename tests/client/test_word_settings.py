@@ -33,7 +33,7 @@ def test_words_are_a_list_or_separated_by_commas(name: str, value: Any, words: t
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", [7, True, ["a", None], {"a": 1}, '["Live"]', "('Live',)", b"Live"], ids=repr)
+@pytest.mark.parametrize("value", [True, ["a", None], {"a": 1}, '["Live"]'], ids=repr)
 def test_a_value_that_is_not_words_is_refused(name: str, value: Any) -> None:
     with pytest.raises(CustodyConfigurationError, match=f"'{name}' must be a list of words") as caught:
         settings_of(**{name: value})
@@ -57,15 +57,3 @@ def test_a_word_with_two_meanings_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(CustodyConfigurationError, match="which is in 'rejected_statuses', or in its default") as caught:
         settings_of(**settings)
     assert caught.value.setting == "effective_statuses"
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        (None, "'effective_statuses' or 'rejected_statuses'"),
-        ("--base-url", "--effective-statuses or --rejected-statuses"),
-        ("the Airflow connection 'x'", "'effective_statuses' or 'rejected_statuses' of the Airflow connection 'x'"),
-    ],
-)
-def test_two_settings_are_named_with_their_place(source: str | None, name: str) -> None:
-    assert settings_of(source=source).name("effective_statuses", "rejected_statuses") == name

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.service.raw_server import raw_server
 from support.service.refusals import OTHER_REFUSAL, role_refusal
 
 from airflow_custody.client import (
@@ -119,31 +117,11 @@ def test_the_thing_in_its_new_state_needs_no_second_call(sandbox: Sandbox, write
     assert not write.is_done()
 
 
-@pytest.mark.parametrize("state", ["disabled", "enabled"])
-@pytest.mark.parametrize("status", [102, 103])
-def test_after_an_interim_response_the_object_is_read_back(status: int, state: str) -> None:
-    body = json.dumps({"webhooks": [{"id": OTHER_ID, "status": state}]}).encode()
-    listing = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    answers = iter([b"HTTP/1.1 %d Early\r\n\r\n" % status, listing])
-    with ExitStack() as stack:
-        url, received = stack.enter_context(raw_server(lambda stream: stream.sendall(next(answers))))
-        client = stack.enter_context(CustodyClient(url, "t0ken", max_retries=0))
-        if state == "enabled":
-            caught = stack.enter_context(pytest.raises(CustodyResponseError, match="it is not a final response"))
-        client.set_webhook_status(OTHER_ID, "disabled")
-    if state == "enabled":
-        assert caught.value.retryable
-        assert "when it was read back, the webhook's status is 'enabled'" in str(caught.value)
-    assert [each.partition(b" ")[0] for each in received] == [b"PATCH", b"GET"]
-
-
 SHOWN = {"webhook": "disabled", "result": "rejected"}
 #: Responses of somebody else, or of the service about something else.
 OTHERS: list[Any] = [
     {"app": "something else"},
-    {"status": "ok"},
     {"webhook": {}},
-    {"result": {"id": "1"}},
     {"webhook": {"id": OTHER_ID, "status": "disabled"}},
     {"id": "1", "status": "rejected"},
     # It still has a status.
@@ -152,15 +130,12 @@ OTHERS: list[Any] = [
     # It has its new state, and says that something failed.
     *({name: {"id": "{id}", "status": status}, "error": "E"} for name, status in SHOWN.items()),
     "html",
-    "ok",
     [],
 ]
 #: The service's own 404 has a number for a code.
 GATEWAYS_404: list[Any] = [
     "html",
     "",
-    {"detail": "Not Found"},
-    {"message": "no Route matched"},
     {"code": "5"},
 ]
 
@@ -193,14 +168,11 @@ def test_a_foreign_confirmation_is_read_back(
         # Requests are looked for in the listing, too.
         ({"kind": "status", "status": 404}, None),
         ({"kind": "html", "status": 404}, False),
-        ({"kind": "empty", "status": 403}, False),
         ({"kind": "html"}, False),
-        ({"kind": "status", "status": 200, "body": {"status": "UP"}}, False),
         # Nothing is listed; but so says many a gateway.
         ({"kind": "status", "status": 200, "body": {}}, False),
         ({"kind": "status", "status": 200, "body": {"webhooks": [], "result": [], "error": "Internal"}}, False),
         ({"kind": "status", "status": 503}, True),
-        ({"kind": "drop"}, True),
         ({"kind": "truncate_body"}, True),
     ],
     ids=str,
@@ -232,11 +204,8 @@ def documented(request: pytest.FixtureRequest, sandbox: Sandbox, client: Custody
 @pytest.mark.parametrize(
     ("body", "is_known"),
     [
-        (None, True),
         ("", True),
         ({}, True),
-        ({"result": "ok"}, False),
-        ({"status": "ok"}, False),
         ({"webhook": {}}, False),
         ({"result": {"id": "7"}}, False),
         ([], False),
@@ -257,10 +226,7 @@ def test_any_json_confirms_what_the_contract_has_where_webhooks_are_not_listed(
     "body",
     [
         "<html>Sign in</html>",
-        "ok",
         {"error": "Internal"},
-        {"success": False},
-        {"message": "rolled back", "code": 13},
         {"webhook": {"id": OTHER_ID}},
     ],
     ids=str,
@@ -291,9 +257,7 @@ def test_the_old_status_does_not_confirm_the_new_one(sandbox: Sandbox, client: C
         ({"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")}, None, False),
         # Perhaps the service does.
         ({"kind": "html", "status": 404}, None, False),
-        ({"kind": "empty", "status": 405}, None, False),
         ({"kind": "status", "status": 503}, None, False),
-        ({"kind": "drop"}, None, False),
         # With a wrong base URL, another program responds, and knows no path.
         ({"kind": "status", "status": 404}, {"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE}, False),
         ({"kind": "status", "status": 404}, {"kind": "status", "status": 200, "body": {"status": "UP"}}, False),
@@ -324,9 +288,7 @@ def test_json_of_an_unknown_form_counts_only_where_the_service_itself_offers_no_
 @pytest.mark.parametrize(
     "listing",
     [
-        {"kind": "html"},
         {"kind": "html", "status": 404},
-        {"kind": "empty", "status": 405},
         {"kind": "redirect", "location": "/login"},
         {"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")},
     ],
@@ -427,14 +389,13 @@ def test_the_services_own_404_is_its_word(sandbox: Sandbox, client: CustodyClien
     [
         # With a wrong base URL, the service itself responds with 404 to everything.
         ({"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE}, CustodyResponseError),
-        ({"kind": "status", "status": 403, "body": {"message": "Forbidden"}}, CustodyResponseError),
         ({"kind": "html"}, CustodyResponseError),
         ({"kind": "drop"}, CustodyResponseError),
         # The base URL is right, but webhooks are not listed.
         (None, CustodyNotFoundError),
         ({"kind": "status", "status": 403}, CustodyNotFoundError),
     ],
-    ids=["unknown", "gateway", "page", "no response", "known", "forbidden"],
+    ids=["unknown", "page", "no response", "known", "forbidden"],
 )
 @pytest.mark.parametrize("listing", ["status", "html"], ids=["not offered", "a page"])
 def test_where_webhooks_are_not_found_at_all_another_path_must_be_known(
@@ -466,7 +427,7 @@ def test_the_services_own_404_may_be_about_the_operation(sandbox: Sandbox, clien
     "fault",
     [
         {"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE},
-        *({"kind": "status", "status": status} for status in (400, 403, 503)),
+        *({"kind": "status", "status": status} for status in (403, 503)),
         {"kind": "html", "status": 404},
     ],
     ids=str,

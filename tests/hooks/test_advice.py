@@ -18,7 +18,6 @@ UUID = "123e4567-e89b-12d3-a456-426614174000"
 @pytest.mark.parametrize(
     ("text", "conn_id", "named"),
     [
-        ("Run 'custody check', and", "custody_prod", "Run 'custody check --conn-id custody_prod', and"),
         ("Run 'custody check', and", "custody_default", "Run 'custody check', and"),
         ("`custody webhooks list` lists", "a", "`custody webhooks list --conn-id a` lists"),
         (what_to_do(["7"])[-69:], "a", "; `custody whitelist verify --id 7 --conn-id a` reports what is verified."),

@@ -22,9 +22,7 @@ from support.service.authorities import Authority
 from airflow_custody.client import CustodyConfigurationError, VerificationPins
 from airflow_custody.client.checks import ROLES
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.text import sanitize
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.hooks._connection_test import describe_user
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
@@ -43,19 +41,13 @@ def connection_of(sandbox: Sandbox, **fields: Any) -> dict[str, Any]:
     [
         (BASE, "https://custody.example.com"),
         ({**BASE, "host": "custody.example.com", "port": 8443}, "https://custody.example.com:8443"),
-        ({**BASE, "port": 8443}, "https://custody.example.com:8443"),
         ({**BASE, "host": "https://custody.example.com/prefix/"}, "https://custody.example.com/prefix"),
         ({**BASE, "host": "https://custody.example.com/prefix", "port": 444}, "https://custody.example.com:444/prefix"),
         ({**BASE, "host": "127.0.0.1", "schema": "http", "port": 80}, "http://127.0.0.1:80"),
         ("custody://:a-token@custody.example.com:8443/https?timeout=7", "https://custody.example.com:8443"),
-        ("custody://:a-token@custody.example.com", "https://custody.example.com"),
         # Airflow removes the brackets.
         ("custody://:a-token@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
-        ("custody://:a-token@[2001:db8::1]/https", "https://[2001:db8::1]"),
-        ("custody://https://:a-token@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
         ({**BASE, "host": "2001:db8::1/prefix", "port": 444}, "https://[2001:db8::1]:444/prefix"),
-        ({**BASE, "host": "https://2001:db8::1/prefix"}, "https://[2001:db8::1]/prefix"),
-        ({**BASE, "host": "[2001:db8::1]", "port": 444}, "https://[2001:db8::1]:444"),
     ],
     ids=str,
 )
@@ -68,7 +60,6 @@ def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], 
     ("change", "named"),
     [
         ({"host": ""}, "Base URL (Host)"),
-        ({"host": "https://user:a-secret@[custody"}, "Base URL (Host)"),
         ({"host": "https://user:a-secret@custody.example.com:x", "port": 5}, "Base URL (Host)"),
         ({"host": "https://custody.example.com", "schema": "http"}, "Schema"),
         ({"schema": "gopher"}, "Schema"),
@@ -78,7 +69,6 @@ def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], 
         ({"conn_type": "http"}, "Connection Type"),
         ({"extra": {"verify": "/no/such/bundle.pem"}}, "TLS verification (verify)"),
         ({"extra": {"proxy": "http://user:a-secret@[proxy"}}, "Proxy (proxy)"),
-        ({"extra": {"superadmin_minimum": 1}}, "Super-administrators' signatures (superadmin_minimum)"),
         ({"extra": {"auth": ["bearer"]}}, "Authentication method (auth)"),
         ({"extra": {"auth": "api_key"}}, "(auth): is api_key, which needs an API key ID"),
         ({"login": "ann", "extra": {"auth": "bearer"}}, "(auth): is bearer, which needs neither"),
@@ -148,14 +138,6 @@ def test_empty_fields_of_the_form_count_as_unset(define: Define) -> None:
             assert client.settings.timeout == 30
 
 
-def test_extras_given_as_text_are_parsed(define: Define) -> None:
-    uri = "custody://:t0ken@127.0.0.1:1/http?timeout=7.5&verify=False&max_response_bytes=1000000&allow_http=true"
-    with define(uri).get_conn() as client:
-        assert client.settings.timeout == 7.5
-        assert client.settings.verify is False
-        assert client.settings.max_response_bytes == 1_000_000
-
-
 def test_an_unknown_extra_is_refused_and_its_value_is_not_shown(define: Define) -> None:
     names = ["a\nb", "superadmin-keys", "timeuot", *(f"x{number}" for number in range(100))]
     text = str(refusal(define({**BASE, "extra": dict.fromkeys(names, "a-value")})))
@@ -180,14 +162,14 @@ def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CustodyHook]:
     return define
 
 
-@pytest.mark.parametrize("port", ["8443", " 8443\n", 8443, "", None, 0])
+@pytest.mark.parametrize("port", [" 8443\n", 8443, "", None, 0])
 @pytest.mark.parametrize("host", ["https://custody.example.com:8443", " https://custody.example.com:8443/\n"])
 def test_a_port_may_be_text(returned: Callable[..., CustodyHook], host: str, port: Any) -> None:
     with returned(host=host, port=port, schema=" https\n").get_conn() as client:
         assert client.settings.base_url == "https://custody.example.com:8443"
 
 
-@pytest.mark.parametrize("port", ["x", "-1", "65536", "8443.0", [8443], True], ids=str)
+@pytest.mark.parametrize("port", ["x", "-1", "65536", True], ids=str)
 def test_a_wrong_port_is_refused(returned: Callable[..., CustodyHook], port: Any) -> None:
     text = str(refusal(returned(port=port)))
     assert "Port: must be a whole number up to 65535" in text
@@ -224,21 +206,6 @@ def test_white_space_around_extras_is_removed(
         assert settings.proxy is None
 
 
-def test_line_breaks_after_credentials_are_not_sent(returned: Callable[..., CustodyHook], sandbox: Sandbox) -> None:
-    ann = sandbox.control.add_user("ann", ["TPUser"], password="ann-s-password")
-    key = sandbox.control.add_api_key(ann)
-    ways = [
-        ({}, sandbox.token),
-        ({"login": " ann\n"}, "ann-s-password"),
-        ({"extra": json.dumps({"api_key_id": f"{key['id']}\n"})}, key["secret"]),
-    ]
-    for fields, secret in ways:
-        with returned(host=sandbox.url, password=f"{secret}\r\n", **fields).get_conn() as client:
-            assert client.list_health_checks()
-        # Without the line break, as it is sent.
-        assert secret not in redacted(f"it is {secret}!")
-
-
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -246,7 +213,6 @@ def test_line_breaks_after_credentials_are_not_sent(returned: Callable[..., Cust
         ({"password": 12345678}, "Password"),
         ({"login": 7}, "User name (Login)"),
         ({"extra": '{"api_key_id": 7}'}, "API key ID (api_key_id)"),
-        ({"extra": '{"auth": true}'}, "Authentication method (auth)"),
         ({"host": 7}, "Base URL (Host)"),
         ({"schema": 7}, "Schema"),
     ],
@@ -266,7 +232,8 @@ def test_a_number_in_place_of_text_is_refused(
 
 
 def test_the_token_is_masked_in_logs(define: Define) -> None:
-    define({**BASE, "password": "s3cr3t-t0k3n-value"}).get_conn().close()
+    # Masked without the line break, because it is sent without it.
+    define({**BASE, "password": "s3cr3t-t0k3n-value\r\n"}).get_conn().close()
     assert redacted("token is s3cr3t-t0k3n-value") == "token is ***"
 
 
@@ -322,14 +289,6 @@ class TestTestConnection:
         assert good, text
         assert "User 1 has the roles: TPUser, WhitelistedAddressCreator" in text
         assert "Missing" not in text
-
-    def test_the_users_description_is_bounded(self, define: Define, sandbox: Sandbox) -> None:
-        roles = ["TPUser", "\x1b[2J\u202e", "r" * 500, *(f"role{number}" for number in range(500))]
-        good, text = define(connection_of(sandbox, password=sandbox.control.add_token(roles))).test_connection()
-        assert good
-        text += describe_user({"id": "7\x1b" + "7" * 500, "roles": None}, sanitize)
-        assert not {"\x1b", "\u202e"} & set(text)
-        assert len(text) < 2500
 
     # What is good is tested with ``custody check``, which judges in the same way.
     @pytest.mark.parametrize(
@@ -387,12 +346,6 @@ def test_all_roles_that_operations_need_are_known() -> None:
 ONE, TWO = public_pem(1), public_pem(2)
 
 
-def pins_of(hook: CustodyHook) -> VerificationPins:
-    with hook.get_conn() as client:
-        assert client.verifier is not None
-        return client.verifier.pins
-
-
 def refusal(hook: CustodyHook) -> CustodyConfigurationError:
     with pytest.raises(CustodyConfigurationError) as caught:
         hook.get_conn()
@@ -400,14 +353,6 @@ def refusal(hook: CustodyHook) -> CustodyConfigurationError:
         assert secret not in str(caught.value)
     assert caught.value.__context__ is None
     return caught.value
-
-
-def test_keys_are_no_secrets(monkeypatch: pytest.MonkeyPatch, define: Define) -> None:
-    masked: list[str] = []
-    for module in ("_connection", "_lookup"):
-        monkeypatch.setattr(f"airflow_custody.hooks.{module}.mask", masked.append)
-    pins_of(define({**BASE, "extra": {**pinned(1), "networks": "mainnet"}}))
-    assert masked == ["a-token"]
 
 
 @pytest.mark.parametrize("keys", ["keys.pem", [ONE, "./keys.pem"], "~/keys.pem"], ids=["relative", "in a list", "home"])

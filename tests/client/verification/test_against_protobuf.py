@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.keys.envelopes import (
     ETH_PATHS,
-    FIXED32,
     GROUPS,
     INTERNAL_WALLET,
     RULES,
@@ -209,15 +208,11 @@ STRICT = {
     "a number twice": container(extra=field(10, 1)),
     **{f"field {number} twice": container(extra=field(number, 1) * 2) for number in (3, 4, 11, 13)},
     "a text twice": container(users=[field(1, "x") + user("alice")]),
-    "a text that is a number": container(users=[field(1, 5)]),
-    "a number that is a text": container(timestamp=None, extra=field(10, "5")),
-    "a repeated number of 4 bytes": container(users=[tag(3, FIXED32) + b"1234"]),
     "a message that is a number": container(extra=field(1, 5)),
     "properties of rules that are a number": container(extra=field(9, 5)),
     "properties of a user that are a number": container(users=[user("alice", extra=field(4, 5))]),
     "properties of a group that are a number": container(groups=[group("ops", extra=field(3, 5))]),
     "properties of a rule that are a number": container(rules=[rule("", extra=field(3, 5))]),
-    "a text that is not UTF-8": container(users=[field(1, b"\xff")]),
     "a text with a surrogate": container(users=[field(1, "\ud800".encode("utf-8", "surrogatepass"))]),
     "a minimum of 33 bits": container(rules=[rule("", path(("ops", 2**32 + 1)))]),
     "a type of 33 bits": cell(field(1, 2**32 + INTERNAL_WALLET)),
@@ -226,7 +221,6 @@ STRICT = {
     "an exchange's label of another type": cell(field(1, 4), field(1, 5)),
     "an external address of another type": cell(field(1, 5), field(1, 5)),
     "an external address's memo of another type": cell(field(1, 5), field(2, 5)),
-    "a packed varint that does not end": container(users=[field(3, b"\x80")]),
     "beyond the end of a user": field(1, b"\x0a\x05"),
 }
 
@@ -312,8 +306,3 @@ def test_signatures(edits: list[tuple[int, int, bytes]]) -> None:
         for start, length, new in edits:
             body = body[:start] + new + body[start + length :]
         compare_signatures(body)
-
-
-def test_protobuf_refuses_what_it_cannot_read() -> None:
-    with pytest.raises(message.DecodeError):
-        parse("RulesContainer", b"\x0a\x7f")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.keys.envelopes import (
     DEFAULT_RULE,
@@ -26,7 +26,6 @@ from support.keys.envelopes import (
     TEXT_B,
     TEXT_C,
     TEXT_CS,
-    USERS,
     b64,
     compact,
     container,
@@ -222,7 +221,6 @@ SNIPPETS = [',"label":"x"', ',"contractType":"x"', ',"contractType":"\\"', ',"ad
 SNIPPETS += [*'"\\,:{}[] \n\0xé\ud800', "\\\\", "\\u0022", '"network":"testnet",', "null", "1e9", "NaN"]
 SNIPPETS += ['"linkedWallets":[{"id":7,"name":"hot","path":"demo/7"}],']
 EDIT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["", *SNIPPETS]) | st.text(max_size=3))
-INJECTION = st.tuples(st.integers(0, 300), st.just(0), st.sampled_from([*SNIPPETS[:3], ',"contractType":"']))
 
 
 def edit(text: Any, edits: list[tuple[int, int, Any]]) -> Any:
@@ -241,13 +239,6 @@ def test_mutations_of_the_text(one: dict[str, Any], edits: list[Any], rehash: bo
     if not rehash:
         changed["metadata"]["hash"] = one["metadata"]["hash"]
     check(changed, pins)
-
-
-@settings(QUICK, max_examples=400)
-@given(st.sampled_from([TEXT_CS, TEXT_C]), st.lists(INJECTION, max_size=6))
-@example(TEXT_CS, [])
-def test_injections_that_a_legacy_form_takes_out_again(text: str, injections: list[Any]) -> None:
-    check(with_text(ENVELOPES[2], edit(text, injections)), LEGACY)
 
 
 @QUICK
@@ -272,12 +263,6 @@ def test_mutations_of_the_bytes(one: dict[str, Any], key: str, edits: list[Any])
     body = base64.b64decode(shown[key])
     shown[key] = b64(edit(body, edits))
     assert check(changed, LEGACY) == (edit(body, edits) == body) or key == "rulesSignatures"
-
-
-@QUICK
-@given(st.binary(max_size=80) | BYTE_EDITS.map(partial(edit, container())), st.sampled_from([TEXT_A, TEXT_B]))
-def test_any_bytes_that_the_superadmins_signed(body: bytes, text: str) -> None:
-    judge(REMEMBERING[PINS], envelope(text, *BOTH, "carol", rules=body))
 
 
 # Sizes. The rules are really signed here: what is not signed must not even be read.
@@ -312,7 +297,6 @@ def sized(body: bytes, size: int) -> bytes:
 BOMBS: dict[str, Callable[[], bytes]] = {
     "too large": lambda: sized(container(), 4 * 1024 * 1024 + 3),
     "endless varints": lambda: b"\xff" * 1_000_000,
-    "one user many times": lambda: container(users=[*USERS, *[USERS[0]] * MANY]),
     "many cells, the last broken": lambda: by_line(line("", cells=[*[wallet_cell("a")] * MANY, b"\xff"])),
 }
 
@@ -326,8 +310,6 @@ def test_rules_that_are_refused_in_bounded_time(make: Callable[[], bytes]) -> No
 
 LARGE: dict[str, Callable[[], bytes]] = {
     "as large as is read": lambda: sized(container(), 4 * 1024 * 1024),
-    "users without keys": lambda: container(users=[*(field(1, f"u{n}") for n in range(50_000)), *USERS]),
-    "lines of other wallets": lambda: by_line(*[line("demo/9", path(("ops", 1)))] * MANY),
     "a large group in many parts of a path": lambda: container(
         groups=[group("crowd", *(f"u{n}" for n in range(MANY)), "alice", "bob")],
         rules=[rule("ETH", path(*[("crowd", 2)] * 2_000))],
@@ -356,14 +338,13 @@ def test_many_signatures_of_the_rules() -> None:
     refuse(ENVELOPES[0] | {"rulesSignatures": b64(sized(signatures, 64 * 1024 + 3))})
     different = [superadmin_entry("x", rules, signature=raw(n, n)) for n in range(1, 31)]
     refuse(envelope(TEXT_A, *BOTH, superadmins=(*different, "admin1")))
-    for entries in ([{"userId": "x", "signature": b64(raw(5, 5))}] * 100_000, [None] * 100_000, "A" * 1_000_000):
+    for entries in ([{"userId": "x", "signature": b64(raw(5, 5))}] * 100_000, "A" * 1_000_000):
         refuse({"rulesContainer": b64(rules), "rulesSignatures": entries}, Verifier(PINS).verify_rules)
 
 
 @pytest.mark.parametrize("key", ["rulesContainer", "rulesSignatures"])
-@pytest.mark.parametrize("filling", ["A", "$", "é", "AAAA\n"])
-def test_long_base64(key: str, filling: str) -> None:
-    refuse(ENVELOPES[0] | {key: filling * 8_000_000})
+def test_long_base64(key: str) -> None:
+    refuse(ENVELOPES[0] | {key: "é" * 8_000_000})
 
 
 def test_many_signatures_of_users() -> None:
@@ -375,8 +356,7 @@ def test_many_signatures_of_users() -> None:
         refuse(given_envelope)
 
 
-@pytest.mark.parametrize("size", [100_000, 2_000_000])
-@pytest.mark.parametrize("filling", [',"contractType":"', ',"label":"x"', ',"contractType":"\\"', "\\", ",", "[", "{"])
-def test_long_texts(size: int, filling: str) -> None:
-    text = TEXT_CS[:-1] + filling * (size // len(filling)) + "}"
+@pytest.mark.parametrize("filling", [',"contractType":"', ',"label":"x"', "\\", "["])
+def test_long_texts(filling: str) -> None:
+    text = TEXT_CS[:-1] + filling * (100_000 // len(filling)) + "}"
     refuse(with_text(ENVELOPES[2], text), Verifier(LEGACY).verify)

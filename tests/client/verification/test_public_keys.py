@@ -90,13 +90,11 @@ def test_the_edges_themselves_are_keys() -> None:
 
 
 GOOD_TEXTS: dict[str, Any] = {
-    "a list": [ONE, TWO],
     "an iterator": iter([ONE, TWO]),
     "one text": BOTH,
     "list of one text": [BOTH],
     "nothing between": ONE.rstrip() + TWO.rstrip(),
     "CRLF": BOTH.replace("\n", "\r\n"),
-    "CR": BOTH.replace("\n", "\r"),
     "spaces for line ends": BOTH.replace("\n", " "),
     "no line ends": [IN_ONE_LINE, TWO.replace("\n", "")],
     "white space around": f"\n\t {ONE}\n \n{TWO}  ",
@@ -135,30 +133,23 @@ def test_a_key_that_is_commented_out_is_not_trusted(text: str) -> None:
 
 
 SECRET = private_key("admin1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-KEYS, ANY = "superadmin_keys", "cannot be used: "
+KEYS = "superadmin_keys"
 WRONG_PINS: list[tuple[str, Any, str]] = [
     (KEYS, [], "must be public keys in PEM"),
     (KEYS, [ONE, ""], "must be public keys in PEM"),
-    (KEYS, [DER1], "must be public keys in PEM"),
-    (KEYS, " \n", "must be public keys in PEM"),
     (KEYS, IN_BASE64, "it is base64 without PEM header and footer; put -----BEGIN PUBLIC KEY----- before it"),
     (KEYS, CERTIFICATE, "it is a certificate; 'openssl x509 -pubkey -noout -in FILE' extracts its key"),
-    (KEYS, f"Bag Attributes\n{CERTIFICATE}", "it is a certificate"),
     (KEYS, ONE[:60], "it is truncated .-----END PUBLIC KEY----- is missing.*, or .* is not base64"),
     (KEYS, ONE.replace(IN_BASE64[60:64], ""), "it is truncated"),
-    (KEYS, f"# ----- admins -----\n{ONE[:-10]}", "it is truncated "),
     (KEYS, "# none", "there is no public key in PEM"),
-    (KEYS, f"----- admins -----\n{ONE}", "it is not a public key in PEM"),
     (KEYS, ONE.replace("PUBLIC", "RSA PUBLIC"), "not a public key in PEM"),
     (KEYS, f"# ----- admins ----- {ONE}".replace("\n", " "), "its line ends may have been lost"),
     (KEYS, "/etc/superadmins.pem", "text outside of the keys"),
-    (KEYS, f"admin1: {ONE}", "text outside of the keys"),
     (KEYS, f"{ONE}and {TWO}", "text outside of the keys"),
     (KEYS, ONE.replace("MFk", "MF-"), "not base64"),
     (KEYS, ONE.replace("g==", "h=="), "not valid base64"),
     (KEYS, TWO + ONE.replace("MFk", "MF\u00e9"), "key 2: .* not valid base64"),
     (KEYS, ONE + in_one_line(DER1[:-1]), "key 2: .* truncated"),
-    (KEYS, in_one_line(DER1[:-1]), f"{ANY}it is not a public key, or it is truncated"),
     (KEYS, [BOTH, in_one_line(DER1)], "the same key twice: key 1 and key 3"),
     (KEYS, [ONE, SECRET], "it contains a private key"),
     (KEYS, SECRET.replace("PRIVATE", "PUBLIC"), "."),
@@ -167,14 +158,11 @@ WRONG_PINS: list[tuple[str, Any, str]] = [
     ("superadmin_minimum", True, "from 1 to 2"),
     ("superadmin_minimum", "2", "from 1 to 2"),
     ("networks", [], "one or more names"),
-    ("networks", "", "one or more names"),
     ("networks", [" mainnet"], "one or more names"),
     ("networks", [1], "one or more names"),
     ("allow_legacy_signatures", "yes", "true or false"),
-    ("rules_not_before", 0, "from 2009 on"),
     ("rules_not_before", 1_230_767_999, "from 2009 on"),
     ("rules_not_before", 4_102_444_801, "from 2009 on"),
-    ("rules_not_before", 20260131, "from 2009 on, like 2026-01-31, .*, not 20260131"),
     ("rules_not_before", "2026-01-31", "whole seconds"),
     ("rules_not_before", 1.5, "whole seconds"),
     ("rules_not_before", True, "whole seconds"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ from airflow_custody.client.verification.signed_text import SignedText
 
 #: What is signed, what is shown, and what is pinned.
 Networks = tuple[str, str | None, list[str] | None]
-OPEN: Networks = ("", None, None)
-SHOWN: Networks = ("", "mainnet", None)
 
 
 def text(**fields: Any) -> SignedText:
@@ -32,25 +29,6 @@ def chosen(rules: RulesContainer, networks: Networks) -> set[str]:
     signed, shown, accepted = networks
     found = choose_rules(rules, text(network=signed), signed or shown or "", accepted)
     return {f"{rule.currency or '*'}/{rule.network or '*'}" for rule in found}
-
-
-@pytest.mark.parametrize(
-    ("rules", "networks", "expected"),
-    [
-        (["ETH/mainnet", "ETH/testnet"], OPEN, {"ETH/mainnet", "ETH/testnet"}),
-        (["ETH/mainnet", "ETH/*", "*/*"], OPEN, {"ETH/mainnet", "ETH/*"}),
-        (["ETH/mainnet", "*/*"], OPEN, {"ETH/mainnet", "*/*"}),
-        (["*/*", "BTC/mainnet"], OPEN, {"*/*"}),
-        (["*/mainnet", "*/testnet"], OPEN, {"*/mainnet", "*/testnet"}),
-        (["ETH/mainnet", "ETH/testnet"], SHOWN, {"ETH/mainnet", "ETH/testnet"}),
-        (["ETH/mainnet", "ETH/testnet"], ("", "mainnet", ["mainnet", "testnet"]), {"ETH/mainnet", "ETH/testnet"}),
-        # Nobody can whitelist an address for a network without a rule.
-        (["ETH/mainnet"], ("", "mainnet", ["mainnet", "sepolia"]), {"ETH/mainnet"}),
-        (["ETH/mainnet", "ETH/*"], ("", "mainnet", ["mainnet", "sepolia"]), {"ETH/mainnet", "ETH/*"}),
-    ],
-)
-def test_all_that_may_apply(rules: list[str], networks: Networks, expected: set[str]) -> None:
-    assert chosen(container(*rules), networks) == expected
 
 
 @given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +28,6 @@ from support.keys.envelopes import (
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import signed_rules
-from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.results import VerifiedRules
 from airflow_custody.client.verification.verifier import (
     MAX_HASHES,
@@ -73,19 +71,6 @@ def shown_rules(*signatures: object, data: bytes = DATA) -> dict[str, Any]:
 IN_FORCE = shown_rules("admin1", "admin2")
 
 
-@pytest.mark.parametrize("shown", [None, 5, "x", [], {}, [GOOD]])
-def test_no_envelope(shown: Any) -> None:
-    one = Verifier(PINS)
-    for work in (one.verify, one.verify_signatures, one.verify_rules):
-        assert "not verified" in refused(work, shown)
-
-
-@pytest.mark.parametrize("id_", [None, 5, [], ["x" * 100_000], "x" * 100_000, "\ud800"])
-def test_any_id(id_: Any) -> None:
-    refused(verify_envelope, envelope(TEXT_A, BY_ALICE, id=id_), PINS)
-    assert verify_envelope({**GOOD, "id": id_}, PINS)
-
-
 def test_more_hashes_than_are_read() -> None:
     both = [{**BY_ALICE, "hashes": [HASH_A] * (MAX_HASHES + more)} for more in (0, 1)]
     assert [each.fault for each in read_user_signatures(envelope(TEXT_A, *both))] == [
@@ -126,7 +111,6 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, BY_ALICE, **NO_RULES), "signatures of its rules, are missing"),
         (envelope(TEXT_A, rulesSignatures=None), "signatures of its rules, are missing"),
         (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "lacks the rules that it refers to"),
-        (envelope(TEXT_A, blockchain="XLM", **NO_RULES), "the service reports 'XLM'"),
         (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
         (envelope(TEXT_A, ALICE_AS_BOB), "it is not a signature of 'bob@example.test'"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not a signature of 'alice@example.test'"),
@@ -138,7 +122,6 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, {**BY_ALICE, "hashes": "x"}), "its hashes are not a list"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": {"signature": b64(bytes(64))}}), "it names no user"),
         (envelope(TEXT_A, {**BY_ALICE, "signature": None}, BY_ALICE), "signature 1 of 2 is not valid: it is missing"),
-        (envelope(TEXT_C, BY_CAROL), "it covers another text"),
         (envelope(TEXT_A, *[BY_ALICE] * 201), "more than 200 signatures"),
     ],
 )
@@ -167,7 +150,6 @@ def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules:
     [
         ({**LABELLED, "rulesFault": "wrong label"}, "under a label that does not fit"),
         ({**LABELLED, "rulesFault": "several"}, "several rules"),
-        ({**LABELLED, "rulesFault": 5}, "unknown"),
         ({"rulesContainer": None}, "are missing"),
         ({"rulesSignatures": None}, "are missing"),
         ({**NO_RULES, "signedAddress": {"signatures": [ALICE_AS_BOB]}}, "it is not a signature of 'bob@"),
@@ -218,13 +200,9 @@ def test_rules_alone() -> None:
     ("rules", "why"),
     [
         (shown_rules("admin1", "admin1"), "signed by 1 of the 2 required pinned keys"),
-        (IN_FORCE | {"rulesContainer": b64(DATA + b"\0")}, "signed by 0 of the 2 required pinned keys"),
         (shown_rules("admin1", "admin2", *["x"] * 31), "more than 32 signatures"),
         (IN_FORCE | {"rulesSignatures": rules_signatures(DATA, "admin1", "admin2")}, "signatures are missing"),
-        (IN_FORCE | {"rulesContainer": b64(DATA)[:-1]}, "are not base64"),
         (IN_FORCE | {"rulesContainer": "A" * 6_000_000}, "are larger than"),
-        (IN_FORCE | {"rulesContainer": None}, "are missing"),
-        (shown_rules("admin1", "admin2", data=DATA + b"\x50\x00"), "its field timestamp is repeated"),
     ],
     # The signatures may differ from process to process.
     ids=lambda each: each if isinstance(each, str) else "rules",
@@ -261,46 +239,6 @@ def test_as_json() -> None:
     assert found["rules"]["signed_by"] == list(PINS.fingerprints)
     assert found["user_ids"] == users
     assert found["applied"][0]["path"] == [{"group_id": "ops", "minimum": 2, "user_ids": users}]
-
-
-@pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The signatures that were verified."""
-    found: list[bytes] = []
-    verifies = PublicKey.verifies_digest
-
-    def spy(self: PublicKey, signature: bytes, digest: bytes) -> bool:
-        found.append(self.point + digest + signature)
-        return verifies(self, signature, digest)
-
-    monkeypatch.setattr(PublicKey, "verifies_digest", spy)
-    return found
-
-
-def test_each_signature_is_verified_once(verified: list[bytes]) -> None:
-    one = Verifier(PINS)
-    for _ in range(3):
-        one.verify(GOOD)
-        one.verify(envelope(TEXT_B, BY_ALICE))
-        refused(one.verify, envelope(TEXT_A, BY_ALICE, ALICE_AS_BOB))
-        refused(one.verify, {**GOOD, "rulesSignatures": "AA=="})
-        one.verify_rules(IN_FORCE)
-    assert len(verified) == len(set(verified))
-
-
-def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
-    verify_envelope(envelope(TEXT_A, *["carol"] * 5, BY_ALICE, BY_BOB), PINS)
-    assert len(verified) == 6  # three for the rules, one for each user
-
-
-def test_several_threads() -> None:
-    one, found = Verifier(PINS), []
-    threads = [threading.Thread(target=lambda: found.append(one.verify(GOOD))) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert found == [verify_envelope(GOOD, PINS)] * 8
 
 
 @pytest.mark.parametrize(("timestamp", "date"), [(1767225600, "2026-01-01T00:00:00Z"), (0, None)])

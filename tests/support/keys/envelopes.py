@@ -275,11 +275,6 @@ _C = {"address": "0x00000000000000000000000000000000000000C3", "memo": "4242", "
 TEXT_C = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS, "label": "renamed later"}])
 #: The text of C that was signed before texts had a contract type and labels of linked addresses.
 TEXT_CS = text_of(**_C, linkedInternalAddresses=[{"id": "12", "address": LINKED_ADDRESS}], without=["contractType"])
-#: C in a form whose memo appears only if each ``contractType`` is removed from the text, and not from the parsed JSON.
-TEXT_X = TEXT_CS.replace(
-    '"memo":"4242"',
-    '"contractType":"\\",","contractType":"\\"memo","contractType":"\\":","contractType":"\\"4242"',
-)
 
 
 # Envelopes

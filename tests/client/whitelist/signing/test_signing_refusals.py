@@ -64,24 +64,21 @@ class Case:
 WALLET = {"linked_wallet_ids": ["7"]}
 MAINNET, SEPOLIA = {"network": "mainnet"}, {"network": "sepolia"}
 GROUP = {"visibility_group_id": "12"}
-HASHED, NOT_HASHED = {"network_is_hashed": True}, {"network_is_hashed": False}
-BAD_ACTIONS = ("approve", "address", "uncreate", "withdraw_created", "grant", "createAdmin")
+NOT_HASHED = {"network_is_hashed": False}
+BAD_ACTIONS = ("approve", "uncreate", "createAdmin")
 REFUSED = [
     # Its content differs from the requested content.
     Case(rf"address \(requested '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
-    Case(f"label .requested '{'y' * 120}…', shown 'Treasury'", asked={"label": "y" * 900}),
     Case("shown 'Tr\u0435asury'; they differ at character 3: U\\+0065 and U", {"label": "Tr\u0435asury"}),
-    Case(r"\(requested 0, 1, 2, 3, 4, \.\.\., shown nothing\)", asked={"linked_wallet_ids": [*"012345678"]}),
-    *(Case(rf"{key} \(not requested\)", {key: ""}) for key in ("feeLimit", "")),
+    Case(r"feeLimit \(not requested\)", {"feeLimit": ""}),
     Case(r"linkedWallets.limit \(not requested\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
     # It is in effect, so what is pending may be its deletion.
     Case("may approve its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
-    # It has the requested values, but not in the published form, or in one that can be read in two ways.
-    Case("does not describe a whitelisted address", {"memo": None}),
+    # Its text can be read in two ways.
     Case("cannot be verified", text='{"address":"a","Address":"b"}', compared=None, error=CustodyResponseError),
     # A value is accepted by its own name only.
     *(Case("not requested", {key: "all"}, accept=(key,)) for key in ("envelope.action", "linkedWallets.x")),
-    *(Case("not requested", {f"tnParticipantID{c}": "all"}, accept=("tnParticipantID",)) for c in "\u200b\n"),
+    Case("not requested", {"tnParticipantID\u200b": "all"}, accept=("tnParticipantID",)),
     Case("not requested", {"x" * 109: "all"}, accept=("x" * 59 + "…",)),
     # The envelope contradicts the text, or the requested content.
     Case("tenantId '2' is not the tenant of this user, '1'", envelope={"tenantId": "2"}, compared=None),
@@ -92,10 +89,7 @@ REFUSED = [
         created={"blockchain": "ksm"},
         settings={"currencies": ["KSM"]},
     ),
-    *(
-        Case("network", envelope={"network": "testnet"}, created=MAINNET, settings=each)
-        for each in (HASHED, NOT_HASHED)
-    ),
+    Case("network", envelope={"network": "testnet"}, created=MAINNET),
     *(Case("visibilityGroupID", envelope={"visibilityGroupID": shown}, created=GROUP) for shown in ("13", None)),
     *(
         Case(
@@ -118,10 +112,7 @@ REFUSED = [
         )
     ),
     Case("unknown keys: linkedWallets.x", {"linkedWallets": [{"id": 7, "x": "1"}]}, compared=False),
-    *(
-        Case("linkedInternalAddresses .not a list of links", {"linkedInternalAddresses": links}, compared=False)
-        for links in ([{"id": "", "x": "1"}], [5], "x", {"x": 1})
-    ),
+    Case("linkedInternalAddresses .not a list of links", {"linkedInternalAddresses": [5]}, compared=False),
 ]
 
 
@@ -164,7 +155,6 @@ def test_a_settled_request_without_an_action_is_refused_whatever_its_status_word
 LINKS = [{"id": 7, "name": "hot", "path": "m/7", "label": "", "address": None}]
 SIGNED = [
     Case("", {"addressType": "individual", "tnParticipantID": "", "linkedWallets": LINKS}, created=WALLET),
-    Case("", created={"linked_internal_address_ids": ["7", "3"], "memo": "42", "network": "n", "customer_id": "c"}),
     # The service fills in the main network, which no signature covers.
     Case("", created=MAINNET, asked={}, settings=NOT_HASHED),
     Case("", created=SEPOLIA, asked={}, accept=("network",), settings=NOT_HASHED),
@@ -172,7 +162,7 @@ SIGNED = [
     Case("", envelope={"action": "whitelist"}, accept=("envelope.action",)),
     *(
         Case("", envelope={"action": action, "tenantId": None, "blockchain": "eth"})
-        for action in (None, "", "CREATE", "created", "WhitelistedAddressCreation", "add", "New")
+        for action in (None, "", "CREATE", "WhitelistedAddressCreation", "New")
     ),
     Case("", envelope={"blockchain": "Eth", "network": "MainNet"}, created=MAINNET),
     Case("", {"amount": "1"}, accept=("amount",), compared=None),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -37,11 +36,12 @@ def new_key() -> Any:
 @pytest.mark.parametrize(
     ("failure", "retryable"),
     [
-        *((kind("PIN 8642-PIN"), False) for kind in (ValueError, TypeError, AttributeError, ModuleNotFoundError)),
-        *((kind("8642-PIN"), True) for kind in (TimeoutError, RuntimeError)),
+        (ValueError("PIN 8642-PIN"), False),
+        # Of a property, it does not mean that the signer lacks this part.
+        (AttributeError("8642-PIN"), False),
+        (RuntimeError("8642-PIN"), True),
         # Both an OSError and a ValueError.
         (ssl.SSLCertVerificationError("8642-PIN"), True),
-        (requests.JSONDecodeError("8642-PIN", "", 0), True),
         # An error of ours comes out.
         (CustodyError("away for a moment", retryable=True, code="signing-failed"), True),
     ],
@@ -91,13 +91,11 @@ UNVERIFIED = "the signer's public key does not verify it"
 @pytest.mark.parametrize(
     ("change", "has_key", "why"),
     [
-        *((lambda raw, odd=odd: odd, False, "64 bytes") for odd in (None, b"", b"x" * 63, b"x" * 70, "x" * 64)),
+        *((lambda raw, odd=odd: odd, False, "64 bytes") for odd in (None, b"x" * 63, "x" * 64)),
         *(
             (lambda raw, odd=odd: odd, False, "out of range for P-256")
-            for odd in (bytes(64), b"\xff" * 64, bytes(32) + b"\x01" * 32)
+            for odd in (b"\xff" * 64, bytes(32) + b"\x01" * 32)
         ),
-        (lambda raw: raw[32:] + raw[:32], True, UNVERIFIED),
-        (lambda raw: bytes(64), True, UNVERIFIED),
         (lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), True, UNVERIFIED),
     ],
 )
@@ -168,10 +166,8 @@ def test_an_unusable_key_is_refused_before_anything_is_read(approver: SignedInAp
             "cannot be used now: it cannot be read: TimeoutError; this signature was not made",
             True,
         ),
-        (OSError(errno.EIO, "8642-PIN"), "it cannot be read: Input/output error; this signature", True),
         # Numbers that are not the system's.
         (socket.gaierror(-2, "8642-PIN"), "it cannot be read: gaierror; this signature", True),
-        (OSError("8642-PIN", "text"), "it cannot be read: OSError; this signature", True),
         (FileNotFoundError(errno.ENOENT, "8642-PIN"), "it cannot be read: No such file", False),
         (PermissionError("8642-PIN"), "it cannot be read: PermissionError", False),
     ],
