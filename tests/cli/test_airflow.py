@@ -35,8 +35,6 @@ def test_airflow_has_the_commands_with_their_exit_codes(connection: str, sandbox
     ("arguments", "code"),
     [
         ("health --unknown", 1),
-        ("whitelist nothing", 1),
-        ("", 1),
         ("--version", 0),
         ("whitelist plan --help", 0),
     ],
@@ -71,13 +69,6 @@ def test_a_shell_completes_the_commands(line: str, expected: set[str], tmp_path:
     assert expected <= {*found.read_text().split()}
 
 
-def test_the_console_script_works_with_this_airflow(connection: str, sandbox: Sandbox) -> None:
-    ran = run(sys.executable, "-m", "airflow_custody.cli", "check")
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["ok"] is True
-    assert sandbox.token not in ran.stdout + ran.stderr
-
-
 def test_a_service_that_is_down_is_reported_by_the_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = {"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 1}}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(dead))
@@ -87,3 +78,4 @@ def test_a_service_that_is_down_is_reported_by_the_command_alone(monkeypatch: py
     assert failed["check"] == "reachable"
     assert failed["code"] == "unreachable"
     assert "list health checks" not in ran.stderr
+    assert "t0ken" not in ran.stdout + ran.stderr

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
 ALL_CHECKS = [*CHECKS[:-1], "tenant", "signer", "chains", CHECKS[-1]]
-NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)
+NOW = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
 
 
 def row(ran: Ran, name: str) -> dict[str, str]:
@@ -47,32 +45,31 @@ def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     verdict, _, _, *rows = ran.out.splitlines()
     assert verdict == "no check failed"
     assert [line.strip().split("  ")[0] for line in rows] == ALL_CHECKS
-    assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin\n" in ran.out
     ran = custody("check", "-o", "json")
     assert ran.data["ok"] is True
     # The main user of the sandbox has no key.
     others = {"tls": "unknown", "signatures": "not checked", "signer": "unknown"}
     assert states(ran) == {name: others.get(name, "ok") for name in ALL_CHECKS}
-    assert (
-        "so the service is trusted without verification | Give --superadmin-keys and --superadmin-minimum. "
-        in detail(ran, "signatures")
-    )
+    assert "so the service is trusted without verification | Give --superadmin-keys" in detail(ran, "signatures")
 
 
-def test_after_a_failure_the_rest_is_not_checked(plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["check", "--base-url", "http://127.0.0.1:1", "--max-retries", "0"]
-    ran = plain(*arguments, "-o", "json")
+@pytest.mark.parametrize(
+    ("token", "passed", "failed", "says"),
+    [
+        (None, [], "settings", "CUSTODY_TOKEN"),
+        ("token-of-nobody", ["settings"], "reachable", "cannot be reached"),
+    ],
+)
+def test_after_a_failure_the_rest_is_not_checked(
+    plain: Run, monkeypatch: pytest.MonkeyPatch, token: str | None, passed: list[str], failed: str, says: str
+) -> None:
+    if token:
+        monkeypatch.setenv("CUSTODY_TOKEN", token)
+    ran = plain("check", "--base-url", "http://127.0.0.1:1", "--max-retries", "0", "-o", "json")
     assert ran.code == 1
-    assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
-    assert "CUSTODY_TOKEN" in detail(ran, "settings")
-    lines = plain(*arguments).out.splitlines()
-    assert (lines[0], lines[-1]) == ("FAILED: settings", f"not checked: {', '.join(CHECKS[1:])}")
-    monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
-    ran = plain(*arguments, "-o", "json")
-    known = {"settings": "ok", "reachable": "failed"}
-    assert ran.code == 1
+    known = {**dict.fromkeys(passed, "ok"), failed: "failed"}
     assert states(ran) == {name: known.get(name, "not checked") for name in CHECKS}
-    assert "cannot be reached" in detail(ran, "reachable")
+    assert says in detail(ran, failed)
 
 
 def test_a_connection_that_breaks_says_nothing_about_the_credentials(
@@ -93,8 +90,6 @@ def test_a_connection_that_breaks_says_nothing_about_the_credentials(
     ("kind", "response", "seen"),
     [
         ("html", {"status": 200}, "list health checks failed: .*a web page"),
-        ("status", {"status": 200, "body": {"status": "UP"}}, "list health checks failed: .*it has no 'groups'"),
-        ("status", {"status": 404, "body": {"detail": "Not Found"}}, "list health checks failed: Not Found: not an "),
         ("status", {"status": 200, "body": {}}, "get current user failed: .*it has no 'result'"),
     ],
 )
@@ -109,24 +104,12 @@ def test_another_program_is_not_the_service(
     assert re.match(f"another program responds, not the custody service: {seen}", detail(ran, "reachable"))
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/", "/custody/ui/"])
-def test_a_base_url_of_the_pages_is_one_finding(
-    plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_a_base_url_of_the_pages_is_one_finding(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.token)
-    ran = plain("check", "--base-url", f"{sandbox.url}{path}", "-o", "json")
+    ran = plain("check", "--base-url", f"{sandbox.url}/custody/ui/", "-o", "json")
     assert ran.code == 1
     assert {name for name, state in states(ran).items() if state in ("failed", "unknown")} == {"reachable", "tls"}
-    why = "the base URL leads to the service's web pages, because it ends in /ui"
-    assert row(ran, "reachable")["detail"] == why
     assert row(ran, "reachable")["advice"] == "Remove /ui from the base URL."
-
-
-def test_a_server_counts_as_the_service_only_if_that_is_proved(custody: Run, sandbox: Sandbox) -> None:
-    assert row(custody("check", "-o", "json"), "reachable")["detail"] == "the service responds (status 200)"
-    for path in ("/health", "/users/me"):
-        add_fault(sandbox, path, 404, OWN_404)
-    assert row(custody("check", "-o", "json"), "reachable")["detail"] == "a server responds (status 404)"
 
 
 def test_tls_is_shown_with_the_end_of_the_certificate(
@@ -146,7 +129,7 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
             assert text in detail(ran, name)
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(1, "ok"), (20, "ok"), (300, "failed"), (-300, "failed")])
+@pytest.mark.parametrize(("seconds", "state"), [(60, "ok"), (61, "failed"), (-61, "failed")])
 def test_clocks_that_differ(
     connection: str, custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str
 ) -> None:
@@ -164,7 +147,6 @@ def test_clocks_that_differ(
 # --- who the user is, as the button sees it, too ---------------------------------------------------------------
 
 OWN_404 = {"error": "NotFound", "message": "not found", "code": 404}
-OWN_500 = {"error": "x", "message": "m", "code": 13}
 USER = {"id": "7", "roles": ["TPUser"]}
 Fault = tuple[int, Any]
 FAILED = ["ok", "failed", "not checked", "ok"]
@@ -184,20 +166,14 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         ((200, {}), (200, {}), False, ["not checked"] * 4),
         ((200, {}), (404, OWN_404), False, ["failed", "unknown", "unknown", "ok"]),
         ((200, {"groups": {}}), (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
-        ((200, {}), (403, role_refusal("tpuser")), False, ["unknown", "unknown", "failed", "ok"]),
         (None, (403, role_refusal("tpuser")), False, ["ok", "unknown", "failed", "ok"]),
         # A refusal that names no role is not about roles.
         ((200, {}), (403, OTHER_REFUSAL), False, ["unknown", "failed", "not checked", "ok"]),
-        (None, (403, OTHER_REFUSAL), False, FAILED),
         ((200, {}), (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}), False, ["not checked"] * 4),
-        ((200, {}), (200, {"result": {"externalUserId": "ann"}}), True, ["ok", "ok", "unknown", "ok"]),
         ((404, OWN_404), (404, OWN_404), False, ["unknown", "unknown", "unknown", "failed"]),
-        (None, (200, {"result": {"id": " "}}), False, FAILED),
         (None, (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
         (None, (401, "<html>"), False, ["failed", "not checked", "not checked", "ok"]),
         (None, (404, "<html>"), False, FAILED),
-        (None, (500, OWN_500), False, FAILED),
-        (None, (200, {"result": {"id": "7", "roles": "TPUser"}}), False, FAILED),
         (None, (200, {"result": {"id": "7", "roles": []}}), False, ["ok", "ok", "failed", "ok"]),
         (None, (200, {"result": {"id": "7"}}), True, ["ok", "ok", "unknown", "ok"]),
         # What such a status means is not published.
@@ -208,19 +184,13 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         "blank listing and user",
         "blank listing, no user operation",
         "empty groups, no user operation",
-        "blank listing, user forbidden",
         "user forbidden",
         "blank listing, user disabled",
-        "user disabled",
         "blank listing, user without a visible name",
-        "blank listing, user without roles",
         "nothing offered",
-        "user with a blank id",
         "user not offered",
         "401 of a gateway",
         "404 of a gateway",
-        "user failed",
-        "roles that are text",
         "no roles",
         "roles not reported",
         "status that is not published",
@@ -251,10 +221,10 @@ def test_the_button_judges_in_the_same_way(
     assert ("may work" in text) is ("may work" in ran.out) is ("locked" in str(user))
 
 
-@pytest.mark.parametrize("password", ["hunter2-pw12", "hunter2", "pw9"])
 def test_a_secret_that_the_service_repeats_is_not_shown(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, password: str
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    password = "pw9"
     sandbox.control.add_user("ann", ["TPUser"], password=password)
     user = {"id": f"x{password}", "externalUserId": password, "roles": ["TPUser", password], "status": password}
     add_fault(sandbox, "/users/me", 200, {"result": user})
@@ -273,24 +243,17 @@ def test_a_secret_that_the_service_repeats_is_not_shown(
 # --- roles ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("role", "lacks"),
-    [
-        ("TPUser", "Admin or AdminReadOnly (reading webhooks and their calls)"),
-        # One of two is enough to read.
-        ("adminreadonly", "Missing: WhitelistedAddressCreator (creating whitelisting requests), "),
-    ],
-)
 def test_missing_roles_are_named_with_their_purpose(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, role: str, lacks: str
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", role]))
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", "adminreadonly"]))
     ran = custody("check", "-o", "json")
     # Nobody needs all roles: who creates should not approve.
     assert ran.code == 0
     assert states(ran)["roles"] == "ok"
-    assert lacks in detail(ran, "roles")
-    assert ("reading webhooks" in detail(ran, "roles")) is (role == "TPUser")
+    assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), " in detail(ran, "roles")
+    # One of two is enough to read.
+    assert "reading webhooks" not in detail(ran, "roles")
 
 
 @pytest.mark.parametrize(
@@ -331,14 +294,10 @@ def keys(sandbox: Sandbox) -> list[str]:
     return list(sandbox.control.pins()["superadmin_keys"])
 
 
-def fingerprints(*keys: str) -> list[str]:
-    return list(VerificationPins(keys, 1).fingerprints)
-
-
-def check(custody: Run, folder: Path, *keys: str, minimum: int = 2, more: tuple[str, ...] = ("-o", "json")) -> Ran:
+def check(custody: Run, folder: Path, *keys: str, minimum: int = 2) -> Ran:
     file = folder / "keys.pem"
     file.write_text("".join(keys))
-    return custody("check", "--superadmin-keys", str(file), "--superadmin-minimum", str(minimum), *more)
+    return custody("check", "--superadmin-keys", str(file), "--superadmin-minimum", str(minimum), "-o", "json")
 
 
 def test_the_rules_in_force_are_signed_as_pinned(
@@ -349,37 +308,17 @@ def test_the_rules_in_force_are_signed_as_pinned(
     ran = check(custody, tmp_path, public_pem(1), *keys, minimum=1)
     found = row(ran, "signatures")
     assert ran.code == 0
-    assert ran.err == ""
     assert found["state"] == "ok"
-    one, two, other = fingerprints(*keys, public_pem(1))
-    text = found["detail"]
-    assert "1 of 3 pinned keys must sign (" in text
-    assert ". Networks: any. Legacy signatures: refused. " in text
-    assert "The service's rules in force are dated 20" in text
-    assert f"signed by {one}, {two}; SHA-256 " in text
-    assert text.endswith(f"not signed by {other}")
-
-
-def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    one, two, other = VerificationPins([*keys, public_pem(1)], 1).fingerprints
+    assert "1 of 3 pinned keys must sign (" in found["detail"]
+    assert f"signed by {one}, {two}; SHA-256 " in found["detail"]
+    assert found["detail"].endswith(f"not signed by {other}")
     ran = check(custody, tmp_path, public_pem(1), keys[0])
     found = row(ran, "signatures")
     assert ran.code == 1
     assert found["state"] == "failed"
     assert "signed by 1 of the 2 required pinned keys" in found["detail"]
     assert "Check the pins" in found["advice"]
-    ran = check(custody, tmp_path, *keys, more=("-o", "json", "--rules-not-before", "2099-01-01"))
-    assert ran.code == 1
-    assert row(ran, "signatures")["state"] == "failed"
-
-
-def test_rules_that_are_signed_as_pinned_prove_the_credentials(
-    custody: Run, keys: list[str], sandbox: Sandbox, tmp_path: Path
-) -> None:
-    add_fault(sandbox, "/health", 200, {})
-    add_fault(sandbox, "/users/me", 404, OWN_404)
-    ran = check(custody, tmp_path, *keys)
-    assert ran.code == 0
-    assert states(ran)["credentials"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -389,8 +328,6 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
         ((403, OTHER_REFUSAL), "unknown", "not-offered"),
         ((403, role_refusal("admin", "adminreadonly")), "failed", "role-missing"),
         ((404, {"html": "gateway"}), "failed", "response-unusable"),
-        ((500, OWN_500), "failed", "service-failed"),
-        ((200, {}), "failed", "response-unusable"),
     ],
 )
 def test_rules_are_unknown_only_if_the_service_does_not_offer_them(
@@ -405,34 +342,7 @@ def test_rules_are_unknown_only_if_the_service_does_not_offer_them(
     assert "2 of 2 pinned keys" in found["detail"]
 
 
-def test_a_service_that_offers_only_the_contract_passes(
-    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path
-) -> None:
-    sandbox.control.configure(operations="contract")
-    ran = check(custody, tmp_path, *keys)
-    assert ran.code == 0
-    assert "failed" not in states(ran).values()
-    assert {name for name, state in states(ran).items() if state == "unknown"} == {"tls", "user", "roles", "signatures"}
-    assert "the service does not offer its rules" in row(ran, "signatures")["detail"]
-
-
-def test_a_fingerprint_is_that_of_openssl(custody: Run, keys: list[str], tmp_path: Path) -> None:
-    command = ["openssl", "pkey", "-pubin", "-outform", "DER"]
-    der = subprocess.run(command, input=keys[0].encode(), capture_output=True, check=True).stdout
-    fingerprint = hashlib.sha256(der).hexdigest()
-    assert check(custody, tmp_path, *keys).out.count(fingerprint) == 2
-    # For people, it is shorter.
-    out = check(custody, tmp_path, *keys, more=()).out
-    assert out.count(fingerprint) == 0
-    assert out.count(f"{fingerprint[:16]}…") == 2
-
-
 # --- the tenant, the signer, and the chains ------------------------------------------------------------------
-
-
-def test_without_the_operations_on_the_tenant_their_rows_are_left_out(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.configure(not_offered=["GET /currencies", "GET /config/tenant"], computes_enforced=False)
-    assert list(states(custody("check", "-o", "json"))) == list(CHECKS)
 
 
 @pytest.mark.parametrize("path", ["/currencies", "/config/tenant"])
@@ -471,38 +381,27 @@ def test_without_pins_the_minimum_is_not_shown(custody: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("enforced", "state", "text"),
+    ("user", "key", "state", "text"),
     [
-        ((True, True), "ok", "the user is in the rules in force and the public key is in the rules in force"),
-        ((True, False), "unknown", "the public key is not in the rules in force"),
-        ((False, False), "unknown", "Signatures of this user do not count"),
-        ((None, None), None, ""),
+        (True, True, "ok", "the user is in the rules in force and the public key is in the rules in force"),
+        (True, False, "unknown", "the public key is not in the rules in force"),
+        (False, False, "unknown", "Signatures of this user do not count"),
     ],
 )
 def test_a_signer_is_compared_with_the_rules(
-    custody: Run, sandbox: Sandbox, enforced: tuple[bool | None, bool | None], state: str | None, text: str
+    custody: Run, sandbox: Sandbox, user: bool, key: bool, state: str, text: str
 ) -> None:
     role = "WhitelistedAddressApprover"
-    user: dict[str, Any] = {"id": "1", "roles": ["TPUser", role]}
-    known = dict(zip(("enforcedInRules", "publicKeyEnforcedInRules"), enforced, strict=True))
-    user |= {name: value for name, value in known.items() if value is not None}
-    add_fault(sandbox, "/users/me", 200, {"result": user})
+    result = {"id": "1", "roles": ["TPUser", role], "enforcedInRules": user, "publicKeyEnforcedInRules": key}
+    add_fault(sandbox, "/users/me", 200, {"result": result})
     ran = custody("check", "-o", "json")
     assert ran.code == 0
-    assert states(ran).get("signer") == state
-    assert not state or text in detail(ran, "signer")
+    assert states(ran)["signer"] == state
+    assert text in detail(ran, "signer")
     # The role is required only of a user who is to sign.
     assert custody("check", "--role", role, "-o", "json").code == (1 if state == "unknown" else 0)
-
-
-def test_a_user_who_does_not_sign_is_not_compared_with_the_rules(custody: Run, sandbox: Sandbox) -> None:
-    add_fault(sandbox, "/users/me", 200, {"result": {"id": "1", "roles": ["TPUser"], "enforcedInRules": False}})
-    assert "signer" not in states(custody("check", "-o", "json"))
 
 
 def test_the_active_chains_are_in_one_row(custody: Run, sandbox: Sandbox) -> None:
     sandbox.control.configure(currencies=["ETH", "ETH/polygon"], disabled_currencies=["DOT", "NEAR"])
     assert detail(custody("check", "-o", "json"), "chains") == "active: ETH, ETH (polygon); not active: 2 | "
-    many = [f"CHAIN{number}" for number in range(2000)]
-    sandbox.control.configure(currencies=many, disabled_currencies=[])
-    assert len(detail(custody("check", "-o", "json"), "chains")) < 3100

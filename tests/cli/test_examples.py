@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,7 @@ FILES = {path.name for path in SOURCES.iterdir() if path.suffix in (".py", ".yam
 def test_each_example_has_a_name_and_a_summary(plain: Run) -> None:
     rows = plain("examples", "-o", "json").data
     assert [row["name"] for row in rows] == sorted(path.stem for path in SOURCES.glob("*.py"))
-    assert all(row["summary"].endswith(".") and "\n" not in row["summary"] for row in rows)
-    assert all(Path(row["path"]).is_file() for row in rows)
+    assert all(row["summary"].endswith(".") and Path(row["path"]).is_file() for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -25,10 +22,7 @@ def test_each_example_has_a_name_and_a_summary(plain: Run) -> None:
     [
         ([], FILES),
         (["custody_health_gate.py"], {"custody_health_gate.py"}),
-        (
-            ["custody_whitelist_reconciliation"],
-            {"custody_whitelist_reconciliation.py", "custody_whitelist.yaml"},
-        ),
+        (["custody_whitelist_reconciliation"], {"custody_whitelist_reconciliation.py", "custody_whitelist.yaml"}),
     ],
 )
 def test_examples_are_copied_with_the_file_that_they_read(
@@ -48,26 +42,17 @@ def test_examples_are_copied_with_the_file_that_they_read(
     assert ran.err.startswith("custody: already there, skipped: ")
 
 
-@pytest.mark.parametrize("existing", ["custody_whitelist.yaml", "custody_whitelist_as_code.py"])
-def test_an_existing_file_is_not_replaced(plain: Run, tmp_path: Path, existing: str) -> None:
-    (tmp_path / existing).write_text("mine")
+def test_an_existing_file_is_not_replaced(plain: Run, tmp_path: Path) -> None:
+    mine = tmp_path / "custody_whitelist.yaml"
+    mine.write_text("mine")
     ran = plain("examples", "custody_whitelist_as_code", "--to", str(tmp_path))
     assert ran.code == 1
     assert ran.out == ""
-    assert f"nothing was copied, because these files exist with other content: {tmp_path / existing}. " in ran.err
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(existing, "mine")]
-
-
-def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    # A limit on the size of files stands for a full disk.
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-        "from airflow_custody.cli.main import main; sys.exit(main(['examples', '--to', sys.argv[1]]))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert "cannot be written: File too large" in ran.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert f"nothing was copied, because these files exist with other content: {mine}. " in ran.err
+    assert [(path, path.read_text()) for path in tmp_path.iterdir()] == [(mine, "mine")]
+    ran = plain("examples", "--to", str(mine))
+    assert ran.code == 1
+    assert "cannot be written: File exists" in ran.err
 
 
 def test_an_unknown_example_is_rejected(plain: Run, tmp_path: Path) -> None:

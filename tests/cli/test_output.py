@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.cli_runs import Create, Run
 
-from airflow_custody.cli.output import Output, keep_clean, message
+from airflow_custody.cli.output import Output, as_state, keep_clean, message
 from airflow_custody.client import CustodyClient
 from airflow_custody.sandbox import Sandbox
 
@@ -48,8 +46,9 @@ def test_a_closed_pipe_does_not_change_the_exit_code(sandbox: Sandbox, create: C
         ("whitelist schema", ">/dev/full", "standard output cannot be written: No space left on device"),
         ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
         ("whitelist nothing", "2>&-", ""),
+        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&- 2>/dev/full", ""),
     ],
-    ids=["output closed", "output full", "input closed", "errors closed"],
+    ids=["output closed", "output full", "input closed", "errors closed", "errors full"],
 )
 def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
     # Unbuffered output fails where it is written, and argparse does not say so.
@@ -60,21 +59,6 @@ def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(comman
     assert ran.stdout == ""
     assert message in ran.stderr
     assert ran.stderr.count("\n") == bool(message)
-
-
-@pytest.mark.parametrize("end", ["2>&-", "2>/dev/full"], ids=["closed", "full"])
-def test_data_and_exit_code_do_not_depend_on_standard_error(sandbox: Sandbox, end: str) -> None:
-    # The command prints a message there, because no check is in that group.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    env["CUSTODY_TOKEN"] = sandbox.token
-    line = f"{' '.join(CUSTODY)} health --group nothing --base-url {sandbox.url} -o json"
-    usual, without = (
-        subprocess.run(["sh", "-c", each], capture_output=True, text=True, check=False, env=env)
-        for each in (line, f"{line} {end}")
-    )
-    assert "nothing" in usual.stderr
-    assert json.loads(without.stdout).keys() == json.loads(usual.stdout).keys()
-    assert without.returncode == usual.returncode == 1
 
 
 def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,50 +72,21 @@ def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert ran.err == ""
 
 
-@pytest.fixture
-def fail(sandbox: Sandbox) -> Callable[..., None]:
-    """Return a function that raises an unexpected error with the token and a terminal escape in its text."""
-
-    def raise_error(*args: object) -> None:
+@pytest.mark.parametrize("is_debug", [False, True])
+def test_an_unexpected_error_is_reported_by_its_type_and_quoted_only_in_debug_without_the_token(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, is_debug: bool
+) -> None:
+    def fail(*args: object) -> None:
         raise RuntimeError(f"not expected: {sandbox.token}\x1b[2J")
 
-    return raise_error
-
-
-def test_an_unexpected_error_is_reported_by_its_type(
-    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
-    ran = custody("health")
+    ran = custody("health", *["--debug"] * is_debug)
     assert ran.code == 1
     assert ran.out == ""
-    assert "unexpected error: RuntimeError; --debug shows" in ran.err
-    assert "not expected" not in ran.err
-    assert "Traceback" not in ran.err
-
-
-def test_debug_shows_an_unexpected_error_without_the_credentials(
-    custody: Run, fail: Callable[..., None], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
-    ran = custody("health", "--debug")
-    assert ran.code == 1
-    assert ran.out == ""
-    assert "RuntimeError: not expected: ***" in ran.err
-    assert "Traceback" in ran.err
+    assert "RuntimeError" in ran.err
+    assert ("RuntimeError: not expected: ***" in ran.err) is ("Traceback" in ran.err) is is_debug
     assert sandbox.token not in ran.err
     assert "\x1b" not in ran.err
-
-
-@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["plain", "debug"])
-def test_before_there_are_credentials_only_debug_quotes_an_error(
-    custody: Run, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
-    monkeypatch.setattr("airflow_custody.cli.connection._authentication", fail)
-    ran = custody("health", *options)
-    assert ran.code == 1
-    assert "RuntimeError" in ran.err
-    assert ("not expected" in ran.err) is bool(options)
 
 
 def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,17 +131,31 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "is_coloured"), [("NO_COLOR", "", True), ("NO_COLOR", "1", False), ("TERM", "dumb", False)]
+)
+def test_a_terminal_has_colours_unless_the_user_wants_none(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, is_coloured: bool
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv(variable, value)
     terminal = Terminal()
     output = Output("table", terminal)
     output.signed(PLAN)
-    lines = terminal.getvalue().splitlines()
-    assert [line for line in lines if "\x1b" in line] == [
+    output.data(None, "word " * 20)
+    output.data(None, [as_state("failed", "check: ", "; try again"), as_state("a word of the service")])
+    printed = terminal.getvalue()
+    painted = [
         f"\x1b[{colour}m{line}\x1b[0m"
         for colour, line in (("31", "  - ETH  0xab"), ("32", "  + ETH"), ("33", "  ~ ETH"), ("1;31", "  ! ETH"))
     ]
-    assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == PLAN
+    painted.append("check: \x1b[1;31mfailed\x1b[0m; try again")
+    assert [line for line in printed.splitlines() if "\x1b" in line] == (painted if is_coloured else [])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
+    assert text.startswith(PLAN)
+    assert max(map(len, text.splitlines())) == 59
 
 
 def test_piped_output_is_neither_coloured_nor_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,8 @@ def test_without_pins_nothing_is_verified(custody: Run, create: Create) -> None:
     assert "payload, not verified:\n" in ran.out
     assert "  label: Zürich vault\n" in ran.out
     data = custody("whitelist", "show", identifier, "-o", "json").data
-    assert data["id"] == identifier
     assert data["payload"]["memo"] == "007"
-    assert data["signatures"] == []
     assert data["trust"] == "not checked"
-    assert data["around"]["Tenant"] == "1"
-    assert [each["action"] for each in data["trail"]] == ["created"]
 
 
 @pytest.mark.parametrize(
@@ -61,26 +57,13 @@ def test_a_legacy_form_names_what_it_does_not_cover(
     attack(sandbox.control, sandbox.token, identifier, "invented contract type")
     assert "trust: UNVERIFIED\n" in show(identifier).out
     legacy = "--allow-legacy-signatures"
-    ran = show(identifier, legacy)
-    what = "in a legacy form, which does not cover contractType"
-    assert "trust: verified\n" in ran.out
-    assert f"legacy: {what}\n" in ran.out
-    assert "ERC20" not in ran.out
-    assert "contractType" not in show(identifier, legacy, "-o", "json").data["payload"]
+    what = "in a legacy form, which does not cover contractType\n"
+    out = show(identifier, legacy).out
+    assert "trust: verified\n" in out
+    assert f"legacy: {what}" in out
+    assert "ERC20" not in out
     # And the audit names it.
-    ran = custody("whitelist", "verify", *pins, legacy)
-    assert ran.code == 0
-    assert ran.out.startswith(f"request {identifier}: verified: ETH 0x")
-    assert f', "L1", validly signed by signer-1@example.test, {what}\n'.lstrip(", ") in ran.out
-
-
-def test_a_signature_and_a_history_without_values(custody: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier = create(1)
-    sandbox.control.set_whitelist_envelope(identifier, trails=[{}], signedAddress={"signatures": [{}]})
-    ran = custody("whitelist", "show", identifier)
-    assert ran.err == ""
-    assert ran.code == 0
-    assert "signatures, as reported by the service:\nhistory, as reported by the service:\n" in ran.out
+    assert f'"L1", validly signed by signer-1@example.test, {what}' in custody("whitelist", "verify", *pins, legacy).out
 
 
 def test_a_payload_that_cannot_be_used_is_not_shown(custody: Run, create: Create, sandbox: Sandbox) -> None:
@@ -93,12 +76,11 @@ def test_a_payload_that_cannot_be_used_is_not_shown(custody: Run, create: Create
     assert custody("whitelist", "show", identifier, "-o", "json").data["payload"] == {}
 
 
-@pytest.mark.parametrize("identifier", ["99999", "../1", "x"])
+@pytest.mark.parametrize("identifier", ["99999", "x"])
 def test_a_request_that_does_not_exist(custody: Run, identifier: str) -> None:
     ran = custody("whitelist", "show", identifier)
     assert ran.code == 1
     assert ran.out == ""
-    assert ran.err.startswith("custody: ")
 
 
 # --- deleting ------------------------------------------------------------------------------------------------
@@ -120,9 +102,7 @@ def delete(custody: Run) -> Run:
     return lambda *arguments, **options: custody("whitelist", "delete", *arguments, "--comment", "moved", **options)
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_deleted"), [("y", True), ("Yes", True), ("n", False), ("", False), ("yep", False)]
-)
+@pytest.mark.parametrize(("answer", "is_deleted"), [("y", True), ("Yes", True), ("", False), ("yep", False)])
 def test_it_shows_what_it_deletes_and_asks(
     delete: Run, create: Create, sandbox: Sandbox, answer: str, is_deleted: bool
 ) -> None:
@@ -142,29 +122,26 @@ def test_it_shows_what_it_deletes_and_asks(
 
 
 def test_without_a_terminal_yes_is_required(delete: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier, pending = create(1), create(2, status="pending")
+    identifier = create(1)
     sandbox.control.clear_request_log()
     ran = delete(identifier, stdin="y\n")
     assert ran.code == 1
     assert ran.out == ""
     assert "standard input is not a terminal" in ran.err
-    assert "Give --yes." in ran.err
-    assert sandbox.control.request_log() == []
-    ran = delete("9999", "--yes")
-    assert ran.code == 0
-    assert "request 9999 does not exist; nothing to do" in ran.err
-    assert delete("x", "--yes").code == 1
     assert delete(identifier, "--yes", "--comment", " ").code == 1
-    assert deletions(sandbox) == []
-    sandbox.control.add_fault("status", method="POST", path="/whitelists/addresses/delete", status=409)
+    assert sandbox.control.request_log() == []
+    data = delete(identifier, "--yes", "-o", "json").data
+    address = f"0x{1:040x}"
+    gone = {"id": identifier, "deleted": True, "state": "effective", "chain": "ETH", "address": address, "label": "L1"}
+    assert data == gone
+    assert sandbox.control.whitelist_requests() == []
     ran = delete(identifier, "--yes")
+    assert ran.code == 0
+    assert f"request {identifier} does not exist; nothing to do" in ran.err
+
+
+def test_a_deletion_that_is_refused_is_not_reported_as_done(delete: Run, create: Create, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", method="POST", path="/whitelists/addresses/delete", status=409)
+    ran = delete(create(1), "--yes")
     assert ran.code == 1
     assert ran.out == ""
-    assert len(sandbox.control.whitelist_requests()) == 2
-    for each, state in ((identifier, "effective"), (pending, "pending")):
-        data = delete(each, "--yes", "-o", "json").data
-        assert data["id"] == each
-        assert data["deleted"] is True
-        assert data["state"] == state
-        assert data["chain"] == "ETH"
-    assert sandbox.control.whitelist_requests() == []

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from support.cli_runs import Create, Ran, Run
 from support.keys.pinned_keys import public_pem
-from support.service.people import Person
 
 from airflow_custody.client import CustodyClient, VerificationPins
 from airflow_custody.client.signers import PemSigner
@@ -71,15 +70,12 @@ def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: San
     assert data["service"] == {"base_url": sandbox.url, "tenant_id": "1"}
     assert data["verified_at"][-1] == "Z"
     assert data["pins"]["fingerprints"] == sorted(pins.fingerprints)
-    assert data["pins"]["superadmin_minimum"] == 2
     assert data["counts"] == {"verified": 2, "unverified": 0, "pending": 0, "rejected": 0, "absent": 0}
-    assert data["evidence"] is data["file"] is None
     row, _ = data["rows"]
     expected = {"id": ids[0], "state": "verified", "verified": True, "reason": None, "legacy": False, "omitted": []}
     assert {name: row[name] for name in expected} == expected
     assert row["fields"]["address"] == f"0x{1:040x}"
-    (applied,) = row["applied"]
-    assert applied["path"] == [{"group_id": "approvers", "minimum": 1, "user_ids": ["signer-1@example.test"]}]
+    assert row["applied"][0]["path"] == [{"group_id": "approvers", "minimum": 1, "user_ids": ["signer-1@example.test"]}]
     assert row["rules"]["signed_by"] == sorted(pins.fingerprints)
 
 
@@ -92,40 +88,20 @@ def test_unsigned_and_duplicate_addresses_are_named(audit: Audit, create: Create
     assert f"request {forged}: UNVERIFIED: no signature covers its text" in ran.out
     assert f"same destination: requests {ids[0]}, {ids[1]}\n" in ran.out
     assert "\n3 requests: 2 verified, 1 unverified (" in ran.out
-    data = audit("-o", "json").data
-    assert data["duplicates"] == [ids]
-    (row,) = [each for each in data["rows"] if each["id"] == forged]
+    (row,) = audit("-o", "json", "--id", forged).data["rows"]
     assert (row["state"], row["verified"], row["fields"], row["rules"]) == ("unverified", False, None, None)
 
 
-def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Create, sandbox: Sandbox) -> None:
-    signed(1)
-    branch = [{"externalGroupID": "approvers", "minimumSignatures": 2}]
-    sandbox.control.set_approvers([{"sequential": branch}])
+def test_pending_and_rejected_requests(audit: Audit, create: Create, sandbox: Sandbox) -> None:
     pending = create(2, status="pending")
     rejected = create(3, status="rejected")
+    sandbox.control.set_whitelist_envelope(rejected, metadata={"hash": "0" * 64, "payloadAsString": "{}"})
     ran = audit()
     assert ran.code == 0
     assert f"request {pending}: pending, no valid signature\n" in ran.out
     assert f"request {rejected}" not in ran.out
-    assert "3 requests: 1 verified, 1 pending, 1 rejected (" in ran.out
-    rows = {each["id"]: each for each in audit("-o", "json").data["rows"]}
-    assert rows[pending]["user_ids"] == []
-    assert rows[pending]["verified"] is False
-    assert rows[rejected]["status"] == "rejected"
-
-
-@pytest.mark.parametrize(
-    "metadata", [None, {"hash": "0" * 64, "payloadAsString": "{}"}], ids=["no payload", "another payload"]
-)
-def test_a_rejected_request_is_only_counted(
-    audit: Audit, create: Create, sandbox: Sandbox, metadata: dict[str, str] | None
-) -> None:
-    rejected = create(3, status="rejected")
-    sandbox.control.set_whitelist_envelope(rejected, metadata=metadata)
-    ran = audit()
-    assert ran.code == 0
-    assert ran.out.startswith("1 request: 0 verified, 1 rejected (")
+    assert "2 requests: 0 verified, 1 pending, 1 rejected (" in ran.out
+    assert not any(each["verified"] for each in audit("-o", "json").data["rows"])
 
 
 def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, create: Create, sandbox: Sandbox) -> None:
@@ -144,22 +120,18 @@ def test_pending_requests_without_rules_of_their_own(
     audit: Audit, plain: Run, pins: list[str], create: Create, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     sandbox.control.configure(rules_on_pending=False)
-    sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    ann, _ = sandbox.control.add_signers(["ann", "bob"])
     pending = create(2, status="pending")
-    person = Person(sandbox, "ann", "approvers")
-    with CustodyClient(sandbox.url, person.token) as client:
-        hash_ = client.get_whitelist_request(pending).hash
-        signature = PemSigner(lambda: person.pem, name="k").sign(f'["{hash_}"]'.encode())
+    with CustodyClient(sandbox.url, ann["token"]) as client:
+        signer = PemSigner(lambda: ann["private_key"], name="k")
+        signature = signer.sign(f'["{client.get_whitelist_request(pending).hash}"]'.encode())
         client.approve_whitelist_requests([pending], base64.b64encode(signature).decode(), "yes")
-    says = f"request {pending}: pending, validly signed by {person.external_id}\n"
-    assert says in audit().out
+    says = f"request {pending}: pending, validly signed by "
     assert says in audit("--id", pending).out
     # The rules are kept, too.
     file = tmp_path / "audit.json"
     file.write_text(audit("--evidence", "-o", "json").out)
-    again = plain("whitelist", "verify", "--from", str(file), *pins)
-    assert again.code == 0
-    assert says in again.out
+    assert says in plain("whitelist", "verify", "--from", str(file), *pins).out
     sandbox.control.add_fault("status", method="GET", path="/rules", status=404, times=None)
     ran = audit()
     assert ran.code == 2
@@ -174,22 +146,16 @@ def test_requests_are_selected_by_id(audit: Audit, create: Create, signed: Creat
     ran = audit("--id", good, "--id", "99999")
     assert ran.code == 2
     assert "request 99999: ABSENT: it is not listed\n" in ran.out
-    for junk in ("x", "-1", "1,2"):
-        ran = audit(f"--id={junk}")
+    for wrong, why in ((["--id=1,2"], "--id"), (["--evidence"], "--evidence needs -o json")):
+        ran = audit(*wrong)
         assert ran.code == 1
         assert ran.out == ""
-        assert "--id" in ran.err
-    ran = audit("--evidence")
-    assert ran.code == 1
-    assert ran.out == ""
-    assert "--evidence needs -o json" in ran.err
+        assert why in ran.err
 
 
 def test_without_pins_the_error_explains_pinning(
-    custody: Run, plain: Run, signed: Create, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    custody: Run, plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    signed(1)
-    sandbox.control.clear_request_log()
     ran = custody("whitelist", "verify")
     assert ran.code == 1
     assert ran.out == ""
@@ -199,22 +165,17 @@ def test_without_pins_the_error_explains_pinning(
     assert ran.code == 1
     assert "Set superadmin_keys and superadmin_minimum in the Airflow connection 'custody_default'. Get" in ran.err
     assert sandbox.control.request_log() == []
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
-    assert plain("whitelist", "verify").code == 0
 
 
 def test_all_keys_in_all_files_are_pinned(custody: Run, signed: Create, sandbox: Sandbox, tmp_path: Path) -> None:
     ran = custody("whitelist", "verify", *pin(tmp_path, public_pem(1)))
     assert ran.code == 0
-    assert ran.out.startswith("0 requests: 0 verified (")
     assert "nothing to verify" in ran.err
     signed(1)
     ran = custody("whitelist", "verify", *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
     assert "its rules are signed by none of the pinned keys" in ran.out
-    ran = custody("whitelist", "verify", *pin(tmp_path, *sandbox.control.pins()["superadmin_keys"]))
-    assert ran.code == 0
-    assert "2 of 2 pinned keys must sign" in ran.out
+    assert custody("whitelist", "verify", *pin(tmp_path, *sandbox.control.pins()["superadmin_keys"])).code == 0
 
 
 # --- without the service ------------------------------------------------------------------------------------
@@ -239,40 +200,37 @@ def test_evidence_is_verified_without_the_service(plain: Run, kept: Path, pins: 
     ran = plain("whitelist", "verify", "--from", str(kept), *pins, "-o", "json")
     assert ran.code == 2
     then, now = json.loads(kept.read_text()), ran.data
-    assert now["rows"] == then["rows"]
-    assert now["pins"] == then["pins"]
-    assert now["counts"] == then["counts"]
+    assert {name: now[name] for name in ("rows", "pins", "counts")} == {
+        name: then[name] for name in ("rows", "pins", "counts")
+    }
     assert now["service"] is None
     assert now["file"] == {"name": str(kept), "sha256": hashlib.sha256(kept.read_bytes()).hexdigest()}
     # Each container is there once.
     assert len(then["evidence"]["rules"]) < len(then["evidence"]["rows"])
     assert sandbox.control.request_log() == []
     # What comes out again can be verified again.
-    again = kept.with_name("again.json")
     arguments = ["-o", "json", "--evidence", "--id", then["rows"][0]["id"]]
-    again.write_text(plain("whitelist", "verify", "--from", str(kept), *pins, *arguments).out)
-    ran = plain("whitelist", "verify", "--from", str(again), *pins)
+    kept.write_text(plain("whitelist", "verify", "--from", str(kept), *pins, *arguments).out)
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins)
     assert ran.code == 0
     assert "\n1 request: 1 verified (" in ran.out
 
 
 def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[str], tmp_path: Path) -> None:
-    ran = plain("whitelist", "verify", "--from", str(kept))
-    assert ran.code == 1
-    assert ran.out == ""
-    assert "--superadmin-keys is missing" in ran.err
-    ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2])
-    assert ran.code == 1
-    assert ran.out == ""
-    assert "'superadmin_minimum' is missing: set the number" in ran.err
+    for given, why in (
+        ([], "--superadmin-keys is missing"),
+        (pins[:2], "'superadmin_minimum' is missing: set the number"),
+        ([*pins, "--conn-id", "x"], "--conn-id: not with --from"),
+        ([*pins, "--rejected-statuses", "x"], "--rejected-statuses: not with --from"),
+        ([*pins, "--token-stdin"], "--token-stdin: not with --from"),
+    ):
+        ran = plain("whitelist", "verify", "--from", str(kept), *given)
+        assert ran.code == 1
+        assert ran.out == ""
+        assert why in ran.err
     ran = plain("whitelist", "verify", "--from", str(kept), *pin(tmp_path, public_pem(1)))
     assert ran.code == 2
     assert "0 verified, 3 unverified" in ran.out
-    options = ("--conn-id x", "--base-url https://x", "--timeout 3", "--token-stdin", "--rejected-statuses x")
-    for more in map(str.split, options):
-        ran = plain("whitelist", "verify", "--from", str(kept), *pins, *more)
-        assert ran.code == 1
-        assert f"{more[0]}: not with --from" in ran.err
 
 
 def test_changed_evidence_is_not_verified(plain: Run, kept: Path, pins: list[str]) -> None:
@@ -302,8 +260,6 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "refers to rules that it does not contain"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": -1}', "rows.0.rules"),
-        (KEPT % '{"id": "1", "listed": "absent", "Listed": "settled"}', "rows.0.Listed"),
-        (KEPT.replace("[]", '[{"id": "5"}]', 1) % '{"id": "1", "listed": "settled", "rules": 0}', "rules.0.id"),
         (KEPT % TWICE, "has the evidence of a request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "it repeats a key in one object"),
     ],
@@ -313,8 +269,6 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         "unknown listing",
         "unknown rules",
         "rules from the end",
-        "a key in another case",
-        "rules with an id",
         "a request twice",
         "a key twice",
     ],
@@ -328,34 +282,25 @@ def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_pa
     assert "other.json " in ran.err
     assert why in ran.err
     assert "--evidence -o json" in ran.err
-    assert "cannot be read" in plain("whitelist", "verify", "--from", str(tmp_path / "no.json"), *pins).err
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [
-        None,
-        {},
-        {"metadata": 5},
-        {"metadata": {"payloadAsString": -1, "hash": 5}},
-        {"signedAddress": [1]},
-        {"status": 5, "blockchain": {}},
-        {"id": "99"},
-    ],
-    ids=["none", "empty", "metadata", "numbers", "signatures", "status and chain", "another id"],
+    "broken", [None, {"metadata": {"payloadAsString": -1, "hash": 5}}, {"id": "99"}], ids=["none", "numbers", "id"]
 )
 def test_a_broken_row_of_evidence_does_not_affect_others(
-    plain: Run, kept: Path, pins: list[str], broken: dict[str, Any]
+    plain: Run, kept: Path, pins: list[str], broken: dict[str, Any] | None
 ) -> None:
     data = json.loads(kept.read_text())
     data["evidence"]["rows"] += [
         {"id": "8", "listed": "settled", "envelope": broken},
         {"id": "9", "listed": "pending", "envelope": broken},
-        {"id": "10", "listed": "settled", "rules": 0, "envelope": broken},
     ]
     data["evidence"]["rules_in_force"] = {"rulesContainer": 5}
     kept.write_text(json.dumps(data))
-    ran = plain("whitelist", "verify", "--from", str(kept), *pins, "--id", "99", "--id", "8", "--id", "9", "--id", "10")
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins)
     assert ran.code == 2
-    assert "4 requests: 0 verified, 2 unverified, 1 pending, 1 absent" in ran.out
-    assert "request 99: ABSENT: it is not listed\n" in ran.out
+    assert "6 requests: 2 verified, 2 unverified, 2 pending (" in ran.out
+    assert (
+        "request 99: ABSENT: it is not listed\n"
+        in plain("whitelist", "verify", "--from", str(kept), *pins, "--id", "99").out
+    )

@@ -42,55 +42,42 @@ def test_unchecked_addresses_are_counted(plain: Run, custody: Run, sandbox: Sand
     sandbox.control.configure(currencies=["ETH", "XYZ"])
     text = "addresses: 1 of 2 could not be checked (XYZ)"
     path = str(write(tmp_path / "list.json", row(1), row(2, address="abc", blockchain="XYZ")))
-    ran = plain("whitelist", "validate", path)
+    ran = plain("whitelist", "validate", path, "-o", "json")
     assert ran.code == 0
     assert ran.err == f"custody: {path}: {text}\n"
-    assert plain("whitelist", "validate", path, "-o", "json").data[0]["unchecked"] == 1
-    ran = custody("whitelist", "plan", path)
-    assert ran.code == 2
-    assert ran.err == f"custody: {text}\n"
+    assert ran.data[0]["unchecked"] == 1
+    assert custody("whitelist", "plan", path).err == f"custody: {text}\n"
     for run, command in ((plain, "validate"), (custody, "plan")):
         assert run("whitelist", command, path, "--no-check-addresses").err == ""
 
 
-def test_a_plan_is_printed_and_fails_if_a_chain_is_not_enabled(
-    plain: Run, custody: Run, sandbox: Sandbox, file: Path
-) -> None:
-    ran = custody("whitelist", "plan", str(write(file, row(1), row(2, blockchain="Etherium"))))
-    assert ran.code == 2
-    assert "does not list the chain Etherium, and may refuse it. Similar: ETH (Ethereum)." in ran.err
+def test_a_plan_is_printed_and_fails_if_a_chain_is_not_enabled(custody: Run, sandbox: Sandbox, file: Path) -> None:
     sandbox.control.configure(currencies=["BTC"], disabled_currencies=["ETH"])
     ran = custody("whitelist", "plan", str(file), "-o", "json")
     assert ran.code == 1
-    assert "the chain ETH is not enabled at the service: row 1; nothing is sent" in ran.err
+    assert "the chain ETH is not enabled at the service: row 1, row 2; nothing is sent" in ran.err
     assert counts(ran) == {"create": 2}
-    # A check of the file alone needs no service.
-    assert plain("whitelist", "validate", str(file)).code == 0
+    ran = custody("whitelist", "plan", str(write(file, row(1, blockchain="Etherium"))))
+    assert ran.code == 2
+    assert "does not list the chain Etherium, and may refuse it." in ran.err
 
 
 def test_every_mistake_in_several_files_is_reported(plain: Run, file: Path, tmp_path: Path) -> None:
     """As pre-commit gives them: all are checked, and each fault has its file."""
     wrong = tmp_path / "two.yaml"
-    rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
-    wrong.write_text(f"version: 1\naddresses:\n{rows}")
+    wrong.write_text("version: 1\naddresses:\n" + "- {label: L, address: x, blockchain: ETH, adress: x}\n" * 2)
     arguments = ["whitelist", "validate", str(file), str(wrong), "/nope.yaml"]
     ran = plain(*arguments)
     assert ran.code == 1
-    assert all(f"{wrong}: line {number + 3}: " in ran.out for number in range(300))
+    assert all(f"{wrong}: line {number}: " in ran.out for number in (3, 4))
     assert "/nope.yaml: No such file or directory" in ran.out
     faults = sum(line.startswith(f"{wrong}: ") for line in ran.out.splitlines())
     assert ran.err.splitlines() == [
         f"custody: {wrong}: {faults} faults [custody/file-wrong]",
         "custody: /nope.yaml: 1 fault [custody/file-wrong]",
     ]
-    found = [(each["file"], each["valid"]) for each in plain(*arguments, "-o", "json").data]
-    assert found == [(str(file), True), (str(wrong), False), ("/nope.yaml", False)]
-    ran = plain("whitelist", "validate", str(file), str(file))
-    assert ran.code == 0
-    assert ran.err == ""
-    header, values, _ = ran.out.splitlines()
-    assert header.split() == ["FILE", "VALID", "ROWS", "SHA256"]
-    assert values.split()[:3] == [str(file), "yes", "2"]
+    found = [(each["file"], each["valid"], each["rows"]) for each in plain(*arguments, "-o", "json").data]
+    assert found == [(str(file), True, 2), (str(wrong), False, None), ("/nope.yaml", False, None)]
 
 
 SHEET = f"label,address,blockchain\r\nL1,0x{1:040x},ETH\r\n"
@@ -100,13 +87,8 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
     create(1)
     ran = plain("whitelist", "validate", "-", "--format", "csv", "-o", "json", stdin=f"\ufeff{SHEET}")
     assert ran.code == 0
-    assert ran.data[0]["file"] == "-"
     assert ran.data[0]["rows"] == 1
     assert custody("whitelist", "plan", "-", "--format", "csv", stdin=SHEET).code == 0
-    ran = custody("whitelist", "plan", "-", "--format", "yaml", stdin=SHEET)
-    assert ran.code == 1
-    assert ran.out == ""
-    assert ran.err.startswith("custody: -: ")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +96,8 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
     [
         (["-"], "--format is missing: standard input has no file name"),
         (["-", "--format", "csv", "--token-stdin"], "--token-stdin: standard input is already used for the file"),
-        (["-", "--format", "csv"], "there are no addresses"),
-        (["/nope.yaml"], "/nope.yaml: 1 fault; the service was not asked [custody/file-wrong]"),
         (["FILE", "--effective-statuses", "expired"], "contains 'expired', which is in 'rejected_statuses', or in its"),
-        *((["FILE", "--only", wrong], "custody: only") for wrong in ("customer_id", "customer_id=", "label=x", "=x")),
+        (["FILE", "--only", "label=x"], "custody: only"),
         (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -138,7 +118,6 @@ def test_errors_before_the_service_is_called(
 def test_the_schema_is_json(plain: Run) -> None:
     ran = plain("whitelist", "schema")
     assert ran.code == 0
-    assert ran.err == ""
     assert ran.data["properties"]["addresses"]
 
 
@@ -156,22 +135,18 @@ def test_a_plan_without_changes_is_0(custody: Run, create: Create, file: Path) -
     assert "L1" in custody("whitelist", "plan", str(file), "--all").out
 
 
-def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+@pytest.mark.parametrize("form", ["table", "markdown", "json"])
+def test_changes_are_2_in_each_form(custody: Run, create: Create, file: Path, form: str) -> None:
     create(1, label="Old")
     create(3)
-    ran = custody("whitelist", "plan", str(file), "-o", "json")
+    ran = custody("whitelist", "plan", str(file), "-o", form)
     assert ran.code == 2
-    assert counts(ran) == {"create": 1, "differs": 1, "undeclared": 1}
     assert "or plan with replace=True (--replace)" in ran.err
-    data = ran.data
-    assert data["over_limits"] == []
+    data = custody("whitelist", "plan", str(file), "-o", "json").data
+    assert data["plan_hash"] in ran.out
+    assert data["counts"].items() >= {"create": 1, "differs": 1, "undeclared": 1}.items()
     assert data["has_changes"] is True
-    assert data["service"] == f"{sandbox.url} (tenant 1)"
-    assert data["file"] == str(file)
-    for form in ("table", "markdown"):
-        ran = custody("whitelist", "plan", str(file), "--output", form)
-        assert ran.code == 2
-        assert data["plan_hash"] in ran.out
+    assert data["over_limits"] == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +159,6 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
         (["--replace"], ["differs", "replace", "undeclared"], ["create"]),
         (["--effective-statuses", "Live, approved"], ["differs", "unchanged", "undeclared"], []),
         (["--rejected-statuses", "live"], ["differs", "rejected", "undeclared"], []),
-        (["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"], ["differs"] * 2, []),
     ],
     ids=" ".join,
 )
@@ -193,42 +167,40 @@ def test_options_of_a_plan(
 ) -> None:
     create(1, label="Old")
     create(2, status="live")
-    other = create(3, customer_id="b")
-    options = [other if each == "ID" else each for each in options]
-    if "--only" in options:
-        write(file, row(1, customer_id="a"), row(2, customer_id="a"))
-    data = custody("whitelist", "plan", str(file), *options, "-o", "json").data
+    other = create(3)
+    given = [other if each == "ID" else each for each in options]
+    data = custody("whitelist", "plan", str(file), *given, "-o", "json").data
     assert sorted(each["state"] for each in data["rows"]) == sorted(states)
     assert [each["action"] for each in data["rows"] if each["action"]] == actions
-    assert data["only"] == ({"customer_id": ["a", "c"], "blockchain": ["eth"]} if "--only" in options else {})
 
 
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [
-        (["--max-creates", "1"], "it creates 2 requests, but max_creates is 1"),
-        (["--must-keep", "L1", "--must-keep", "other"], "must_keep requires 'other'"),
-    ],
-    ids=["too many creations", "a row that must be kept"],
-)
-def test_a_plan_over_a_limit_is_1_and_shown_in_full(
-    custody: Run, create: Create, file: Path, limit: list[str], text: str
-) -> None:
+def test_a_plan_of_a_part_of_the_whitelist(custody: Run, create: Create, file: Path) -> None:
+    create(3, customer_id="b")
+    write(file, row(1, customer_id="a"))
+    only = ["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"]
+    ran = custody("whitelist", "plan", str(file), *only, "-o", "json")
+    assert counts(ran) == {"create": 1}
+    assert ran.data["only"] == {"customer_id": ["a", "c"], "blockchain": ["eth"]}
+
+
+def test_a_plan_over_a_limit_is_1_and_shown_in_full(custody: Run, create: Create, file: Path) -> None:
     create(3)
-    ran = custody("whitelist", "plan", str(file), *limit)
+    arguments = ["whitelist", "plan", str(file), "--max-creates", "1", "--must-keep", "L1", "--must-keep", "other"]
+    ran = custody(*arguments)
     assert ran.code == 1
     assert all(label in ran.out for label in ("L1", "L2", "L3"))
     assert ran.err.startswith("custody: the plan is over a limit: ")
-    (found,) = custody("whitelist", "plan", str(file), *limit, "-o", "json").data["over_limits"]
-    assert text in found
+    creates, keeps = custody(*arguments, "-o", "json").data["over_limits"]
+    assert "it creates 2 requests, but max_creates is 1" in creates
+    assert "must_keep requires 'other'" in keeps
 
 
 def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
     for number in range(3, 15):
         create(number)
-    assert custody("whitelist", "plan", str(file), "--prune").code == 1
-    limits = ["--max-deletes", "none", "--max-delete-percent", "none"]
-    assert custody("whitelist", "plan", str(file), "--prune", *limits).code == 2
+    arguments = ["whitelist", "plan", str(file), "--prune"]
+    assert custody(*arguments).code == 1
+    assert custody(*arguments, "--max-deletes", "none", "--max-delete-percent", "none").code == 2
 
 
 # --- what the service has: a plan of it finds nothing to do --------------------------------------------------
@@ -264,13 +236,12 @@ def test_a_plan_of_what_was_dumped_finds_nothing_to_do(custody: Run, create: Cre
 
 
 def test_requests_for_one_destination_become_one_row(custody: Run, create: Create, plan: Plan) -> None:
-    first, second, third = create(10, status="pending"), create(10), create(10, label="another")
+    first, _, third = create(10, status="pending"), create(10), create(10, label="another")
     ran = custody("whitelist", "dump")
     assert ran.code == 0
     (row,) = yaml.safe_load(ran.out)["addresses"]
     assert row["label"] == "L10"
-    assert f"{third}, {first}" in ran.out or f"{first}, {third}" in ran.out
-    assert second not in ran.out.split("for the same destination: ")[2].splitlines()[0]
+    assert f"for the same destination: {third}, {first}" in ran.out
     assert "a plan lists them as duplicate or undeclared" in ran.err
     assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
@@ -295,27 +266,11 @@ def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, 
     assert ran.code == 1
     assert "THIS FILE IS INCOMPLETE" in ran.out
     for identifier in (broken, spaced):
-        assert f"missing: whitelisting request {identifier}" in ran.err
+        assert f"custody: missing: whitelisting request {identifier}" in ran.err
         assert f"# missing: whitelisting request {identifier}" in ran.out
     assert f"whitelisting request {other} differs from this row in " in ran.err
-    assert len(ran.err.splitlines()) == 3
-    assert yaml.safe_load(ran.out)["version"] == 1
-    assert len(yaml.safe_load(ran.out)["addresses"]) == 2
-    found = plan(ran)
-    assert found.get("unchanged") == 1, found
-
-
-@pytest.mark.parametrize("identifier", ["3  7", "9" * 101], ids=["two blanks", "long"])
-def test_an_id_that_is_not_a_number_is_missing_from_a_dump(
-    custody: Run, create: Create, sandbox: Sandbox, identifier: str
-) -> None:
-    create(1)
-    sandbox.control.set_whitelist_envelope(create(2), id=identifier)
-    ran = custody("whitelist", "dump")
-    assert ran.code == 1
-    assert f"missing: whitelisting request {identifier[:2].strip()}" in ran.err
-    assert "its id is not a number" in ran.err
-    assert [each["label"] for each in yaml.safe_load(ran.out)["addresses"]] == ["L1"]
+    assert [each["label"] for each in yaml.safe_load(ran.out)["addresses"]] == ["L1", "L4"]
+    assert plan(ran)["unchanged"] == 1
 
 
 def test_a_dump_with_an_invalid_address_is_incomplete(
@@ -329,7 +284,6 @@ def test_a_dump_with_an_invalid_address_is_incomplete(
     ran = custody("whitelist", "dump")
     assert ran.code == 1
     assert "the file would be refused: line 4: address: " in ran.err
-    assert len(yaml.safe_load(ran.out)["addresses"]) == 1
 
 
 def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:

@@ -30,7 +30,6 @@ def value(overview: Overview, section: str) -> Any:
 
 def test_all_is_well(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     waiting, signed = create(1), create(2, network="mainnet")
-    sandbox.control.set_whitelist_age(waiting, 3600)
     sandbox.control.sign_whitelist_requests([signed])
     sandbox.control.add_webhook(url="https://ann:s3cret@hooks.example.test/a?key=s3cret")
     sandbox.control.add_webhook_call(id="7", webhookId="w", createdAt="2026-01-02T03:04:05.123456789Z")
@@ -38,23 +37,16 @@ def test_all_is_well(sandbox: Sandbox, client: CustodyClient, create: Create) ->
     assert problems(overview) == {}
     assert judge_overview(overview).ok
     assert overview.base_url == sandbox.url
-    health, user, journal = (value(overview, name) for name in ("health", "user", "journal"))
-    assert health.healthy
+    assert value(overview, "health").healthy
+    user, journal, requests = (value(overview, name) for name in ("user", "journal", "requests"))
     assert user == UserView("user-1@example.test", "1", user.roles)
-    requests = value(overview, "requests")
-    (row,) = requests.pending.rows
-    assert row.id == waiting
-    assert row.chain == "ETH"
-    assert row.address == f"0x{1:040x}"
-    assert row.label == "L1"
-    (row,) = requests.recent.rows
-    assert row.id == signed
-    assert row.chain == "ETH mainnet"
-    assert row.label == "L2"
+    shown = [
+        (each.id, each.chain, each.label) for part in ("pending", "recent") for each in getattr(requests, part).rows
+    ]
+    assert shown == [(waiting, "ETH", "L1"), (signed, "ETH mainnet", "L2")]
     assert value(overview, "approvals").whitelisted_addresses == 1
     assert [each.url for each in value(overview, "webhooks")] == ["https://***@hooks.example.test/***"]
-    assert journal.newest_id == "7"
-    assert str(journal.newest_at) == "2026-01-02 03:04:05.123456+00:00"
+    assert (journal.newest_id, str(journal.newest_at)) == ("7", "2026-01-02 03:04:05.123456+00:00")
     assert "s3cret" not in str(overview)
 
 
@@ -79,7 +71,7 @@ def test_an_overview_changes_nothing(sandbox: Sandbox, pinning: CustodyClient, c
         ("journal", "/webhooks/calls"),
     ],
 )
-@pytest.mark.parametrize("kind", ["html", "drop", "status"])
+@pytest.mark.parametrize("kind", ["html", "status"])
 def test_a_section_that_cannot_be_read_hides_no_other(
     sandbox: Sandbox, client: CustodyClient, name: str, path: str, kind: str
 ) -> None:
@@ -90,21 +82,6 @@ def test_a_section_that_cannot_be_read_hides_no_other(
     assert set(problems(overview)) == {name}
     assert len(judge_overview(overview).texts("unread")) == 1
     assert "\n" not in problems(overview)[name]
-
-
-def test_a_user_without_roles_sees_what_is_missing(sandbox: Sandbox, create: Create) -> None:
-    create(1)
-    token = sandbox.control.add_token(["TPUser"])
-    with CustodyClient(sandbox.url, token, max_retries=0) as client:
-        overview = read_overview(client)
-    assert set(problems(overview)) == {"webhooks", "journal"}
-    assert "one of the roles admin, adminreadonly" in overview.webhooks.problem
-    assert overview.webhooks.role_missing
-    assert not overview.webhooks.not_offered
-    assert token not in str(overview)
-    # Nothing is wrong with the service.
-    assert len(value(overview, "requests").pending.rows) == 1
-    assert judge_overview(overview).ok
 
 
 def test_a_service_that_is_away() -> None:
@@ -143,15 +120,6 @@ def test_a_missing_role_is_well_only_where_not_every_user_has_it(
     assert judge_overview(read_overview(client)).ok is (is_about_roles and not is_needed)
 
 
-def test_a_service_that_offers_only_the_contract_is_well(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.configure(operations="contract")
-    overview = read_overview(client)
-    assert {name for name in SECTIONS if getattr(overview, name).not_offered} == {*SECTIONS} - {"health"}
-    assert judge_overview(overview).ok
-    sandbox.control.update_health(check="vault", status="failed")
-    assert not judge_overview(read_overview(client)).ok
-
-
 def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     for number in range(4):
         create(number)
@@ -172,10 +140,8 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
             {"status": "cooldown", "timeout_until": "2999-01-01T00:00:00Z"},
             "cooling down until 2999-01-01 00:00:00 UTC",
         ),
-        ({"timeout_until": "2999-01-01T00:00:00Z"}, "cooling down until 2999-01-01 00:00:00 UTC"),
         ({"status": "disabled", "timeout_until": "2999-01-01T00:00:00Z"}, "It is disabled: nothing is delivered."),
         ({"timeout_until": "2020-01-01T00:00:00Z"}, ""),
-        ({"timeout_until": "0001-01-01T00:00:00Z"}, ""),
         ({"status": "enable\u017f"}, "Its status is not recognized: 'enable\u017f'."),
         ({"timeout_until": "garbage"}, "until a time that cannot be read ('garbage')"),
     ],
@@ -183,10 +149,8 @@ def test_a_whitelist_that_is_too_large_is_not_read(sandbox: Sandbox, client: Cus
         "enabled",
         "disabled",
         "cooling down",
-        "timeout",
         "disabled since",
         "cooled down",
-        "zero time",
         "unknown status",
         "unreadable time",
     ],
@@ -204,24 +168,9 @@ def test_the_problem_of_a_webhook(
 
 
 def test_faulty_webhooks_come_first(sandbox: Sandbox, client: CustodyClient) -> None:
-    rows = [{"id": f"d{n}", "type": "aaa", "url": "https://x.test", "status": "disabled"} for n in range(200)]
-    rows += [{"id": f"odd{n}", "type": "zzz", "url": "https://x.test", "status": "odd"} for n in range(205)]
-    sandbox.control.add_fault("status", status=200, body={"calls": []}, path="/webhooks/calls", times=None)
-    sandbox.control.add_fault("status", status=200, body={"webhooks": rows}, path="/webhooks", times=None)
-    overview = read_overview(client)
-    webhooks = value(overview, "webhooks")
-    assert webhooks[0].id == "odd0"
-    assert len(webhooks) == 405
-    assert len(judge_overview(overview).texts("wrong")) == 205
-
-
-def test_a_journal_in_the_wrong_order_is_not_believed(sandbox: Sandbox, client: CustodyClient) -> None:
-    for number in range(3):
-        sandbox.control.add_webhook_call(id=str(number), webhookId="w", createdAt=f"2026-01-02T03:04:0{number}Z")
-    sandbox.control.configure(listings={"webhook-calls": {"ignored": ["sortOrder"], "orders": [["0", "1", "2"]]}})
-    overview = read_overview(client)
-    assert set(problems(overview)) == {"journal"}
-    assert "the oldest call first" in overview.journal.problem
+    sandbox.control.add_webhook(type="aaa", status="disabled")
+    sandbox.control.add_webhook(type="zzz", status="odd")
+    assert [each.type for each in value(read_overview(client), "webhooks")] == ["zzz", "aaa"]
 
 
 def test_a_person_does_not_wait_for_long() -> None:

