@@ -200,15 +200,6 @@ def test_every_import_is_declared() -> None:
     assert wrong == []
 
 
-def test_the_sandbox_names_the_command_that_installs_what_it_lacks() -> None:
-    code = (
-        "import sys; sys.modules['uvicorn'] = None; from airflow_custody.sandbox.__main__ import main; exit(main([]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    command = "pip install uvicorn"
-    assert (done.returncode, done.stderr) == (1, f"Sandbox needs uvicorn: {command} [custody/package-missing]\n")
-
-
 # --- how it is written -----------------------------------------------------------------------------------------
 
 
@@ -254,11 +245,6 @@ def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation)
 
 
 # --- what is written twice -------------------------------------------------------------------------------------
-
-
-def test_airflow_is_told_of_no_page_that_does_not_exist() -> None:
-    (integration,) = get_provider_info()["integrations"]
-    assert {*integration} == {"integration-name", "tags"}
 
 
 def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:

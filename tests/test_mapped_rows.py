@@ -133,9 +133,7 @@ def group(label: Any, memo: Any) -> None:
 #: How a row reaches a task.
 SOURCES: dict[str, Callable[[], Any]] = {
     "output": lambda: returned([HOSTILE]),
-    "map": lambda: returned([TEMPLATE]).map(lambda text: {"label": text, "memo": text}),
     "zip": lambda: returned([HOSTILE]).zip(returned(["x"])).map(lambda pair: pair[0]),
-    "concat": lambda: returned([HOSTILE]).concat(returned([])),
     "one of a list": lambda: [returned(HOSTILE)],
     "mapped upstream": lambda: task(task_id="each")(lambda row: row).expand(row=returned([HOSTILE])),
 }
@@ -188,15 +186,6 @@ def test_an_authors_row_between_others_is_rendered(sandbox: Sandbox) -> None:
     assert sorted(bodies(sandbox), key=lambda body: body["label"]) == [written, {**ROW, **HOSTILE}]
 
 
-def test_airflows_own_parameters_in_a_row_are_not_rendered(sandbox: Sandbox) -> None:
-    called = Calls()
-    with dag_with(called) as dag:
-        row = {**ROW, "map_index_template": TEMPLATE, "doc_md": TEMPLATE, "params": {"x": TEMPLATE}}
-        create(task_id="create").expand_kwargs(returned([row]), strict=False)
-    assert run_dag(dag).state == "success"
-    assert called == []
-
-
 @pytest.fixture
 def pending(sandbox: Sandbox) -> str:
     """Return the id of a request that nobody signs."""
@@ -205,14 +194,13 @@ def pending(sandbox: Sandbox) -> str:
         return client.create_whitelist_request(request)
 
 
-@pytest.mark.parametrize("settings", [{"deferrable": True}, {"mode": "reschedule"}], ids=["deferrable", "reschedule"])
-def test_a_sensor_renders_no_row_when_it_waits_or_resumes(pending: str, settings: dict[str, Any]) -> None:
+def test_a_sensor_renders_no_row_when_it_resumes(pending: str) -> None:
     called = Calls()
     row = {"request_id": pending, "expected": {**ROW, "label": TEMPLATE}}
     conn_id = "custody_default{{ called('partial')[:0] }}"
     with dag_with(called) as dag:
         CustodyWhitelistRequestSensor.partial(
-            task_id="wait", poke_interval=0.1, timeout=0.5, custody_conn_id=conn_id, **settings
+            task_id="wait", poke_interval=0.1, timeout=0.5, custody_conn_id=conn_id, deferrable=True
         ).expand_kwargs(returned([row]))
     assert run_dag(dag).state_of("wait", 0) == "failed"
     assert set(called) == {"partial"}

@@ -37,13 +37,12 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = P
         (ConnectionSigner, {"privatekey": "x"}, None, "no extra 'private_key'"),
         (Pkcs11ConnectionSigner, HSM, None, "the PIN is missing"),
         (Pkcs11ConnectionSigner, {}, "12345", "no extra 'pkcs11_module', 'pkcs11_token', 'pkcs11_key'"),
-        (Pkcs11ConnectionSigner, HSM | {"pkcs11_key": 7}, "12345", "no extra 'pkcs11_key'"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),
         (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "The signing key comes from the"),
         *(
             (each, extra, "12345", "the connection's Extra is not a JSON object, .*\nCorrect the Extra")
             for each in (ConnectionSigner, Pkcs11ConnectionSigner)
-            for extra in ("[]", "{pkcs11_module: x}", '{"private_key": "x", "private_key": "y"}')
+            for extra in ("[]", '{"private_key": "x", "private_key": "y"}')
         ),
         (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\nCorrect"),
     ],
@@ -98,7 +97,7 @@ def test_the_pin_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a-pin-of-words" not in redacted("logged: a-pin-of-words")
 
 
-@pytest.mark.parametrize("text", ["a", "-", "-----A", "a: ", "A\n"], ids=repr)
+@pytest.mark.parametrize("text", ["-----A", "a: ", "A\n"], ids=repr)
 def test_masking_a_text_that_is_no_key_takes_little_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("airflow_custody.signers.mask", lambda secret: None)
     started = time.process_time()

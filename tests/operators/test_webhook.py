@@ -84,9 +84,8 @@ def test_a_generated_secret_is_passed_to_store_secret(sandbox: Sandbox, task_log
     assert redacted(kept[number]) == "***"
 
 
-@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 500}], ids=["no response", "500"])
-def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox, fault: dict[str, Any]) -> None:
-    sandbox.control.add_fault(method="POST", **fault, work=True)
+def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("drop", method="POST", work=True)
     number = create(secret_conn_id="hook")
     assert [each["id"] for each in sandbox.control.webhooks()] == [number]
 
@@ -115,13 +114,6 @@ def test_neither_log_nor_error_has_the_secret_parts_of_the_url(
     shown = task_log.text + (str(caught.value) if is_lost else "")
     assert "hooks.example.com" in shown
     assert not [each for each in ("PassW0rd9", "T0KEN1", "T0KEN2") if each in shown]
-
-
-def test_an_error_names_no_parameter_that_the_operator_lacks(sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("html", method="GET", path="/webhooks")
-    with failing_at_once("Nothing was created") as caught:
-        create(secret_conn_id="hook")
-    assert "look_before_create" not in str(caught.value)
 
 
 def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
@@ -172,16 +164,14 @@ def test_in_a_run_xcom_has_the_id_and_no_secret(sandbox: Sandbox) -> None:
 
 
 def test_an_error_of_store_secret_does_not_show_the_secret(sandbox: Sandbox, task_log: TaskLog) -> None:
-    given: list[str] = []
-
     def store(webhook_id: str, secret: str) -> None:
         given.append(secret)
         raise RuntimeError(f"cannot store {secret}")
 
+    given: list[str] = []
     with pytest.raises(CustodyError, match=r"store_secret failed \(RuntimeError\)") as caught:
         create(store_secret=store)
-    shown = f"{caught.value!r} {caught.value.__context__!r} {caught.value.__cause__!r} {task_log.text}"
-    assert given[0] not in shown
+    assert given[0] not in f"{caught.value!r} {caught.value.__context__!r} {caught.value.__cause__!r} {task_log.text}"
     assert sandbox.control.webhooks()[0]["id"] in str(caught.value)
 
 

@@ -8,17 +8,14 @@ import pytest
 from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once
 from support.airflow.connections import connection_json
 from support.airflow.task_log import TaskLog
-from support.airflow.task_tries import ADDRESS, CREATE, LISTING, failure_of, somebody_creates
-from support.service.vanishing import vanish
+from support.airflow.task_tries import ADDRESS, CREATE, LISTING, somebody_creates
 
-from airflow_custody.client import CustodyConflictError, CustodyError, CustodyResponseError
+from airflow_custody.client import CustodyConflictError, CustodyResponseError
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("connection", "waits")
 FIELDS: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
-FOR_APPROVAL = {"method": "GET", "path": "/whitelists/addresses/for-approval"}
 CHECKSUMMED = "0x52908400098527886E0F7030069857D2E4169EE7"
 
 
@@ -37,7 +34,7 @@ def sent(sandbox: Sandbox) -> int:
     return number
 
 
-def test_what_is_listed_by_address_and_not_by_id_is_read_again_by_the_next_try(sandbox: Sandbox) -> None:
+def test_a_listing_that_changes_while_it_is_read_is_left_to_the_next_try(sandbox: Sandbox) -> None:
     theirs = somebody_creates(sandbox)
     sandbox.control.clear_request_log()
     page: dict[str, Any] = {"result": [], "totalItems": "0"}
@@ -46,17 +43,14 @@ def test_what_is_listed_by_address_and_not_by_id_is_read_again_by_the_next_try(s
         create()
     assert caught.value.retryable
     assert sent(sandbox) == 0
-    sandbox.control.clear_faults()
-    assert create() == theirs
 
 
-@pytest.mark.parametrize("if_exists", ["reuse", "fail"])
-def test_a_hidden_request_for_the_address_may_be_the_same_one(sandbox: Sandbox, if_exists: str) -> None:
+def test_a_hidden_request_for_the_address_may_be_the_same_one(sandbox: Sandbox) -> None:
     theirs = somebody_creates(sandbox)
     sandbox.control.configure(listings={"whitelist": {"dropped": [theirs]}})
     sandbox.control.clear_request_log()
     with failing_at_once("the service counts 1 request that it does not return for this address") as caught:
-        create(if_exists=if_exists)
+        create()
     assert caught.value.error.code == "request-exists"
     assert sent(sandbox) == 0
 
@@ -80,30 +74,20 @@ def test_what_somebody_has_asked_for_is_used(sandbox: Sandbox, task_log: TaskLog
     ti = FakeTaskInstance()
     assert create(ti) == theirs
     assert ti.pushed == {"request": {"id": theirs, **FIELDS}, "created": False}
-    words = "pending approval" if status == "pending" else "in effect"
-    assert (
-        f"Reusing whitelisting request {theirs}, so nothing is sent: it has the same content and is {words} (status"
-        in task_log.text
-    )
-    assert "created by " in task_log.text
-    # The search for the address is the one that is made before each create.
-    assert len([call for call in sandbox.control.request_log(**LISTING) if call["query"].get("addresses")]) == 1
+    assert f"Reusing whitelisting request {theirs}, so nothing is sent" in task_log.text
     assert sent(sandbox) == 0
     ti = FakeTaskInstance()
     assert create(ti, if_exists="create") != theirs
     assert ti.pushed["created"] is True
 
 
-@pytest.mark.parametrize("form", ["lower", "as sent"])
-def test_another_spelling_is_the_same_and_what_follows_goes_through(sandbox: Sandbox, form: str) -> None:
-    sandbox.control.configure(address_form=form)
+def test_another_spelling_is_the_same_and_what_follows_goes_through(sandbox: Sandbox) -> None:
+    sandbox.control.configure(address_form="as sent")
     theirs = somebody_creates(sandbox, address=CHECKSUMMED, network="Mainnet")
-    asked = CHECKSUMMED if form == "lower" else CHECKSUMMED.lower()
     ti = FakeTaskInstance()
-    assert create(ti, address=asked, blockchain="Ethereum", network="main") == theirs
-    shown = {"address": CHECKSUMMED.lower() if form == "lower" else CHECKSUMMED, "blockchain": "ETH"}
+    assert create(ti, address=CHECKSUMMED.lower(), blockchain="Ethereum", network="main") == theirs
     # As the service spells it, which is what is signed and compared.
-    assert ti.pushed["request"] == {"id": theirs, **FIELDS, **shown, "network": "Mainnet"}
+    assert ti.pushed["request"] == {"id": theirs, **FIELDS, "address": CHECKSUMMED, "network": "Mainnet"}
     assert sent(sandbox) == 1
 
 
@@ -153,10 +137,9 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("if_exists", ["reuse", "fail"])
 @pytest.mark.parametrize(("changes", "status", "why", "code", "advice"), STOPS.values(), ids=STOPS)
 def test_what_cannot_be_used_stops_the_task_and_is_named(
-    sandbox: Sandbox, if_exists: str, changes: dict[str, Any], status: str, why: str, code: str, advice: str
+    sandbox: Sandbox, changes: dict[str, Any], status: str, why: str, code: str, advice: str
 ) -> None:
     number = somebody_creates(sandbox, **changes)
     if status == "unreadable":
@@ -165,25 +148,13 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
         sandbox.control.set_whitelist_status(number, status)
     sandbox.control.clear_request_log()
     with failing_at_once(f"{why}.*; nothing is sent") as caught:
-        create(if_exists=if_exists)
+        create()
     error = caught.value.error
     assert isinstance(error, CustodyConflictError)
     assert error.code == code
     assert not error.retryable
     assert advice in str(error)
     assert sent(sandbox) == 0
-
-
-def test_a_services_own_status_words_are_taken(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    number = somebody_creates(sandbox)
-    words = {"effective_statuses": "LIVE", "rejected_statuses": ["void"]}
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **words))
-    sandbox.control.set_whitelist_status(number, "live")
-    assert create() == number
-    sandbox.control.set_whitelist_status(number, "void")
-    with failing_at_once("was rejected"):
-        create()
-    assert sent(sandbox) == 1
 
 
 def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
@@ -220,42 +191,6 @@ def test_what_was_rejected_with_other_content_does_not_count_and_hides_nothing(s
     assert sent(sandbox) == 0
 
 
-def test_another_destination_is_another_request(sandbox: Sandbox) -> None:
-    somebody_creates(sandbox, memo="7")
-    somebody_creates(sandbox, blockchain="BTC")
-    assert create(network="mainnet") == "3713"
-
-
-# --- a service that does not show what exists ----------------------------------------------------------------
-
-
-INCOMPLETE: dict[str, dict[str, Any]] = {
-    "500": {"kind": "status", **LISTING, "status": 500},
-    "401": {"kind": "status", **LISTING, "status": 401},
-    "404 of a gateway": {"kind": "html", **LISTING, "status": 404},
-    "truncated": {"kind": "truncate_body", **LISTING},
-    "a row is missing": {"kind": "status", **LISTING, "status": 200, "body": {"result": [], "totalItems": "1"}},
-    "what is pending is not listed": {"kind": "status", **FOR_APPROVAL, "status": 503},
-    "404 of a gateway for what is pending": {"kind": "html", **FOR_APPROVAL, "status": 404},
-    "404 for what is settled": {"kind": "status", **LISTING, "status": 404, "skip": 2},
-}
-
-
-@pytest.mark.parametrize("fault", INCOMPLETE.values(), ids=INCOMPLETE)
-def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, fault: dict[str, Any]) -> None:
-    sandbox.control.set_whitelist_status(somebody_creates(sandbox), "APPROVED")
-    sandbox.control.clear_request_log()
-    sandbox.control.add_fault(**fault)
-    with pytest.raises((CustodyError, CustodyFailException)) as caught:
-        create()
-    assert "Nothing was created." in str(getattr(caught.value, "error", caught.value))
-    assert sent(sandbox) == 0
-    # The next try looks again.
-    sandbox.control.clear_faults()
-    assert create(FakeTaskInstance(2, 1)) == "3711"
-    assert sent(sandbox) == 0
-
-
 # --- the DAG file --------------------------------------------------------------------------------------------
 
 
@@ -272,20 +207,3 @@ def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, 
 def test_what_does_not_go_together_is_refused_when_the_file_is_parsed(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS, **given)
-
-
-def test_one_that_vanishes_while_it_is_read_is_read_again_by_the_next_try(sandbox: Sandbox) -> None:
-    theirs = somebody_creates(sandbox)
-    sandbox.control.set_whitelist_status(theirs, "APPROVED")
-    vanish(sandbox, theirs, ids=theirs)
-    sandbox.control.clear_request_log()
-    error = failure_of(create)
-    assert isinstance(error, CustodyResponseError)
-    assert error.retryable
-    assert "it was listed as settled, but is missing from the later listing of all requests" in error.message
-    assert "Nothing was created." in str(error)
-    assert "_statuses" not in str(error)
-    assert "look_before_create" not in str(error)
-    sandbox.control.clear_faults()
-    assert sent(sandbox) == 0
-    assert create() == theirs

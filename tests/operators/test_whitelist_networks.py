@@ -16,7 +16,6 @@ import pytest
 from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once
 from support.airflow.apply_tries import ApplyTask, address, before, plan, write_rows
 from support.airflow.connections import connection_json
-from support.airflow.sensor_runs import wait
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import CREATE, RowsStore, failure_of, somebody_creates
 from support.service.people import Person
@@ -25,7 +24,6 @@ from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 FIELDS: dict[str, Any] = {"label": "Label 1", "address": address(1), "blockchain": "ETH"}
@@ -35,14 +33,9 @@ DELETE = {"method": "DELETE"}
 pytestmark = pytest.mark.usefixtures("waits")
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["in the text", "in the envelope"])
-def connect(sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Connect:
-    """
-    Let the service have the network in its texts or not, and pin its keys; the user is a signer.
-
-    Return what sets the connection's accepted fields.
-    """
-    sandbox.control.configure(network_is_hashed=request.param)
+@pytest.fixture(autouse=True)
+def connect(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """Return what sets the accepted fields of the connection, which is a signer's and pins the service's keys."""
     person = Person(sandbox, "ann", "approvers")
 
     def connect(accept_fields: str) -> None:
@@ -83,57 +76,14 @@ def there(sandbox: Sandbox, **fields: str) -> str:
 # --- one request -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "shown"), [(None, "sepolia"), ("mainnet", "one")])
-def test_it_is_not_reused_and_the_advice_is_harmless(sandbox: Sandbox, asked: str | None, shown: str) -> None:
-    number = there(sandbox, network=shown)
-    given = {"network": asked} if asked else {}
-    why = rf"{number} may be for the same destination, and differs in network \(requested .*, shown '{shown}'\)"
-    with failing_at_once(why) as caught:
-        create(**given)
-    text = str(caught.value.error)
-    assert "If that request is for another destination, set if_exists='create' to create a new request." in text
-    for word in ("ignore", "delete", "replace"):
-        assert word not in text
-    assert not sandbox.control.request_log(**CREATE)
-    # The advice is possible.
-    assert create(**given, if_exists="create") != number
-
-
-def test_two_known_networks_are_two_destinations(sandbox: Sandbox) -> None:
-    number = there(sandbox, network="mainnet")
-    made = create(network="sepolia")
-    assert made != number
-    assert create(network="sepolia") == made
-
-
-BITCOIN: dict[str, Any] = {"blockchain": "BTC", "address": "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"}
-
-
-@pytest.mark.parametrize(
-    ("shown", "more", "accepted"),
-    [({"network": "mainnet"}, {}, ""), ({"network": "testnet4", **BITCOIN}, BITCOIN, "network")],
-    ids=["the main network", "an accepted one"],
-)
-def test_the_main_network_and_an_accepted_one_are_reused(
-    sandbox: Sandbox, connect: Connect, shown: dict[str, Any], more: dict[str, Any], accepted: str
-) -> None:
-    number = there(sandbox, **shown)
-    connect(accepted)
-    assert create(**more) == number
-    assert not sandbox.control.request_log(**CREATE)
-
-
-@pytest.mark.parametrize("network", ["sepolia", "polygon"])
-def test_on_eth_another_network_is_not_reused_even_if_the_key_is_accepted(
-    sandbox: Sandbox, connect: Connect, network: str
-) -> None:
-    number = there(sandbox, network=network)
-    connect("network")
-    with failing_at_once(
-        rf"{number} may be for the same destination, and differs in network \(requested nothing, shown '{network}'\)"
-    ):
+def test_it_is_not_reused_unless_a_new_request_is_asked_for(sandbox: Sandbox) -> None:
+    number = there(sandbox, network="sepolia")
+    why = rf"{number} may be for the same destination, and differs in network \(requested nothing, shown 'sepolia'\)"
+    with failing_at_once(why):
         create()
     assert not sandbox.control.request_log(**CREATE)
+    # As it is advised.
+    assert create(if_exists="create") != number
 
 
 # --- signing, and waiting ----------------------------------------------------------------------------------
@@ -151,35 +101,7 @@ def test_it_is_signed_only_if_the_network_is_accepted(sandbox: Sandbox, connect:
     assert "Filled in by the service: network" in task_log.text
 
 
-def test_a_sensor_accepts_it_only_by_name(sandbox: Sandbox, connect: Connect) -> None:
-    number = there(sandbox, network="sepolia")
-    sandbox.control.sign_whitelist_requests([number])
-    given: dict[str, Any] = {"request_id": number, "expected": FIELDS}
-    with failing_at_once(rf"request {number} differs from the requested content: network \(not requested"):
-        wait(CustodyWhitelistRequestSensor, **given)
-    connect("network")
-    assert wait(CustodyWhitelistRequestSensor, **given)["verified"] is True
-
-
 # --- plans -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_a_plan_neither_creates_replaces_nor_deletes_for_it(
-    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog
-) -> None:
-    both: dict[str, Any] = {"prune": True, "replace": True}
-    path = write_rows(tmp_path / "whitelist.yaml", [1], contract_type="ERC20")
-    number = there(sandbox, network="sepolia")
-    sandbox.control.sign_whitelist_requests([number])
-    planned = plan(path, **both)
-    assert {state: each for state, each in planned["counts"].items() if each} == {"differs": 1}
-    assert "add its id to 'ignore'" in task_log.text
-    assert "delete the request" not in task_log.text
-    sandbox.control.clear_request_log()
-    assert ApplyTask(planned, RowsStore()).attempt()["request_ids"] == []
-    assert not sandbox.control.request_log(**CREATE)
-    assert not sandbox.control.request_log(**DELETE)
 
 
 @pytest.mark.usefixtures("airflow_db")

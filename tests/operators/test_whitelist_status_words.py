@@ -10,20 +10,17 @@ from typing import Any
 import pytest
 from support.airflow.airflow_runs import FakeTaskInstance, execute, failing_at_once
 from support.airflow.apply_tries import ApplyTask, address, plan, write_rows
-from support.airflow.sensor_runs import MODES, run_sensor
 from support.airflow.task_tries import RowsStore, needs_store, somebody_creates
 from support.service.people import Person
 
-from airflow_custody.cli.main import main
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator, CustodyVerifyWhitelistOperator
 from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
     CustodySignWhitelistRequestsOperator,
 )
-from airflow_custody.overview import read_overview, read_request
+from airflow_custody.overview import read_request
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 FIELDS: dict[str, Any] = {"label": "Label 1", "address": address(1), "blockchain": "ETH"}
@@ -80,32 +77,12 @@ def test_a_request_is_created_signed_and_signed_again(sandbox: Sandbox) -> None:
     assert create() == number
 
 
-def test_a_request_in_effect_needs_no_signature_and_is_reused(active: str) -> None:
-    assert sign(active) == 1
-    assert create() == active
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_wait_ends(active: str, mode: str) -> None:
-    found = run_sensor(CustodyWhitelistRequestSensor, mode, request_id=active).xcom("wait")
-    assert (found["status"], found["verified"]) == ("ACTIVE", True)
-
-
-def test_it_is_planned_verified_and_shown_as_in_effect(
-    active: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_planned_verified_and_shown_as_in_effect(active: str, tmp_path: Path) -> None:
     assert plan(write_rows(tmp_path / "list.yaml", [1]))["counts"]["unchanged"] == 1
     assert run(CustodyVerifyWhitelistOperator)["counts"]["verified"] == 1
     with CustodyHook().get_conn() as client:
         row = read_request(client, active).row
-        assert (row.state, row.trust, row.problem) == ("effective", "verified", "")
-        requests = read_overview(client).requests.value
-    assert requests is not None
-    assert [each.id for each in requests.recent.rows] == [active]
-    assert requests.unknown.rows == ()
-    capsys.readouterr()
-    assert main(["whitelist", "show", active, "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["state"] == "effective"
+    assert (row.state, row.trust, row.problem) == ("effective", "verified", "")
 
 
 @pytest.mark.usefixtures("connect")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import datetime, timezone
@@ -200,29 +199,6 @@ def test_an_event_that_airflow_may_not_have_stored_is_repeated(sandbox: Sandbox)
 
 
 @pytest.mark.usefixtures("saves_at_once")
-def test_a_change_that_was_reverted_before_the_state_is_saved_causes_no_event(sandbox: Sandbox) -> None:
-    class HeldStore(Store):
-        is_held = True
-
-        async def aset(self, key: str, value: Any) -> None:
-            while self.is_held:
-                await asyncio.sleep(0.01)
-            await super().aset(key, value)
-
-    def script() -> None:
-        for status in ("error", "success", "error"):
-            sandbox.control.update_health(group="hsm", status=status)
-            polled(sandbox)
-        store.is_held = False
-        polled(sandbox)
-
-    store = HeldStore()
-    made = trigger(fire_on="change")
-    made.asset_state_store = cast(Any, store)
-    assert [event["status"] for event in events_during(made, script)] == ["unhealthy"]
-
-
-@pytest.mark.usefixtures("saves_at_once")
 def test_a_watcher_waits_until_its_state_can_be_loaded(sandbox: Sandbox, task_log: TaskLog) -> None:
     store = Store()
     sandbox.control.update_health(group="hsm", status="error")
@@ -248,8 +224,8 @@ def test_a_watcher_waits_until_its_state_can_be_loaded(sandbox: Sandbox, task_lo
 @pytest.mark.usefixtures("saves_at_once")
 @pytest.mark.parametrize(
     "other",
-    [{"custody_conn_id": "other"}, {"groups": ["hsm"]}, {"fire_on": "change"}],
-    ids=["connection", "criteria", "fire_on"],
+    [{"custody_conn_id": "other"}, {"groups": ["hsm"]}],
+    ids=["connection", "criteria"],
 )
 def test_watchers_of_one_asset_do_not_share_it(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
@@ -271,11 +247,6 @@ def test_two_assets_have_no_store_and_the_log_says_so(sandbox: Sandbox, task_log
     assert "Airflow only stores state for a trigger of exactly one asset" in task_log.text
 
 
-def test_a_deferred_task_gives_its_trigger_its_queue_and_an_asset_watcher_has_none() -> None:
-    assert trigger().supports_triggerer_queue
-    assert not trigger(fire_on="change").supports_triggerer_queue
-
-
 # --- sharing ---------------------------------------------------------------------------------------------------
 
 
@@ -288,17 +259,15 @@ def test_a_tenant_that_is_refused_is_its_own_trouble(sandbox: Sandbox) -> None:
 def test_many_share_one_poll_and_all_with_the_same_criteria_one_verdict(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged: list[tuple[Any, int]] = []
+    judged: list[Any] = []
     judge = verdict.judge
 
-    def judge_in_a_thread(checks: Any, criteria: Any, now: Any) -> Any:
-        judged.append((criteria, threading.get_ident()))
+    def count(checks: Any, criteria: Any, now: Any) -> Any:
+        judged.append(criteria)
         return judge(checks, criteria, now)
 
-    monkeypatch.setattr("airflow_custody.triggers.health.judge", judge_in_a_thread)
+    monkeypatch.setattr("airflow_custody.triggers.health.judge", count)
     found = asyncio.run(events(*(trigger(groups=["hsm"] if number % 2 else None) for number in range(20))))
     assert [event["status"] for event in found] == ["healthy"] * 20
     assert len(sandbox.control.request_log()) == 1
-    assert len(judged) == len({criteria for criteria, _ in judged}) == 2
-    # Not on the event loop.
-    assert threading.get_ident() not in {thread for _, thread in judged}
+    assert len(judged) == 2

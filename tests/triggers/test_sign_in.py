@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from support.airflow.request_triggers import events
 
-from airflow_custody.client import CustodyAuthenticationError, CustodyClient
-from airflow_custody.client.wait_state import WaitState
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.health import CustodyHealthTrigger
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
@@ -35,25 +30,4 @@ def test_triggers_of_one_connection_send_it_once(sandbox: Sandbox) -> None:
     seldom = CustodyWhitelistRequestTrigger(request_id="7", custody_conn_id="joe", poke_interval=600)
     found = asyncio.run(events(*requests, seldom, CustodyHealthTrigger(custody_conn_id="joe")))
     assert [(each["status"], each["error"]["code"]) for each in found] == [("error", "credentials-refused")] * 7
-    assert sign_ins(sandbox) == 1
-
-
-class Nothing:
-    """A wait that learns nothing."""
-
-    def update(self, found: Any) -> WaitState:
-        raise AssertionError
-
-
-def test_a_poll_that_goes_on_does_not_send_it_again(sandbox: Sandbox) -> None:
-    def fetch(client: CustodyClient, waits: Sequence[Any]) -> object:
-        return client.list_health_checks()
-
-    async def scenario() -> None:
-        poll: SharedPoll[WaitState] = SharedPoll("key", "joe", fetch, 0.05)
-        with poll.subscribe(Nothing()) as results:
-            for _ in range(3):
-                assert isinstance(await asyncio.wait_for(results.get(), 600), CustodyAuthenticationError)
-
-    asyncio.run(scenario())
     assert sign_ins(sandbox) == 1

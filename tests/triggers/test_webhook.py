@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
 
 import pytest
-from airflow.triggers.base import TriggerEvent
 from support.airflow.airflow_runs import AIRFLOW
 
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers import _calls
-from airflow_custody.triggers._calls import JournalProducer
-from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
@@ -25,7 +19,6 @@ from support.airflow.watcher_runs import (
     Store,
     Triggerer,
     add_call,
-    ids_of,
     in_triggerers,
     next_polls,
     polls,
@@ -61,14 +54,9 @@ async def test_fires_what_is_new_and_saves_its_cursor_when_airflow_has_it(sandbo
 @in_triggerers
 async def test_all_watchers_of_a_connection_share_one_poll(sandbox: Sandbox) -> None:
     stores = {number: Store(str(number)) for number in range(1, 9)}
-
-    def start() -> Triggerer:
-        triggerer = Triggerer()
-        for number, store in stores.items():
-            triggerer.start(number, store, webhook_ids=[HOOK if number % 2 else OTHER_HOOK], poke_interval=1.0)
-        return triggerer
-
-    triggerer = start()
+    triggerer = Triggerer()
+    for number, store in stores.items():
+        triggerer.start(number, store, webhook_ids=[HOOK if number % 2 else OTHER_HOOK], poke_interval=1.0)
     await until(lambda: all(store.values for store in stores.values()))
     sandbox.control.clear_request_log()
     add_call(sandbox, "a")
@@ -77,13 +65,6 @@ async def test_all_watchers_of_a_connection_share_one_poll(sandbox: Sandbox) -> 
     # One found them, and another one may have come since.
     assert polls(sandbox) <= 2
     assert [triggerer.ids(number) for number in stores] == [["a"], ["b"]] * 4
-    # They have the same cursor: their backlog is read once, too.
-    await triggerer.kill()
-    add_call(sandbox, "c")
-    sandbox.control.clear_request_log()
-    start()
-    await until(lambda: all("c" in store.known for store in stores.values()))
-    assert polls(sandbox) <= 3
 
 
 @in_triggerers
@@ -105,34 +86,6 @@ async def test_a_watcher_that_fails_keeps_its_cursor_and_the_others_go_on(sandbo
     triggerer.confirms, triggerer.fired = True, []
     triggerer.start(2, bad)
     await until(lambda: triggerer.ids(2) == ["a"] and bad.known == {"a"})
-
-
-@in_triggerers
-async def test_a_watcher_that_ends_between_two_events_keeps_its_cursor(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_calls, "MAX_CALLS_PER_EVENT", 1)
-    add_call(sandbox, "a")
-    add_call(sandbox, "b")
-    readings = JournalProducer("custody_default", 0.05).open_stream()
-    given: list[Any] = []
-
-    async def stream() -> AsyncIterator[Any]:
-        for _ in range(2):
-            given.append((await anext(readings))[0])
-            yield given[-1]
-        await asyncio.sleep(60)
-
-    trigger = CustodyWebhookCallTrigger(start="beginning")
-    trigger.asset_state_store = Store()  # type: ignore[assignment]
-    events = cast(AsyncGenerator[TriggerEvent, None], trigger.filter_shared_stream(stream()))
-    assert [ids_of((await anext(events)).payload) for _ in range(2)] == [["a"], ["b"]]
-    assert given[-1].savers == {}
-    last = asyncio.ensure_future(anext(events))
-    await until(lambda: given[-1].savers)
-    last.cancel()
-    await asyncio.gather(last, return_exceptions=True)
-    await cast(AsyncGenerator[Any, None], readings).aclose()
 
 
 @in_triggerers

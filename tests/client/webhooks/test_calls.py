@@ -59,27 +59,21 @@ def test_the_secret_parts_of_a_url_stay_out_of_events() -> None:
 @pytest.mark.parametrize(
     ("text", "payload"),
     [
-        (None, None),
         ("", None),
         ("not JSON", "not JSON"),
         ("[1, 2.5, null, true]", [1, 2.5, None, True]),
-        ('{"a": {"b": "\\u00e9"}}', {"a": {"b": "é"}}),
         (f"{2**64 - 1}", 2**64 - 1),
         ({"a": [1]}, {"a": [1]}),
         # What two readers may read in two ways stays text.
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
         ("NaN", "NaN"),
-        ("1e999", "1e999"),
         (f"{2**64}", f"{2**64}"),
         # So does what would change when it is read.
         ('{"a": 12345678901234567.89}', '{"a": 12345678901234567.89}'),
         ("1e-99999999999999999999999", "1e-99999999999999999999999"),
         ("[0.1, 1.50, 1E5, -0.0, 5e-324]", [0.1, 1.5, 100000.0, 0.0, 5e-324]),
-        ("9" * 5000, "9" * 5000),
-        ('"\\u0000"', '"\\u0000"'),
         ('{"\\ud800": 1}', '{"\\ud800": 1}'),
         ("[" * 100_000, "[" * 100_000),
-        (float("nan"), "NaN"),
         # No database stores these.
         ("a\0b\ud800", "a\ufffdb\ufffd"),
     ],
@@ -113,14 +107,6 @@ def test_any_row_becomes_plain_json(row: dict[str, Any]) -> None:
     assert json.loads(text.encode()) == data
 
 
-@given(ANYTHING)
-def test_any_payload_that_is_text_of_json(value: Any) -> None:
-    text = json.dumps(value)
-    found = read_payload(text)
-    assert found == (value if not isinstance(found, str) or found == value else text) or found is None
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
-
-
 # --- the event in a payload --------------------------------------------------------------------------------------
 
 
@@ -128,10 +114,7 @@ def test_any_payload_that_is_text_of_json(value: Any) -> None:
     ("data", "found"),
     [
         ('{"requestId": 123, "status": "APPROVED"}', {"requestId": "123", "status": "APPROVED"}),
-        ('{"currencyId": "7", "currency": "ETH"}', {"currencyId": "7", "currency": "ETH"}),
-        ('{"transactionId": 46596}', {"transactionId": "46596"}),
         # As it was sent, whatever a float would make of it.
-        ('{"requestId": 9223372036854775807}', {"requestId": "9223372036854775807"}),
         ('{"requestID": 123456789012345678901234567890}', {"requestID": "123456789012345678901234567890"}),
         ('{"aId": 1.10, "bId": 1e3, "cId": -0}', {"aId": "1.10", "bId": "1e3", "cId": "-0"}),
         ('{"id": 1, "requestIds": [1, "2", null]}', {"id": "1", "requestIds": ["1", "2", None]}),
@@ -139,7 +122,6 @@ def test_any_payload_that_is_text_of_json(value: Any) -> None:
         # A number that is no id stays one, unless it would change.
         ('{"n": 5, "x": 0.5, "y": 12345678901234567.89}', {"n": 5, "x": 0.5, "y": "12345678901234567.89"}),
         ('{"requestId": null, "isId": true}', {"requestId": None, "isId": True}),
-        ("{}", {}),
         ("null", {}),
     ],
 )
@@ -160,16 +142,12 @@ def test_the_ids_of_an_event_are_text(data: str, found: dict[str, Any]) -> None:
     [
         ('{"type": "a.b"}', "a.b"),
         ('{"type": "a.b", "createdAt": "yesterday"}', "a.b"),
-        ('{"type": "a.b", "createdAt": 5, "data": {}}', "a.b"),
-        *((text, None) for text in (None, "", "text", "[]", "{}", "7", '"a.b"', '{"requestId": "3711"}')),
-        *((f'{{"type": {kind}, "data": {{}}}}', None) for kind in ("null", '""', "7", '["a.b"]')),
-        *((f'{{"type": "a.b", "data": {data}}}', None) for data in ("[]", '"x"', "7", "false", '{"a": NaN}')),
-        ('{"type": "a.b", "type": "c.d", "data": {}}', None),
+        *((text, None) for text in (None, "", "text", "[]", '{"requestId": "3711"}')),
+        *((f'{{"type": {kind}, "data": {{}}}}', None) for kind in ('""', "7")),
+        *((f'{{"type": "a.b", "data": {data}}}', None) for data in ("[]", '{"a": NaN}')),
         ('{"type": "a.b", "data": {"requestId": 1, "requestId": 2}}', None),
-        ('{"type": "a\\u0000b", "data": {}}', None),
         ('{"type": "a.b", "data": {"x": "\\ud800"}}', None),
         ('{"type": "a.b", "data": {"x": ' + "[" * 5000 + "]" * 5000 + "}}", None),
-        ('{"type": "a.b", "data": {"x": "' + "x" * MAX_PARSED_LENGTH + '"}}', None),
     ],
     ids=lambda value: repr(value)[:60],
 )
@@ -177,15 +155,6 @@ def test_a_payload_of_another_form_has_no_event(text: str | None, kind: str | No
     call = WebhookCall("7", "w", payload_text=text)
     assert (call.type, call.event_at, call.data) == (kind, None, {})
     assert call.payload_text == text
-
-
-@given(ANYTHING)
-def test_any_data_of_an_event_is_plain_json_without_a_number_as_id(value: Any) -> None:
-    event = WebhookCall("7", "w", payload_text=json.dumps({"type": "a", "data": {"someId": value, "x": value}})).event
-    assert json.loads(json.dumps(event.data, allow_nan=False, ensure_ascii=False).encode()) == event.data
-    if event.type and isinstance(value, int) and not isinstance(value, bool):
-        assert event.data["someId"] == str(value)
-        assert event.data["x"] in (value, str(value))
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -230,30 +199,14 @@ def test_selection(criteria: dict[str, Any], ids: str) -> None:
         ('{"status": "enabled"}', False),
         # The service leaves out what is empty, so there is no status.
         ("{}", False),
-        ('{"status": null}', False),
-        ('{"status": ""}', False),
         # What cannot be read may be the one that is waited for.
         ('{"status": 7}', True),
-        ('{"status": ["disabled"]}', True),
         ("[]", True),
     ],
 )
 def test_selection_by_the_status_in_the_data(data: str, is_selected: bool) -> None:
     call = WebhookCall("1", "ab", payload_text=f'{{"type": "currencyStatus.updated", "data": {data}}}')
     assert bool(CallFilter(data_statuses=["disabled"]).select([call], [])) is is_selected
-
-
-def test_the_type_of_a_payload_counts_where_that_of_the_webhook_is_not_known() -> None:
-    calls = [
-        WebhookCall(each, each, payload_text='{"type": "currencyStatus.updated"}') for each in ("gone", "none", "w")
-    ]
-    webhooks: list[WireWebhook] = [{"id": "w", "type": "requestStatus.updated"}, {"id": "none", "type": ""}]
-
-    def select(kind: str) -> list[str]:
-        return [each.id for each in CallFilter(webhook_types=[kind]).select(calls, webhooks)]
-
-    assert select("CurrencyStatus.updated") == ["gone", "none"]
-    assert select("requestStatus.updated") == ["w"]
 
 
 def test_an_event() -> None:

@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import json
 import zlib
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -67,14 +66,12 @@ def test_every_chain_has_a_valid_and_an_invalid_vector() -> None:
     [
         ("SBGWKM3CD4IL47QN6X54N6Y33T3JDNVI6AIJ6CD5IM47HG3IG4O36XCU", "XLM", "invalid", "secret key"),
         # A chain has several names, and no punctuation in them counts.
-        *((BITCOIN + "q", chain, "invalid", "") for chain in ("btc", "Bitcoin", "xbt")),
-        *(("?", chain, "invalid", "") for chain in ("Avalanche C-Chain", "avalanche_c", "Bitcoin Cash", "cosmos hub")),
-        *(("x", chain, "unchecked", "") for chain in ("", "Canton", "ETH2", "BT\u212a", "ЕТН")),
+        *((BITCOIN + "q", chain, "invalid", "") for chain in ("Bitcoin", "xbt")),
+        *(("?", chain, "invalid", "") for chain in ("Avalanche C-Chain", "avalanche_c")),
+        *(("x", chain, "unchecked", "") for chain in ("", "ETH2", "ЕТН")),
         # What no address has is named by its place.
         (f" {ETHEREUM}", "ETH", "invalid", "character 1 is U+"),
-        (f"{ETHEREUM}\n", "ETH", "invalid", "character 43 is U+"),
         ("0\u0445" + ETHEREUM[2:], "ETH", "invalid", "character 2 is U+"),
-        (ETHEREUM[:5] + "\u200b" + ETHEREUM[5:], "ETH", "invalid", "character 6 is U+"),
         # Long text is refused before it costs time.
         ("1" * 1_000_000, "BTC", "invalid", "it has more than 256 characters"),
     ],
@@ -88,9 +85,9 @@ def test_names_and_reasons(address: str, chain: str, verdict: str, reason: str) 
 @pytest.mark.parametrize(
     ("network", "verdict"),
     [
-        *((each, "unchecked") for each in (None, "", " ")),
-        *((each, "invalid") for each in ("MainNet", "main-net", "main", "livenet", "prod", "bitcoin", "btc-mainnet")),
-        *((each, "valid") for each in ("testnet", "signet", "regtest", "mainnet2", "anything", "ethereum")),
+        *((each, "unchecked") for each in (None, " ")),
+        *((each, "invalid") for each in ("MainNet", "main-net", "prod", "bitcoin", "btc-mainnet")),
+        *((each, "valid") for each in ("testnet", "mainnet2", "ethereum")),
     ],
 )
 def test_addresses_of_test_networks_go_by_the_name_of_the_network(network: str | None, verdict: str) -> None:
@@ -166,9 +163,8 @@ def let_the_library_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> N
     monkeypatch.setattr("airflow_custody.client.whitelist.addresses.decoders.b58decode_check", fail)
 
 
-@pytest.mark.parametrize("error", [IndexError("x"), RecursionError()])
-def test_an_address_is_not_wrong_because_the_library_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_the_library_fail(monkeypatch, error)
+def test_an_address_is_not_wrong_because_the_library_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_the_library_fail(monkeypatch, IndexError("x"))
     assert check_address(LEGACY, "BTC").verdict == "unchecked"
 
 
@@ -214,27 +210,6 @@ def algorand(data: bytes) -> str:
     return base32(data + hashlib.new("sha512_256", data).digest()[-4:])
 
 
-# Most of these are the key of nobody: multisignature, program and contract accounts are hashes.
-MADE: list[tuple[str, int, Callable[[bytes], str]]] = [
-    ("SOL", 32, base58),
-    ("DOT", 32, lambda data: ss58(0, data)),
-    ("TAO", 32, lambda data: ss58(42, data)),
-    ("ALGO", 32, algorand),
-    *(("XLM", size, lambda data, kind=kind: strkey(kind << 3, data)) for kind, size in ((6, 32), (12, 40), (2, 32))),
-]
-
-
-@settings(max_examples=20, deadline=None)
-@given(data=st.binary(min_size=40, max_size=40), number=st.sampled_from([1, 2, 7, 63, 64, 255, 16383]))
-def test_every_account_is_valid_with_or_without_a_key(data: bytes, number: int) -> None:
-    for chain, size, encode in MADE:
-        address = encode(data[:size])
-        assert verdicts(address, chain) == ("valid",) * 3, (chain, address)
-    # A key of another Substrate network is left open.
-    for chain in ("DOT", "TAO"):
-        assert verdicts(ss58(number, data[:32]), chain) == ("unchecked",) * 3
-
-
 HASH = bytes(range(28))
 OSMOSIS = "osmo1qqqsyqcyq5rqwzqfpg9scrgwpugpzysntdz28t"
 
@@ -260,17 +235,16 @@ PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
         # A script; a CRC that does not match; content that is no address's.
         (byron(kind=1), "ADA", "invalid"),
         (byron(damage=1), "ADA", "invalid"),
-        (byron(attributes=PATH, damage=256), "ADA", "invalid"),
         (byron(attributes=b"\xa1\x03" + PATH[2:]), "ADA", "invalid"),
-        (byron(attributes=PATH[:4] + b"\x83\x19\x00\x01\x58\x18" + HASH[:24]), "ADA", "invalid"),
-        (byron(attributes=b"\xa1\x01\x83\x01\x02\x58\x1b" + HASH[:27]), "ADA", "invalid"),
-        (byron(attributes=b"\xa1\x41\x01\x58\x1d" + HASH + b"\0"), "ADA", "invalid"),
         (byron(attributes=b"\xa1\x01\x58\xff" + HASH + b"\0\0"), "ADA", "invalid"),
         (byron(attributes=b"\xbf\x01\x58\x1e\x58\x1c" + HASH), "ADA", "invalid"),
-        (ss58(46, bytes(32)), "DOT", "invalid"),
         (ss58(47, bytes(32)), "TAO", "invalid"),
+        # A key of another Substrate network is left open.
+        (ss58(2, bytes(32)), "DOT", "unchecked"),
+        # The hash of a contract or of several keys is the key of nobody.
+        (base58(HASH + b"\xff" * 4), "SOL", "valid"),
+        (strkey(2 << 3, b"\xff" * 32), "XLM", "valid"),
         (ss58(0, bytes(31)), "DOT", "invalid"),
-        (ss58(255, bytes(33)), "DOT", "invalid"),
         (base58_check(bytes.fromhex("067c75") + HASH[:20]), "XTZ", "unchecked"),
         (strkey(19 << 3, bytes(32)), "XLM", "invalid"),
         (strkey(6 << 3, bytes(31)), "XLM", "invalid"),
@@ -280,10 +254,10 @@ PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
         (base58_check(b"\x80" + bytes(32)), "BCH", "invalid"),
         ("bc1q" + "q" * 90, "BTC", "invalid"),
         # X-addresses with and without a tag, with unknown flags, and with a tag of more than 32 bits.
-        *((x_address(tag), "XRP", "valid") for tag in (None, 0, 12, 2**32 - 1)),
-        *((x_address(12, flags=flags), "XRP", "invalid") for flags in (0, 2, 3, 128, 255)),
-        *((x_address(flags=flags), "XRP", "invalid") for flags in (2, 255)),
-        *((x_address(tag, end=end), "XRP", "invalid") for tag in (None, 12) for end in (1, 2**31)),
+        *((x_address(tag), "XRP", "valid") for tag in (None, 0, 2**32 - 1)),
+        *((x_address(12, flags=flags), "XRP", "invalid") for flags in (0, 2)),
+        (x_address(flags=2), "XRP", "invalid"),
+        *((x_address(tag, end=1), "XRP", "invalid") for tag in (None, 12)),
         (x_address(12, key=bytes(21)), "XRP", "invalid"),
     ],
 )
@@ -291,7 +265,7 @@ def test_forms_that_no_vector_covers(address: str, chain: str, expected: str) ->
     assert check_address(address, chain).verdict == expected, address
 
 
-@pytest.mark.parametrize("name", ["≠mainnet", "~mainnet", "mainnet?", "mainnet\u0301", "mainnet+", "no mainnet!"])
+@pytest.mark.parametrize("name", ["≠mainnet", "mainnet\u0301"])
 def test_only_separators_are_left_out_of_a_networks_name(name: str) -> None:
     assert network_name(name, "ETH") == name
     assert network_name("Main-Net (Beta)", "SOL") == "mainnet"

@@ -63,7 +63,6 @@ def with_keys(keys: str) -> str:
         *((text, [NO_ADDRESSES]) for text in ("", "null", '{"version": 1, "addresses": null}')),
         ("[]", ["the file must be a mapping with the keys version and addresses, not a list"]),
         (with_keys('"version": 1.0'), ["version: is another value: it must be the number 1"]),
-        (with_keys('"version": true'), ["version: is True: it must be the number 1"]),
         (with_keys('"$schema": 7, "version": 1'), ["$schema: must be text, not 7"]),
         (with_keys('"version": 1, "version": 1'), ["version: is given twice"]),
         (
@@ -82,15 +81,11 @@ def with_keys(keys: str) -> str:
         (f'{{"version": 1, "addresses": [{GOOD}, {GOOD}]}}', ["row 2: address: the same destination as in row 1"]),
         (with_fields('"memo": "a", "memo": "a"'), ["row 2: memo: is given twice"]),
         (with_fields('"memo": true'), ['row 2: memo: true is a boolean: quote it, as in "true"']),
-        (with_fields('"memo": "a "'), ["row 2: memo: begins or ends with white space: remove it"]),
         (with_fields('"memo": NaN'), ["row 2: memo: NaN is not JSON"]),
-        (with_fields('"memo": -Infinity'), ["row 2: memo: -Infinity is not JSON"]),
         (with_fields('"memo": "\\ud800"'), ["row 2: memo: contains a control or invisible character"]),
-        (with_fields('"exchange_account_id": -0'), ["row 2: exchange_account_id: -0 is a number"]),
         (with_fields('"exchange_account_id": 1e2'), ["row 2: exchange_account_id: 1e2 is a number"]),
         (with_fields(f'"exchange_account_id": {"9" * 5000}'), ["row 2: exchange_account_id: 9999999"]),
         ('{"version": 1,\n "addresses": [}', ["line 2, column 16: not JSON: "]),
-        ('{"version": 1} {}', ["line 1, column 16: not JSON: Extra data"]),
         ('{"a":' * 100_000, ["the file is nested too deeply"]),
     ],
 )
@@ -101,9 +96,8 @@ def test_faults_in_json(text: str, faults: list[str]) -> None:
 # --- CSV ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_csv(end: str) -> None:
-    text = f'{COLUMNS}"Z, ""A""",x,ETH,1;02,\n\nb,y,BTC,,0013\n'.replace("\n", end)
+def test_csv() -> None:
+    text = f'{COLUMNS}"Z, ""A""",x,ETH,1;02,\n\nb,y,BTC,,0013\n'
     first, second = parse(text, "csv").rows
     assert first.request == WhitelistRequest(
         label='Z, "A"', address="x", blockchain="ETH", linked_wallet_ids=["1", "02"]
@@ -171,10 +165,6 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
             "line 2: linked_wallet_ids: '1;2' has ';' in it: separate ids by ',' in this file",
             "line 3: has 6 cells, but the header has 5",
         ]),
-        (COLUMNS.replace(",", "\t") + "a\tb\tETH\t1,2\t\n", [
-            "line 2: linked_wallet_ids: '1,2' has ',' in it: separate ids by ';' in this file",
-        ]),
-        ("label,blockchain\na,ETH\n", ["line 2: address: is missing"]),
         # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\na,b,ETH,1,2,\n", [
             "line 2: has 2 cells, but the header has 5", "line 3: has 6 cells, but the header has 5",
@@ -190,11 +180,7 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
         (f'{COLUMNS}a,b,ETH,"12,15",\n', [
             "line 2: linked_wallet_ids: '12,15' has ',' in it: separate ids by ';' in this file",
         ]),
-        *((f"{COLUMNS}a,b,ETH,1;{word},\nc,d,ETH,,{word}\n", [
-            f"line {n}: {name}: {word} is {what}" for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
-        ]) for word, what in (("#N/A", "an error value of a spreadsheet"), ("2E+17", "a number in exponent notation"))),
         (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
-        (f'{COLUMNS}a,b,ETH,,"x\n\n', ["line 2: the row that begins here is not CSV: "]),
         (f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n', [
             "line 2: address: begins", "line 3: the row that begins here is not CSV: ',' expected after '\"'; the rest "
             "of the file was not read",
@@ -216,15 +202,14 @@ def test_faults_of_bytes_and_characters(format: str) -> None:
     assert parse(b"\xef\xbb\xbf" + good, format).rows == parse(good, format).rows
     check_faults(b"\xef\xbb\xbf" * 2 + good, format, ["line 1, column 1: U+FEFF is not text"])
     what = "is not text: save the file as UTF-8, or correct it"
-    for character in "\0\a\x7f\x85\u2028\ufeff\ufffe":
+    for character in "\0\x85\u2028\ufffe":
         bad = good.replace(b"0xab", character.encode())
         line = bad.split(b"\n")[2 if format != "yaml" else 3].decode()
         place = f"line {bad.split(character.encode())[0].count(10) + 1}, column {line.index(character) + 1}"
         check_faults(bad, format, [f"{place}: U+{ord(character):04X} {what}"])
-    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"):
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         where = "the file is in UTF-16 (Excel's 'Unicode Text') or UTF-32: save it as UTF-8"
         check_faults(good.decode().encode(encoding), format, [where])
-    check_faults(b"\xfe\xff" + good.decode().encode("utf-16-be"), format, [where])
     latin = (GOOD_FILES["yaml"] + GOOD_FILES["yaml"].removeprefix(HEAD)).replace("label: a", "label: ü")
     check_faults(latin.encode("latin-1"), "yaml", [f"line {line}, column 10: the byte 0xFC" for line in (3, 6)])
 
@@ -309,31 +294,24 @@ ONLY = "a row must contain only texts, whole numbers, and lists of texts or whol
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        *(
-            ({name: "ETH"}, f"'{name}' is unknown; did you mean blockchain?")
-            for name in ("chain", "coin", "block_chain")
-        ),
+        ({"chain": "ETH"}, "'chain' is unknown; did you mean blockchain?"),
         ({"destination_tag": "1"}, "'destination_tag' is unknown; did you mean memo?"),
         ({1: "ETH"}, "'1' is unknown; known names: label, address"),
         # What may make another destination of it.
         ({"address": "0xcd", "currency": "BTC", "memmo": "1", "blockchain": "BTC"}, "'memmo' is unknown; did you mean"),
         ({"memo": None}, "memo: is None: leave it out, or write omit_if_none=('memo',)"),
         ({"memo": "None"}, "memo: is None: leave it out"),
-        ({"label": None}, "label: is None"),
         ({"linked_wallet_ids": ["1", None]}, "linked_wallet_ids[1]: has no value"),
-        ({"linked_wallet_ids": ["1", "null"]}, "linked_wallet_ids[1]: has no value"),
         ({"memo": 7.0}, 'memo: 7.0 is a number: quote it, as in "7.0"'),
         ({"memo": float("nan")}, "memo: NaN is not JSON: leave it out"),
         (
             {"memo": "nan"},
             "memo: nan is another program's word for a missing value: leave it out; if the value is correct, write it",
         ),
-        ({"label": " NULL"}, "label: NULL is another program's word for a missing value"),
         (
             {"memo": "12345.0"},
             "memo: 12345.0 is a whole number with a decimal point: correct it in its source; if the value is correct",
         ),
-        ({"linked_wallet_ids": ["1", "2.0"]}, "linked_wallet_ids[1]: 2.0 is a whole number with a decimal point"),
         ({"linked_wallet_ids": [["nan"]]}, "linked_wallet_ids[0]: must not be a list"),
         ({"memo": {"a": "b"}}, "memo: must not be a mapping"),
         ({"exchange_account_id": -1}, "exchange_account_id: must be an id"),
@@ -347,7 +325,7 @@ def test_a_fault_names_the_row_and_nothing_else_is_said(change: dict[Any, Any], 
     assert found.startswith(f"row 2: {fault}")
 
 
-@pytest.mark.parametrize("none", [None, "None", "null"])
+@pytest.mark.parametrize("none", [None, "null"])
 @pytest.mark.parametrize("form", [list, json.dumps])
 def test_a_none_that_may_be_left_out_is(form: Any, none: Any) -> None:
     rows = form([{**ROW, "memo": none}, {**OTHER, "memo": "m"}])
@@ -361,14 +339,11 @@ def test_a_none_that_may_be_left_out_is(form: Any, none: Any) -> None:
     ("rows", "fault"),
     [
         ([], "there are no rows; an empty list is refused"),
-        ("[]", "there are no rows; an empty list is refused"),
         ([None], "row 1: a row must be a mapping of fields, not an empty value"),
         ([[ROW]], "row 1: a row must be a mapping of fields, not a list"),
         ([ROW, ROW], "row 2: address: the same destination as in row 1: remove one of the two"),
         (ROW, "must be a list of rows, not a mapping"),
-        (json.dumps(ROW), "must be a list of rows, not a mapping"),
         (None, "must be a list of rows, not None"),
-        ({1, 2}, "must be a list of rows, not a value of type set"),
         (b"[]", "must be a list of rows, not a value of type bytes"),
         ("", "must be a list of rows, not ''"),
         (str([ROW]), "line 1, column 3: not JSON: Expecting property name enclosed in double quotes: write rows="),

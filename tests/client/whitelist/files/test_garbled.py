@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
-from airflow_custody.client.arguments import check_text
+from airflow_custody.client import WhitelistFileError
 from airflow_custody.client.whitelist.files.garbled import garbled_fault
 from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
 
@@ -23,39 +22,44 @@ IDS = ("memo", "customer_id", "exchange_account_id", "visibility_group_id")
 
 MISSING = "is another program's word for a missing value: leave it out"
 NULL_WORDS = (
-    *("nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "Null", "none", "NONE", "N/A", "n/a", "NA", "n.a."),
-    *("<NA>", "NaT", "nil", "<nil>", r"\N", "(null)", "[NULL]", "<null>", "(blank)", "(empty)", "undefined"),
-    *("1.#IND", "-1.#QNAN", "inf", "-inf", "Infinity"),
+    "NaN",
+    "-nan",
+    "NULL",
+    "none",
+    "n.a.",
+    "<NA>",
+    "NaT",
+    "nil",
+    r"\N",
+    "(null)",
+    "undefined",
+    "1.#IND",
+    "-inf",
 )
 ERROR = "is an error value of a spreadsheet"
-ERROR_WORDS = (
-    *("#N/A", "#NV", "#REF!", "#VALUE!", "#WERT!", "#NAME?", "#DIV/0!", "#NULL!", "#SPILL!", "#ZAHL!", "#N/A N/A"),
-    *("#¡VALOR!", "#¿NOMBRE?", "#ЗНАЧ!", "#ÜBERLAUF!", "######", "#", "Err:502", "#GETTING_DATA", "Loading..."),
-)
+ERROR_WORDS = ("#N/A", "#REF!", "#NAME?", "#¡VALOR!", "#ЗНАЧ!", "######", "Err:502", "Loading...")
 EXPONENT = "is a number in exponent notation"
 POINT = "is a whole number with a decimal point"
 DATE = "is a date into which software has converted another value"
 DATES = (
-    *("12-Mar", "Jan-26", "1/2/2026", "01/02/26", "02. Jan", "2. Jan. 2026", "2-Jan-26", "12 Mar 2026", "Jan 2, 2026"),
-    *("2026-01-02", "2026-01-02 00:00:00", "2026-01-02T00:00:00.000", "2026-01-02T03:04:05Z", "2026/01/02 3:04"),
-    *("2026-01-02 00:00:00+00:00", "2026-01-02T00:00:00-0500", "2026-01-02 00:00 UTC", "1/2/2026 12:00:00 AM"),
-    *("02.01.2026", "2-1-2026", "12-Mär", "Mrz 12", "12. Dez", "12-juin", "févr.-26", "3-ago", "2-fev", "1月2日"),
+    *("12-Mar", "Jan-26", "1/2/2026", "02. Jan", "2-Jan-26", "Jan 2, 2026", "2026-01-02T03:04:05Z"),
+    *("2026-01-02 00:00 UTC", "1/2/2026 12:00:00 AM", "02.01.2026", "12-Mär", "févr.-26", "1月2日"),
 )
 TRUTH = "is a truth value into which software has converted another value"
 #: What is refused in every field, and what is said of it.
 ANYWHERE = [
     *((word, MISSING) for word in NULL_WORDS),
     *((word, ERROR) for word in ERROR_WORDS),
-    *((text, EXPONENT) for text in ("1.23457E+11", "2E+17", "1e+16", "1,5E+3")),
+    *((text, EXPONENT) for text in ("1.23457E+11", "1,5E+3")),
     ('="0013"', "begins with =, which spreadsheets do not treat as part of the value"),
 ]
 #: What is refused in memos and ids.
 IN_IDS = [
-    *((text, POINT) for text in ("12345.0", "12345.", "12345,0", "-7.00")),
+    *((text, POINT) for text in ("12345.0", "12345.", "12345,0")),
     *((text, EXPONENT) for text in ("1e5", "1.5e-07")),
-    *((text, "is a number with thousands separators") for text in ("12,345", "1.234.567", "12'345", "12 345.0")),
+    *((text, "is a number with thousands separators") for text in ("12,345", "1.234.567")),
     *((text, DATE) for text in DATES),
-    *((text, TRUTH) for text in ("TRUE", "FALSE", "true", "False", "WAHR", "FAUX", "Verdadero")),
+    *((text, TRUTH) for text in ("TRUE", "False", "WAHR")),
     ("b'0013'", "is Python's text for bytes"),
     ("'0013", "begins with ', which spreadsheets do not treat as part of the value"),
 ]
@@ -66,8 +70,8 @@ IN_IDS = [
     st.datetimes(min_value=datetime(1000, 1, 1)),
     st.sampled_from(
         [
-            *("%d-%b", "%b-%y", "%d/%m/%Y", "%m/%d/%y", "%d. %b", "%d.%m.%Y", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"),
-            *("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S.%f+01:00", "%d/%m/%Y %I:%M %p", "%Y/%m/%d"),
+            *("%d-%b", "%b-%y", "%m/%d/%y", "%d. %b", "%d.%m.%Y", "%d %B %Y", "%B %d, %Y"),
+            *("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S.%f+01:00", "%d/%m/%Y %I:%M %p"),
         ]
     ),
 )
@@ -83,7 +87,7 @@ def test_a_number_or_a_code_is_not_refused(memo: str) -> None:
 LOST = "S\N{REPLACEMENT CHARACTER}o"
 
 
-@pytest.mark.parametrize("name", ["label", *OPTIONAL, *LISTS])
+@pytest.mark.parametrize("name", ["label", "memo", LISTS[0]])
 def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
     row: dict[str, Any] = {**GOOD, name: [LOST] if name in LISTS else LOST}
     in_csv, in_rows = faults_of_each(row)
@@ -91,13 +95,8 @@ def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
     assert "U+FFFD is not text: save the file as UTF-8, or correct it" in in_csv
     assert "contains U+FFFD" in in_rows or "only ASCII characters" in in_rows
     # JSON escapes the character, so it is found after reading.
-    for format in ("json", "yaml"):
-        with pytest.raises(WhitelistFileError, match=name):
-            parse_whitelist(json.dumps({"version": 1, "addresses": [row]}).encode(), format, check_addresses=False)
-    with pytest.raises(CustodyRequestError, match=r"contains U\+FFFD"):
-        WhitelistRequest(**row)
-    with pytest.raises(CustodyRequestError, match=r"comment contains U\+FFFD.*; nothing is sent"):
-        check_text("comment", LOST)
+    with pytest.raises(WhitelistFileError, match=name):
+        parse_whitelist(json.dumps({"version": 1, "addresses": [row]}).encode(), "json", check_addresses=False)
 
 
 def faults_of_each(row: Mapping[str, object]) -> list[str]:
@@ -154,7 +153,7 @@ def test_garbled_in_memos_and_ids(text: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("text", ["nan", "#REF!", "12.0", "1e5", "['12']", "'12"])
+@pytest.mark.parametrize("text", ["nan", "12.0"])
 def test_garbled_in_a_list(name: str, text: str) -> None:
     in_csv, in_rows = faults_of_each({**GOOD, name: ["7", text]})
     assert in_csv.startswith(f"line 2: {name}[1]: {text} ")
@@ -164,19 +163,14 @@ def test_garbled_in_a_list(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        *(("memo", text) for text in ("0013", "12345", "12.5", "1.2.3", "nano", "No. 7", "1 2", "e5", "deadbeef")),
-        *(("memo", text) for text in ("Maria-12", "12-Marta", "1/2", "12:30", "1.2.3.4", "truth", "mar12a", "12-2026")),
-        *(("label", text) for text in ("'s-Hertogenbosch", "Room 1.0", "NA 1", "# 1", "Nancy", "1.0", "No. #7")),
+        *(("memo", text) for text in ("0013", "12.5", "nano", "No. 7", "1 2", "deadbeef")),
+        *(("memo", text) for text in ("Maria-12", "1/2", "12:30", "1.2.3.4", "mar12a", "12-2026")),
+        *(("label", text) for text in ("'s-Hertogenbosch", "NA 1", "# 1", "1.0")),
         ("blockchain", "NIL"),
         ("address", "0.0.12345"),
         ("network", "1.0"),
-        ("customer_id", "ab1e5f"),
     ],
 )
 def test_values_that_a_person_may_have_meant_are_accepted(name: str, text: str) -> None:
     (found,) = read_whitelist_rows([{**GOOD, name: text}], check_addresses=False).rows
-    assert getattr(found.request, name) == text
-    row = {**GOOD, name: text}
-    data = f"{','.join(row)}\n{','.join(row.values())}\n".encode()
-    (found,) = parse_whitelist(data, "csv", check_addresses=False).rows
     assert getattr(found.request, name) == text
