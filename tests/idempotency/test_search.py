@@ -363,3 +363,7 @@ def test_a_manual_id_that_cannot_be_checked(
     assert is_followed is not bool(problem)
     assert row.state == ("sent" if problem else "created")
     assert unknown == problem
+
+
+def test_without_a_store_the_advice_for_a_row_of_a_plan_is_a_new_run() -> None:
+    assert "start a new run" in search_in(store_with(a=sent()), Things(no_search)).advice("a")
