@@ -114,7 +114,7 @@ def test_the_record_of_a_plan_is_that_of_this_plan() -> None:
 @needs_store
 def test_a_value_that_a_late_try_overwrites_is_written_again() -> None:
     kept = RowsStore()
-    overwrites = [{}, {}]
+    overwrites: list[dict[str, Any]] = [{}, {}]
 
     def get(key: str, default: Any = None) -> Any:
         return overwrites.pop() if kept.states and overwrites else RowsStore.get(kept, key, default)
