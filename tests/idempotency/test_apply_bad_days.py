@@ -10,7 +10,6 @@ import pytest
 from support.airflow.apply_tries import ROWS, ApplyTask, address, before, check_all, check_exactly
 from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import CREATE, LISTING, somebody_creates
-from support.clocks import SkippingTime
 
 from airflow_custody.client import (
     CustodyAuthenticationError,
@@ -55,20 +54,15 @@ IN_THREE = [*(drop(skip=skip) for skip in range(2, 10, 2)), {"kind": "truncate_b
 @pytest.mark.parametrize(
     ("faults", "max_parallel"),
     [
-        pytest.param([drop(times=4)], 4, id="lost"),
         pytest.param([drop(times=None)], 4, id="all are lost"),
         pytest.param([drop(work=False, times=3)], 4, id="lost before the work"),
-        pytest.param(IN_THREE, 1, id="one in three is lost, one by one"),
         pytest.param(IN_THREE, 32, id="one in three is lost, all at once"),
         pytest.param([busy(body=body(429), skip=skip) for skip in (3, 6)], 4, id="429"),
-        pytest.param([busy(body="<html>", content_type="text/html", skip=3)], 4, id="429 of a gateway"),
         pytest.param(page(404, work=True), 4, id="404 of a gateway, done"),
-        pytest.param(page(404, work=False), 4, id="404 of a gateway, not done"),
-        pytest.param(page(502, work=True), 4, id="502 of a gateway, done"),
         pytest.param(page(200, work=False), 4, id="page of a gateway, not done"),
     ],
 )
-def test_each_row_is_created_once_whatever_becomes_of_responses(
+def test_each_row_is_created_once_although_responses_are_lost(
     sandbox: Sandbox,
     task: ApplyTask,
     faults: list[dict[str, Any]],
@@ -84,7 +78,7 @@ def test_each_row_is_created_once_whatever_becomes_of_responses(
     check_all(sandbox, task)
 
 
-def test_what_the_service_asks_of_one_thread_holds_for_all(
+def test_a_pause_that_the_service_asks_of_one_thread_holds_for_all(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "time", time)
@@ -96,22 +90,6 @@ def test_what_the_service_asks_of_one_thread_holds_for_all(
     assert not [each for each in log if 2 < each["time"] - refused < 2.9]
     assert log[-1]["time"] - refused >= 2.9
     check_all(sandbox, task)
-
-
-@pytest.mark.parametrize("seconds", [None, 0])
-def test_a_service_that_names_no_pause_gets_one(
-    sandbox: Sandbox, task: ApplyTask, waits: SkippingTime, task_log: TaskLog, seconds: int | None
-) -> None:
-    sandbox.control.add_fault(**CREATE, **{**busy(body=body(429), times=9), "retry_after": seconds})
-    before = waits.skipped
-    task.attempt(max_parallel=1)
-    assert 9 <= waits.skipped - before < 12
-    check_all(sandbox, task)
-    # One line for each batch of five.
-    lines = re.findall(r"(\d+) of 12 rows done, created in this batch: (\d+(?:, \d+)*)\.", task_log.text)
-    assert [number for number, _ in lines] == ["5", "10", "12"]
-    assert {each for _, ids in lines for each in ids.split(", ")} == {each["id"] for each in task.requests}
-    assert "Created whitelisting request" not in task_log.text
 
 
 # --- what ends a try in the middle, and the next goes on ---------------------------------------------------------
@@ -128,7 +106,7 @@ def test_a_service_that_names_no_pause_gets_one(
         pytest.param({"kind": "status", "status": 500}, CustodyConflictError, "6 left", True, id="no response"),
     ],
 )
-def test_what_ends_a_try_leaves_the_rest_to_the_next(
+def test_a_failure_that_ends_a_try_leaves_the_rest_to_the_next(
     sandbox: Sandbox,
     stored: ApplyTask,
     fault: dict[str, Any],
@@ -169,10 +147,20 @@ def test_rows_that_cannot_be_searched_for_are_searched_for_by_the_next_try(sandb
     check_all(sandbox, stored)
 
 
+def test_a_batch_that_cannot_be_looked_up_is_left_to_the_next_try(sandbox: Sandbox, stored: ApplyTask) -> None:
+    sandbox.control.add_fault("status", **LISTING, status=503, times=None, query={"addresses": address(6)})
+    error = stored.fails()
+    assert error.retryable
+    assert "(5 created, 7 left)" in str(error)
+    sandbox.control.clear_faults()
+    stored.attempt()
+    check_all(sandbox, stored)
+
+
 # --- other programs ----------------------------------------------------------------------------------------------
 
 
-def test_what_another_program_asks_for_between_plan_and_window_is_not_sent(
+def test_rows_that_another_client_requests_after_the_plan_are_not_sent(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog
 ) -> None:
     def others() -> None:

@@ -7,18 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.airflow import apply_tries
 from support.airflow.apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
-from support.airflow.connections import connection_json
-from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
-from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
-from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.deletions import Deletions
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
-from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 13)
@@ -64,7 +58,7 @@ def check_done(sandbox: Sandbox, task: ApplyTask, **changes: Any) -> None:
     assert left(sandbox) == addresses(ROWS[7:])
 
 
-def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
+def test_requests_that_the_file_no_longer_has_are_deleted(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
     check_done(sandbox, task)
     assert plan(path, **ALL)["counts"]["undeclared"] == 0
 
@@ -79,23 +73,13 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, stored: ApplyTask, w
 # --- what was approved -------------------------------------------------------------------------------------------
 
 
-def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
-    without = ApplyTask(plan(path), RowsStore())
-    for each, prune in ((task, False), (without, True)):
-        error = each.fails(source={"prune": prune})
-        assert "is not the approved plan" in str(error)
-    assert left(sandbox) == addresses(ROWS)
-    assert without.attempt()["counts"]["deleted"] == 0
-    assert left(sandbox) == addresses(ROWS)
-
-
-def test_what_has_come_into_effect_since_the_approval_is_not_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
+def test_a_request_in_effect_since_the_approval_is_not_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
     sandbox.control.sign_whitelist_requests([id_of(sandbox, address(3))])
     assert "is not the approved plan" in str(task.fails())
     assert left(sandbox) == addresses(ROWS)
 
 
-def test_what_the_file_declares_again_is_not_deleted_by_the_next_try(
+def test_a_request_that_the_file_has_again_is_not_deleted_by_the_next_try(
     sandbox: Sandbox, stored: ApplyTask, path: str
 ) -> None:
     sandbox.control.add_fault("status", **DELETE, status=503, times=None)
@@ -124,7 +108,7 @@ def test_a_changed_plan_says_what_earlier_tries_have_deleted(sandbox: Sandbox, s
 # --- what is another's, or another thing, by then ------------------------------------------------------------------
 
 
-def test_what_is_gone_already_counts_as_deleted(
+def test_a_request_that_is_gone_already_counts_as_deleted(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = id_of(sandbox, address(3))
@@ -132,7 +116,7 @@ def test_what_is_gone_already_counts_as_deleted(
     check_done(sandbox, task)
 
 
-def test_what_comes_into_effect_while_others_are_deleted_is_not_deleted(
+def test_a_request_that_takes_effect_while_others_are_deleted_is_not_deleted(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The last one: after the first deletions were sent.
@@ -144,7 +128,7 @@ def test_what_comes_into_effect_while_others_are_deleted_is_not_deleted(
     assert left(sandbox) == [address(7), *addresses(ROWS[7:])]
 
 
-def test_where_it_cannot_be_read_what_there_is_now_nothing_is_deleted(sandbox: Sandbox, stored: ApplyTask) -> None:
+def test_while_the_service_cannot_be_read_no_request_is_deleted(sandbox: Sandbox, stored: ApplyTask) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fault = {**LISTING, "status": 503, "times": None}
         before(patch, Deletions, "prepare", lambda: sandbox.control.add_fault("status", **fault))
@@ -159,20 +143,19 @@ def test_where_it_cannot_be_read_what_there_is_now_nothing_is_deleted(sandbox: S
 # --- refused, stopped --------------------------------------------------------------------------------------------
 
 
-def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask, task_log: TaskLog) -> None:
+def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask) -> None:
     body = {"error": "FailedPrecondition", "message": "in use", "code": 409}
     sandbox.control.add_fault("status", **DELETE, status=409, body=body, skip=2)
     error = task.fails()
     assert not error.retryable
     assert "6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
-    assert "was not deleted: delete whitelisting request failed: FailedPrecondition: in use" in task_log.text
     assert "add the status word that it gives them to 'rejected_statuses' of this task's" in str(error)
     assert len(left(sandbox)) == 6
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(403, False), (503, True)])
-def test_a_service_that_deletes_nothing_any_more_ends_the_task(
+def test_a_service_that_rejects_all_deletions_ends_the_task(
     sandbox: Sandbox, stored: ApplyTask, status: int, retryable: bool
 ) -> None:
     body = {"error": "No", "message": "no", "code": status}
@@ -186,34 +169,29 @@ def test_a_service_that_deletes_nothing_any_more_ends_the_task(
     check_done(sandbox, stored)
 
 
-@pytest.mark.parametrize("deleted", [0, 1])
 def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
-    sandbox: Sandbox, task: ApplyTask, deleted: int
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete = CustodyClient.delete_whitelist_request
-    operators: list[CustodyApplyWhitelistPlanOperator] = []
+    delete, operators = CustodyClient.delete_whitelist_request, []
 
     class Operator(CustodyApplyWhitelistPlanOperator):
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
             operators.append(self)
 
-    def stop(client: CustodyClient, request_id: str, comment: str) -> None:
+    def delete_and_stop(client: CustodyClient, request_id: str, comment: str) -> None:
         delete(client, request_id, comment)
         operators[-1].on_kill()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply_tries, "CustodyApplyWhitelistPlanOperator", Operator)
-        if deleted:
-            patch.setattr(CustodyClient, "delete_whitelist_request", stop)
-        else:
-            before(patch, ApplyPlan, "_begin", lambda: operators[-1].on_kill())
+    with monkeypatch.context() as patch:
+        patch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Operator)
+        patch.setattr(CustodyClient, "delete_whitelist_request", delete_and_stop)
         error = task.fails(max_parallel=1)
     assert error.code == "task-stopped"
-    assert len(left(sandbox)) == 12 - deleted
+    assert len(left(sandbox)) == 11
     if task.given_store is not None:
         assert error.retryable
-        assert f"{7 - deleted} left" in str(error)
+        assert "6 left" in str(error)
         check_done(sandbox, task)
 
 
@@ -227,25 +205,3 @@ def test_a_deleted_request_that_is_still_listed_is_deleted_again(sandbox: Sandbo
     assert left(sandbox) == addresses(ROWS)
     stored.clear()
     check_done(sandbox, stored)
-
-
-def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
-    sandbox: Sandbox, stored: ApplyTask, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A service that goes on listing what was deleted."""
-    made = sandbox.control.whitelist_requests()
-    sandbox.control.add_fault("empty", **DELETE, times=7, work=False)
-    stored.attempt()
-    for each in made:
-        sandbox.control.set_whitelist_status(each["id"], "DELETED")
-    stored.clear()
-    assert "add the status word that it gives them to 'rejected_statuses' of this task's" in str(stored.fails())
-    with pytest.raises(CustodyFailException, match="max_delete_percent is 30"):
-        plan(path, prune=True)
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, rejected_statuses=[*REJECTED_STATUSES, "deleted"])
-    )
-    planned = plan(path, prune=True)
-    stored.clear()
-    counts = stored.attempt(plan_hash=planned["plan_hash"])["counts"]
-    assert counts == {"created": 0, "deleted": 0, "found": 0, "refused": 0, "unknown": 0, "left": 0}

@@ -7,20 +7,18 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
 from support.airflow.task_log import TaskLog
-from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, needs_store, somebody_creates, variable_in
+from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
 from support.clocks import SkippingTime
 
-from airflow_custody.client import CustodyClient, CustodyConflictError
+from airflow_custody.client import CustodyClient
 from airflow_custody.client.http.fence import FENCE
 from airflow_custody.idempotency import send
-from airflow_custody.idempotency.send import Fence
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -30,7 +28,6 @@ pytestmark = pytest.mark.usefixtures("earlier")
 TIMEOUT = 60.0
 # Where the record of a plan is stored.
 PLAN_KEY = f"{KEY}_plan"
-BUSY = {"status": 429, "body": {"error": "ResourceExhausted", "message": "slow down", "code": 429}}
 
 
 # --- killed ---------------------------------------------------------------------------------------------------
@@ -58,8 +55,8 @@ def test_a_task_that_was_killed_goes_on_where_it_was(
     check_all(sandbox, stored)
 
 
-@pytest.mark.parametrize("sent", [0, 3, 5])
-def test_an_open_window_of_a_killed_try_takes_one_search(
+@pytest.mark.parametrize("sent", [0, 3])
+def test_a_batch_that_was_killed_halfway_is_finished(
     sandbox: Sandbox, stored: ApplyTask, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, calls = CustodyClient.create_whitelist_request, []
@@ -78,18 +75,12 @@ def test_an_open_window_of_a_killed_try_takes_one_search(
             stored.attempt(max_parallel=1)
     stored.store.failure = None
     assert len(sandbox.control.whitelist_requests()) == 1 + sent
-    sandbox.control.clear_request_log()
     stored.attempt()
     check_all(sandbox, stored)
-    log = [each for each in sandbox.control.request_log("GET") if each["path"].endswith(LISTING["path"])]
-    searches = [each for each in log if "ids" not in each["query"]]
-    # Two listings to begin with, a look-up for each batch that is sent, and two listings for one search.
-    batches = -(-(len(ROWS) - 5) // 5) + (sent < 5)
-    assert len(searches) == 2 + batches + 2
 
 
 @pytest.mark.parametrize(("lookup_wait", "is_named"), [(60, False), (5, True)])
-def test_what_is_listed_late_is_waited_for(
+def test_requests_that_are_listed_late_are_waited_for(
     sandbox: Sandbox, tmp_path: Path, waits: SkippingTime, task_log: TaskLog, lookup_wait: float, is_named: bool
 ) -> None:
     """The next plan must see it; nothing else proves that it was created."""
@@ -104,7 +95,7 @@ def test_what_is_listed_late_is_waited_for(
     assert ("Not yet listed by the service: " in task_log.text) is is_named
 
 
-def test_what_was_created_under_another_plan_is_listed_before_the_next_is_applied(
+def test_requests_of_another_plan_are_listed_before_the_next_is_applied(
     sandbox: Sandbox, stored: ApplyTask, tmp_path: Path, waits: SkippingTime
 ) -> None:
     sandbox.control.configure(whitelist_lag=3600)
@@ -131,7 +122,7 @@ def test_the_wait_for_another_plan_begins_when_the_service_responds(
     assert waits.skipped - skipped < TIMEOUT
 
 
-def test_what_is_sent_again_and_lost_again_is_waited_for_again(
+def test_a_row_that_is_sent_again_and_lost_again_is_waited_for_again(
     sandbox: Sandbox, stored: ApplyTask, waits: SkippingTime
 ) -> None:
     stored.dies_at(3, before=False)
@@ -145,7 +136,7 @@ def test_what_is_sent_again_and_lost_again_is_waited_for_again(
     check_all(sandbox, stored)
 
 
-def test_an_open_window_of_which_nothing_is_known_is_kept(
+def test_rows_whose_outcome_is_unknown_wait_for_a_manual_override(
     sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing of the first window can be told from what the service shows.
@@ -176,9 +167,10 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
 # --- a record that somebody has edited --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["created", "found"])
 @pytest.mark.parametrize(
-    "fields", [{"address": "0x" + "cd" * 20}, {"customer_id": "9"}], ids=["another address", "another customer"]
+    ("state", "fields"),
+    [("created", {"address": "0x" + "cd" * 20}), ("found", {"customer_id": "9"})],
+    ids=["created, another address", "found, another customer"],
 )
 def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
     sandbox: Sandbox, path: str, fields: dict[str, Any], state: str
@@ -188,31 +180,16 @@ def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
     write_rows(Path(path), ROWS, customer_id="8", linked_wallet_ids=["1"])
     task = ApplyTask(plan(path), RowsStore())
     task.dies_at(3, before=False)
-    other = somebody_creates(sandbox, **{"label": "Label 1", "address": address(1), **fields})
-    task.store.forge(other, next(iter(task.store.batch[1]["rows"])), state=state)
+    other = somebody_creates(sandbox, **{"label": "Label 2", "address": address(2), **fields})
+    first, second, *_ = task.store.batch[1]["rows"]
+    # A row that is not listed does not hide a wrong one.
+    task.store.forge("9999", first)
+    task.store.forge(other, second, state=state)
     sandbox.control.clear_request_log()
     error = task.fails()
-    assert f"the task's record names request {other} for 0x000000…000001 on ETH, but it differs in" in str(error)
+    assert f"the task's record names request {other} for 0x000000…000002 on ETH, but it differs in" in str(error)
     assert not error.retryable
     assert sandbox.control.request_log("POST") == []
-
-
-def test_an_id_of_no_request_in_the_record_is_not_handed_on(sandbox: Sandbox, stored: ApplyTask) -> None:
-    stored.dies_at(3, before=False)
-    stored.store.forge("9999", next(iter(stored.store.batch[1]["rows"])))
-    error = stored.fails()
-    assert "the service does not list request 9999, which this task created" in str(error)
-    assert "9999" not in [each["id"] for each in stored.requests]
-    assert address(1) not in [each["address"] for each in sandbox.control.whitelist_requests()]
-
-
-def test_a_row_that_is_not_listed_does_not_hide_a_wrong_one(sandbox: Sandbox, stored: ApplyTask) -> None:
-    stored.dies_at(3, before=False)
-    other = somebody_creates(sandbox, label="Another", address=address(77))
-    first, second, *_ = stored.store.batch[1]["rows"]
-    stored.store.forge("9999", first)
-    stored.store.forge(other, second)
-    assert f"the task's record names request {other} for" in str(stored.fails())
 
 
 def test_a_row_is_not_found_under_an_id_that_is_not_listed(sandbox: Sandbox, stored: ApplyTask) -> None:
@@ -246,9 +223,8 @@ def test_a_record_that_is_not_the_approved_plan_is_not_executed(sandbox: Sandbox
         error = task.fails()
         assert error.code == "plan-changed"
         assert "the service, its tenant or the task's record has changed; this try sent nothing" in str(error)
-    for damaged in ({**record, "creations": "all"}, {**record, "format": 1}, None):
-        task.store.values[PLAN_KEY] = json.dumps(damaged)
-        assert task.fails().code == "record-unreadable"
+    task.store.values[PLAN_KEY] = json.dumps({**record, "format": 1})
+    assert task.fails().code == "record-unreadable"
     assert sandbox.control.request_log("POST") == []
     task.store.values[PLAN_KEY] = stored
     task.attempt()
@@ -263,10 +239,6 @@ def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, 
         gone = "" if len(numbers) == 13 else " (gone or changed: 1 of 12 approved creations: create line "
         error = stored.fails()
         assert f"the rows of the file have changed since the first try{gone}" in str(error)
-        assert "; this try sent nothing, and earlier" in str(error)
-        # This try made no plan.
-        assert "Compare the current plan" not in str(error)
-        assert "Restore the file that was approved, and clear this task" in str(error)
         assert error.code == "plan-changed"
     assert len(sandbox.control.whitelist_requests()) == sent
     # Another order is no change.
@@ -276,8 +248,8 @@ def test_a_file_that_changes_between_two_tries_stops_the_task(sandbox: Sandbox, 
     check_all(sandbox, stored)
 
 
-@pytest.mark.parametrize("write", range(2, 8))
-def test_what_earlier_tries_sent_is_counted_even_if_the_file_no_longer_has_it(
+@pytest.mark.parametrize("write", [3, 4])
+def test_rows_that_earlier_tries_sent_are_counted_although_the_file_has_changed(
     sandbox: Sandbox, stored: ApplyTask, path: str, write: int
 ) -> None:
     stored.dies_at(write, before=False)
@@ -291,7 +263,7 @@ def test_what_earlier_tries_sent_is_counted_even_if_the_file_no_longer_has_it(
     assert known <= sent <= known + unknown
 
 
-def test_what_appears_elsewhere_between_two_tries_does_not_stop_a_plan(sandbox: Sandbox, stored: ApplyTask) -> None:
+def test_other_requests_that_appear_between_two_tries_do_not_stop_a_plan(sandbox: Sandbox, stored: ApplyTask) -> None:
     stored.dies_at(4, before=False)
     somebody_creates(sandbox, label="Another team's", address=address(77))
     stored.attempt()
@@ -312,6 +284,7 @@ def test_a_try_that_was_superseded_sends_nothing_more(sandbox: Sandbox, stored: 
 
     store.set = set_  # type: ignore[method-assign]
     error = stored.fails()
+    assert error.code == "task-stopped"
     assert error.retryable
     assert "another try of this task has taken over" in str(error)
     assert len(sandbox.control.whitelist_requests()) == 1 + 5
@@ -356,22 +329,6 @@ def test_a_task_that_is_stopped_while_it_reads_the_file_sends_nothing(
     check_exactly(sandbox, [0])
 
 
-@needs_store
-def test_a_plan_that_is_approved_again_after_another_one_is_applied(sandbox: Sandbox, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "again.yaml", [1, 2])
-    task = ApplyTask(plan(path), RowsStore())
-    refusal = {"error": "Forbidden", "message": "missing role", "code": 403}
-    sandbox.control.add_fault("status", **CREATE, status=403, body=refusal, times=None)
-    task.fails()
-    other = write_rows(tmp_path / "other.yaml", [1, 2, 3])
-    task.clear()
-    task.fails(planned=plan(other))
-    sandbox.control.clear_faults()
-    task.clear()
-    assert task.attempt()["counts"]["created"] == 2
-    check_exactly(sandbox, [0, 1, 2])
-
-
 def test_a_task_that_is_stopped_sends_no_further_row(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,18 +354,13 @@ def test_a_task_that_is_stopped_sends_no_further_row(
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, TimeoutError])
-@pytest.mark.parametrize("is_busy", [True, False], ids=["none was sent", "some were sent"])
 def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
     sandbox: Sandbox,
     task: ApplyTask,
     waits: SkippingTime,
     interrupt: type[BaseException],
-    is_busy: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if is_busy:
-        sandbox.control.add_fault("status", **CREATE, **BUSY, retry_after="590", times=None)
-
     def interrupted(_: object) -> None:
         """Wait as the main thread does, until it is interrupted once a row has left."""
         while len(sandbox.control.request_log("POST")) <= 1:
@@ -422,29 +374,12 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
     number = len(sandbox.control.request_log("POST"))
     time.sleep(0.2)
     assert len(sandbox.control.request_log("POST")) == number
-    sandbox.control.clear_faults()
     if task.given_store is not None:
         skipped = waits.skipped
         task.attempt(lookup_wait=20)
         # What was sent is recorded, so nothing has to be waited for.
         assert waits.skipped - skipped < 15
         check_all(sandbox, task)
-
-
-@pytest.mark.parametrize("moved", [(0.5, -1000.0), (0.5, 4000.0), (6.0, 6.0)], ids=["back", "ahead", "both later"])
-def test_a_clock_that_is_set_back_or_ahead_renews_the_fence(
-    moved: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clocks = [0.0, 1000.0]
-    monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=lambda: clocks[0], time=lambda: clocks[1]))
-    records: list[int] = []
-    fence = Fence(lambda: records.append(1), lambda: False)
-    for _ in range(2):
-        fence.check()
-    assert len(records) == 1
-    clocks[:] = [clock + by for clock, by in zip(clocks, moved, strict=True)]
-    fence.check()
-    assert len(records) == 2
 
 
 # --- another plan, and no store -----------------------------------------------------------------------------------
@@ -465,22 +400,14 @@ def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
     check_exactly(sandbox, [0, *ROWS, 99], stored.requests)
 
 
-@pytest.mark.parametrize("is_greater", [True, False], ids=["a greater hash", "a smaller hash"])
-def test_what_an_earlier_plan_created_is_to_be_signed_while_the_file_has_it_and_it_is_pending(
-    sandbox: Sandbox, stored: ApplyTask, path: str, task_log: TaskLog, is_greater: bool
+def test_pending_requests_of_an_earlier_plan_are_to_be_signed_while_the_file_has_them(
+    sandbox: Sandbox, stored: ApplyTask, path: str, task_log: TaskLog
 ) -> None:
     in_effect, *waiting, dropped = stored.attempt()["request_ids"]
     sandbox.control.sign_whitelist_requests([in_effect])
-    earlier = stored.arguments["plan_hash"]
-    plan_hash = earlier
-    number = 98
-    # About every second plan has such a hash.
-    while plan_hash == earlier or (plan_hash > earlier) is not is_greater:
-        number += 1
-        write_rows(Path(path), [*ROWS[:-1], number])
-        plan(path)
+    write_rows(Path(path), [*ROWS[:-1], 99])
     stored.clear()
-    to_sign = {*stored.attempt(plan_hash=plan_hash)["request_ids"]}
+    to_sign = {*stored.attempt(planned=plan(path))["request_ids"]}
     assert len(to_sign) == len(waiting) + 1
     assert to_sign - {in_effect, dropped} > {*waiting}
     (ids,) = re.findall(r"Created by this task under an earlier plan: (.*?)\.", task_log.text)
@@ -500,18 +427,6 @@ def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
         in str(error)
     )
     assert str(error).count("proves nothing: it lists no request that the connection's user has created") == 5
-    check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
-
-
-def test_what_was_approved_before_the_open_rows_were_listed_is_void(
-    sandbox: Sandbox, stored: ApplyTask, path: str
-) -> None:
-    write_rows(Path(path), [*ROWS, 99])
-    new = plan(path)["plan_hash"]
-    write_rows(Path(path), ROWS)
-    stored.dies_at(4)
-    write_rows(Path(path), [*ROWS, 99])
-    assert isinstance(stored.fails(plan_hash=new), CustodyConflictError)
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
 
 
@@ -552,7 +467,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
 # --- what became of it since --------------------------------------------------------------------------------------
 
 
-def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, stored: ApplyTask, path: str) -> None:
+def test_a_request_that_was_removed_since_is_not_created_again(sandbox: Sandbox, stored: ApplyTask, path: str) -> None:
     """The plan of it has the hash of the first one, so the task cannot tell that it was approved once more."""
     number, *others = stored.attempt()["request_ids"]
     sandbox.control.set_whitelist_status(number, "removed")

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 from support.whitelist.listed_requests import ListsRequests
-from support.whitelist.whitelist_plans import ADDRESS, OTHER, PENDING, SETTINGS, listed, snapshot_of
+from support.whitelist.whitelist_plans import ADDRESS, OTHER, SETTINGS, listed, snapshot_of
 
 from airflow_custody.client.errors import (
     CustodyError,
     CustodyNotFoundError,
-    CustodyPermissionError,
     CustodyResponseError,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion, RecordState, Row
+from airflow_custody.idempotency.deletions import Deletions, deletion_key, observe
+from airflow_custody.idempotency.records import PlannedDeletion
 
 KEY, KEPT = deletion_key("7"), "8"
 
 
-def operation(request_id: str) -> str:
-    request = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
-    return json.dumps({"delete": request_id, "beside": [KEPT], "request": request})
-
-
-OPERATION = operation("7")
+OPERATION = json.dumps(
+    {"delete": "7", "beside": [KEPT], "request": {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}}
+)
 
 
 class Service(ListsRequests):
@@ -86,21 +81,6 @@ def deletions(service: Service) -> Deletions:
     return Deletions(cast("Any", service), planned, "why")
 
 
-def test_a_key_names_its_request() -> None:
-    for each in ("7", "a:b", ""):
-        assert is_deletion_key(deletion_key(each))
-        assert deleted_id(deletion_key(each)) == each
-    assert not is_deletion_key("7")
-
-
-def test_what_must_not_change_is_observed_of_what_is_listed() -> None:
-    snapshot = snapshot_of([listed(7), listed(8, wire={**PENDING, "metadata": {}})])
-    assert observe(snapshot, ["9", "7", "8"]) == {
-        "7": ["effective", "APPROVED", snapshot["7"].shown.hash],
-        "8": ["unreadable", "PENDING", ""],
-    }
-
-
 # --- sending ------------------------------------------------------------------------------------------------
 
 
@@ -136,11 +116,8 @@ def test_what_must_not_change_is_observed_of_what_is_listed() -> None:
 def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, state: str, is_sent: bool) -> None:
     job, begun = deletions(service), list[str]()
     (row,) = job.prepare([KEY]).values()
-    assert row.state == "sent"
-    assert row.detail == OPERATION
     found = job.send(KEY, row, lambda: begun.append(KEY))
     assert found.state == state
-    assert found.detail == (OPERATION if state == "deleted" else found.detail)
     assert ("it has changed since the plan was approved" in found.detail) is (state == "refused")
     assert begun == ([KEY] if is_sent else [])
     assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
@@ -150,7 +127,7 @@ def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, st
 
 
 @pytest.mark.parametrize(("by_id", "state"), [(None, "refused"), (GONE, "deleted")], ids=["still there", "gone"])
-def test_what_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError | None, state: str) -> None:
+def test_a_request_that_vanishes_between_two_listings_is_not_deleted(by_id: CustodyError | None, state: str) -> None:
     odd = [listed(7, wire={"status": "odd"}), APPROVED[1]]
     service = Service(*odd, by_id=by_id)
     find = service.find_whitelist_requests
@@ -176,32 +153,12 @@ def test_a_hidden_request_is_not_taken_for_deleted() -> None:
     assert service.deleted == []
 
 
-def test_another_failure_is_not_taken_for_a_deletion() -> None:
-    error = CustodyPermissionError("no", status=403, from_service=True)
-    job = deletions(Service(*APPROVED, delete=error))
-    with pytest.raises(CustodyPermissionError):
-        job.send(KEY, job.prepare([KEY])[KEY], lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("state", "level", "text"),
-    [
-        ("deleted", logging.INFO, "Whitelisting request 7 is deleted."),
-        ("void", logging.DEBUG, ""),
-        ("refused", logging.WARNING, "Whitelisting request 7 was not deleted: why"),
-        ("sent", logging.WARNING, "Whether whitelisting request 7 was deleted is unknown."),
-    ],
-)
-def test_the_log_says_what_became_of_it(state: RecordState, level: int, text: str) -> None:
-    assert deletions(Service()).describe(KEY, Row(state=state, detail="why"), None) == (level, text)
-
-
 @pytest.mark.parametrize(
     ("pending", "deletions_pending"),
-    [(["8"], []), ([], [APPROVED[1]]), (["8"], [APPROVED[1]])],
-    ids=["kept one pending", "kept one's deletion pending", "both"],
+    [(["8"], []), ([], [APPROVED[1]])],
+    ids=["kept one pending", "kept one's deletion pending"],
 )
-def test_nothing_is_deleted_beside_a_request_that_is_not_in_effect_whatever_was_recorded(
+def test_a_request_is_kept_while_the_one_beside_it_is_not_in_effect(
     pending: list[str], deletions_pending: list[WhitelistEnvelope]
 ) -> None:
     service = Service(*APPROVED)

@@ -71,7 +71,7 @@ def test_the_code_says_whether_an_outcome_is_unknown(outcome: Outcome, code: str
     assert error.code == code
 
 
-@pytest.mark.parametrize(("rows", "more"), [(1, 0), (100, 0), (101, 1), (250, 150)])
+@pytest.mark.parametrize(("rows", "more"), [(100, 0), (101, 1)])
 def test_at_most_a_hundred_rows_are_named(rows: int, more: int) -> None:
     refused = {str(number): f"reason {number}" for number in range(rows)}
     error = plan_failure(Outcome(refused=refused), dict.fromkeys(refused, "line 1"), "", has_store=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -35,7 +35,6 @@ from airflow_custody.idempotency.store import Store
 KEYS = [f"{number:03d}" for number in range(250)]
 OWN: dict[str, Any] = {"from_service": True, "operation": "send a thing"}
 GATEWAY: dict[str, Any] = {"operation": "send a thing"}
-GONE = CustodyConnectionError("no route", operation="send", nothing_sent=True)
 
 
 class Things:
@@ -44,32 +43,23 @@ class Things:
 
     :param fail: called with a row's key and how often it was sent; returns its failure.
     :param leaves: whether a request leaves before it fails.
-    :param found: rows that are not sent, as they are found before.
     """
 
     def __init__(
-        self,
-        fail: Callable[[str, int], BaseException | None] = lambda key, number: None,
-        *,
-        leaves: bool = True,
-        found: Mapping[str, Row] | None = None,
+        self, fail: Callable[[str, int], BaseException | None] = lambda key, number: None, *, leaves: bool = True
     ) -> None:
-        self._fail, self._leaves, self._found = fail, leaves, found or {}
+        self._fail, self._leaves = fail, leaves
         self._lock = threading.Lock()
-        #: The keys of what was sent, in order; and of the batches that were looked up.
+        #: The keys of what was sent, in order.
         self.sent: list[str] = []
-        self.batches: list[list[str]] = []
-        self.described: list[tuple[str, str, CustodyError | None]] = []
 
     def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
-        self.batches.append([*keys])
-        return {key: self._found.get(key, Row(state="sent")) for key in keys}
+        return {key: Row(state="sent") for key in keys}
 
     def send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
         with self._lock:
-            number = self.sent.count(key) + 1
             self.sent.append(key)
-        failure = self._fail(key, number)
+        failure = self._fail(key, self.sent.count(key))
         if failure is None or self._leaves:
             before_send()
         if failure is not None:
@@ -77,66 +67,25 @@ class Things:
         return row.become("created", f"id of {key}")
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        self.described.append((key, row.state, error))
         return logging.INFO, ""
 
 
 def sender_of(things: Things, *, max_parallel: int = 1, plan: str = "plan") -> tuple[Sender, Store, list[int]]:
     """Return a sender, its store, and how many requests have left, one by one."""
     store, left = Store(cast("Any", {"ti": FakeTaskInstance()})), list[int]()
-    log = logging.getLogger("send")
     sender = Sender(
-        store, log, things, plan=plan, max_parallel=max_parallel, report=lambda _, number: left.append(number)
+        store,
+        logging.getLogger("send"),
+        things,
+        plan=plan,
+        max_parallel=max_parallel,
+        report=lambda _, number: left.append(number),
     )
     return sender, store, left
 
 
 def states_of(store: Store) -> list[str]:
-    return [store.rows[key][1].state if key in store.rows else "none" for key in KEYS if key in store.rows]
-
-
-@pytest.mark.parametrize("max_parallel", [1, 4])
-@pytest.mark.parametrize("plan", ["plan", ""])
-@pytest.mark.parametrize("number", [0, 1, MAX_BATCH, MAX_BATCH + 1, 2 * MAX_BATCH, 250])
-def test_each_row_is_sent_once_in_batches(number: int, plan: str, max_parallel: int) -> None:
-    things = Things()
-    sender, store, left = sender_of(things, max_parallel=max_parallel, plan=plan)
-    sent = sender.send(KEYS[:number])
-    assert sorted(things.sent) == KEYS[:number]
-    assert [len(each) for each in things.batches] == [
-        min(MAX_BATCH, number - start) for start in range(0, number, MAX_BATCH)
-    ]
-    assert {key: row.detail for key, (_, row) in store.rows.items()} == {key: f"id of {key}" for key in KEYS[:number]}
-    assert {batch.plan for batch, _ in store.rows.values()} <= {plan}
-    assert left == [1] * number
-    assert sent.stopped is None
-    assert sent.errors == {}
-
-
-def test_what_was_found_before_is_not_sent() -> None:
-    found = {KEYS[1]: Row(state="found", detail="7"), KEYS[2]: Row(state="refused", detail="no")}
-    things = Things(found=found)
-    sender, store, _ = sender_of(things)
-    sender.send(KEYS[:4])
-    assert things.sent == [KEYS[0], KEYS[3]]
-    assert states_of(store) == ["created", "found", "refused", "created"]
-    assert sorted(things.described) == [(key, state, None) for key, state in zip(KEYS, states_of(store), strict=False)]
-
-
-def test_a_batch_that_cannot_be_looked_up_stops_the_sending() -> None:
-    things, error = Things(), CustodyServerError("away")
-    sender, store, _ = sender_of(things)
-
-    def prepare(keys: Sequence[str]) -> dict[str, Row]:
-        if keys[0] != KEYS[0]:
-            raise error
-        return {key: Row(state="sent") for key in keys}
-
-    things.prepare = prepare  # type: ignore[method-assign]
-    sent = sender.send(KEYS)
-    assert sent.stopped is error
-    assert things.sent == KEYS[:MAX_BATCH]
-    assert len(store.rows) == MAX_BATCH
+    return [store.rows[key][1].state for key in KEYS if key in store.rows]
 
 
 # --- how a row fails ----------------------------------------------------------------------------------------
@@ -180,44 +129,42 @@ ERRORS: list[tuple[CustodyError, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "state", "stops"), ERRORS, ids=repr)
-def test_a_row_that_failed_after_it_left(error: CustodyError, state: str, stops: bool) -> None:
-    things = Things(lambda key, _: error if key == KEYS[1] else None)
+NEVER_LEFT: list[tuple[CustodyError, str, bool]] = [
+    (CustodyRequestError("too long", operation="send"), REFUSED, False),
+    (CustodyConnectionError("no route", operation="send", nothing_sent=True), NONE_SENT, True),
+    (CustodyAuthenticationError("no token", operation="send"), NONE_SENT, True),
+    # Signing in was refused, not the row.
+    (CustodyRequestError("wrong password", status=400, **OWN), NONE_SENT, True),
+    (CustodyConfigurationError("no key", nothing_sent=True), NONE_SENT, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("leaves", "error", "state", "stops"),
+    [
+        *((True, *each) for each in ERRORS),
+        *((False, *each) for each in NEVER_LEFT),
+        # The transport may have begun to send, and still know that the request has not left.
+        *((True, *each) for each in NEVER_LEFT if each[0].nothing_sent),
+    ],
+    ids=repr,
+)
+def test_a_failed_row_is_recorded_by_its_error(leaves: bool, error: CustodyError, state: str, stops: bool) -> None:
+    things = Things(lambda key, _: error if key == KEYS[1] else None, leaves=leaves)
     sender, store, left = sender_of(things)
     sent = sender.send(KEYS[:3])
     assert states_of(store) == ["created", state, "void" if stops else "created"]
     assert sent.stopped is (error if stops else None)
     assert sent.errors == {KEYS[1]: error}
-    assert left == [1] * (2 if stops else 3)
+    has_left = leaves and not error.nothing_sent
+    assert len(left) == 1 + has_left + (not stops)
     assert store.rows[KEYS[1]][1].detail == (error.reason if state == REFUSED else "")
 
 
-@pytest.mark.parametrize(
-    ("error", "state", "stops"),
-    [
-        (CustodyRequestError("too long", operation="send"), REFUSED, False),
-        (CustodyConnectionError("no route", operation="send", nothing_sent=True), NONE_SENT, True),
-        (CustodyAuthenticationError("no token", operation="send"), NONE_SENT, True),
-        (CustodyConfigurationError("no key", nothing_sent=True), NONE_SENT, True),
-    ],
-    ids=repr,
-)
-def test_a_row_that_never_left(error: CustodyError, state: str, stops: bool) -> None:
-    # The transport may have begun to send, and still know that nothing has left.
-    for leaves in {False, error.nothing_sent}:
-        things = Things(lambda key, _: error if key == KEYS[1] else None, leaves=leaves)
-        sender, store, left = sender_of(things)
-        sent = sender.send(KEYS[:3])
-        assert states_of(store) == ["created", state, "void" if stops else "created"]
-        assert sent.stopped is (error if stops else None)
-        assert left == [1] * (1 if stops else 2)
-
-
-@pytest.mark.parametrize("error", [CustodyError("a mistake"), KeyboardInterrupt(), RuntimeError("a mistake")], ids=repr)
-@pytest.mark.parametrize("max_parallel", [1, 3])
-@pytest.mark.parametrize("plan", ["plan", ""])
-def test_what_is_not_about_a_request_ends_the_task_and_is_recorded(
-    error: BaseException, max_parallel: int, plan: str
+@pytest.mark.parametrize("error", [CustodyError("a mistake"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize(("plan", "max_parallel"), [("plan", 3), ("", 1)])
+def test_an_error_that_is_not_about_a_request_ends_the_task_and_is_recorded(
+    error: BaseException, plan: str, max_parallel: int
 ) -> None:
     things = Things(lambda key, _: error if key == KEYS[0] else None)
     sender, store, left = sender_of(things, max_parallel=max_parallel, plan=plan)
@@ -229,16 +176,6 @@ def test_what_is_not_about_a_request_ends_the_task_and_is_recorded(
     assert sum(row.state != "void" for _, row in store.rows.values()) == len(left)
 
 
-@pytest.mark.parametrize("plan", ["plan", ""])
-def test_a_plans_batch_is_recorded_before_anything_is_sent(plan: str) -> None:
-    # A single row is recorded when its request leaves.
-    error = CustodyConnectionError("no route", operation="send", nothing_sent=True)
-    sender, store, _ = sender_of(Things(lambda *_: error, leaves=False), plan=plan)
-    sent = sender.send(KEYS[:2])
-    assert states_of(store) == (["void", "void"] if plan else [])
-    assert sent.stopped is error
-
-
 # --- many rows ----------------------------------------------------------------------------------------------
 
 
@@ -246,10 +183,10 @@ def test_a_plans_batch_is_recorded_before_anything_is_sent(plan: str) -> None:
     ("error", "stops_after"),
     [
         # Which other rows would be refused, too.
-        *((CustodyError("no", status=status, **GATEWAY), 3) for status in (300, 302, 400, 499)),
+        *((CustodyError("no", status=status, **GATEWAY), 3) for status in (300, 499)),
         (CustodyPermissionError("no", status=403, **OWN), 3),
         # These are about each row.
-        *((CustodyError("no", status=status, **OWN), None) for status in (400, 404, 499)),
+        *((CustodyError("no", status=status, **OWN), None) for status in (400, 499)),
         *((CustodyError("no", status=status, **GATEWAY), None) for status in (None, 299, 500)),
     ],
     ids=repr,
@@ -275,25 +212,21 @@ def test_a_role_that_is_missing_at_last_refuses_no_row() -> None:
     assert states_of(store) == ["refused", "refused", "void", "void"]
 
 
-@pytest.mark.parametrize("lost", [MAX_LOST - 1, MAX_LOST, MAX_LOST + 5])
-def test_rows_are_not_sent_while_too_many_are_lost(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_not_sent_while_too_many_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "MAX_BATCH", 50)
     error = CustodyOutcomeUnknownError("no response", **GATEWAY)
-    things = Things(lambda key, number: error if int(key) < lost and number == 1 else None)
+    things = Things(lambda *_: error)
     sender, store, _ = sender_of(things)
-    sent = sender.send(KEYS[:60])
-    is_too_many = lost >= MAX_LOST
-    assert sent.stopped is None
-    assert len(things.sent) == (MAX_LOST if is_too_many else 60)
-    assert states_of(store).count("sent") == min(lost, MAX_LOST)
-    assert states_of(store).count("void") == (50 - MAX_LOST if is_too_many else 0)
+    assert sender.send(KEYS[:60]).stopped is None
+    assert len(things.sent) == MAX_LOST
+    assert states_of(store) == ["sent"] * MAX_LOST + ["void"] * (50 - MAX_LOST)
     # Once it is known what became of these, the others are sent.
-    sender.send(KEYS[20:60])
-    assert {*KEYS[20:60]} <= {*things.sent}
+    sender.send(KEYS[50:60])
+    assert things.sent[MAX_LOST:] == KEYS[50:60]
     # One that gets a response in between begins anew.
     things = Things(lambda key, _: None if int(key) % MAX_LOST == MAX_LOST - 1 else error)
     sender, _, _ = sender_of(things)
-    sent = sender.send(KEYS[:60])
+    sender.send(KEYS[:60])
     assert len(things.sent) == 60
 
 
@@ -321,10 +254,9 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
         (CustodyRateLimitError, {"status": 429, "retry_after": 7.0, **OWN}, 7),
         (CustodyOutcomeUnknownError, {"status": 503, "retry_after": 7.0, **OWN}, 7),
         (CustodyOutcomeUnknownError, {"status": 503, "retry_after": 1e6, **OWN}, MAX_RETRY_AFTER),
-        (CustodyOutcomeUnknownError, {"status": 503, **OWN}, 0),
         (CustodyRateLimitError, {"status": 429, "retry_after": MAX_RETRY_AFTER, **OWN}, MAX_RETRY_AFTER),
     ],
-    ids=["429", "503", "503 for very long", "503 without a time", "429 for the longest time"],
+    ids=["429", "503", "503 for very long", "429 for the longest time"],
 )
 def test_the_service_says_when_to_send_again(
     waits: SkippingTime, kind: type[CustodyError], facts: dict[str, Any], seconds: float
@@ -337,43 +269,15 @@ def test_the_service_says_when_to_send_again(
     assert waits.skipped == pytest.approx(seconds)
 
 
-def test_a_service_that_wants_too_long_a_pause_stops_the_sending(waits: SkippingTime) -> None:
-    error = CustodyRateLimitError("later", status=429, retry_after=MAX_RETRY_AFTER + 1, **OWN)
-    things = Things(lambda *_: error)
-    sender, store, _ = sender_of(things)
-    sent = sender.send(KEYS[:2])
-    assert sent.stopped is error
-    assert things.sent == KEYS[:1]
-    assert states_of(store) == ["void", "void"]
-    assert waits.skipped == 0
-
-
-def test_a_task_that_was_stopped_sends_nothing_more() -> None:
-    sender, _, _ = sender_of(things := Things(lambda *_: GONE))
-    assert sender.send(KEYS).stopped is GONE
-    # The first reason counts, in each further call.
-    sender.is_stopped = lambda: True
-    assert sender.send(KEYS).stopped is GONE
-    assert things.sent == KEYS[:1]
-    sender, _, _ = sender_of(things := Things())
-    sender.is_stopped = lambda: True
-    stopped = sender.send(KEYS).stopped
-    assert stopped is not None
-    assert (stopped.code, things.batches) == ("task-stopped", [])
-
-
 # --- the fence ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("steps", "recorded"),
     [
-        ([0.0], 1),
-        ([0.0, 0.0], 1),
         ([0.0, FENCE - 0.1], 1),
         ([0.0, FENCE], 2),
         ([0.0, 3.0, 3.0], 2),
-        ([0.0, 6, 4, 2], 3),
     ],
     ids=str,
 )
@@ -388,15 +292,13 @@ def test_a_batch_is_recorded_again_if_that_was_too_long_ago(
     assert len(records) == recorded
 
 
-@pytest.mark.parametrize("stops_at", [0, 1, 2])
-def test_a_fence_that_was_stopped_lets_nothing_through(stops_at: int) -> None:
+@pytest.mark.parametrize("stops_at", [0, 1])
+def test_a_fence_that_was_stopped_lets_no_request_through(stops_at: int) -> None:
     records = list[int]()
     fence = Fence(lambda: records.append(1), lambda: len(records) >= stops_at)
-    for _ in range(stops_at - 1):
-        fence.check()
-        fence.recorded = None
     with pytest.raises(CustodyError) as caught:
         fence.check()
+    # It is stopped before the batch is recorded, or while it is.
     assert len(records) == stops_at
     assert caught.value.code == "task-stopped"
     assert caught.value.nothing_sent

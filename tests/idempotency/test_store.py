@@ -10,7 +10,7 @@ import pytest
 from support.airflow.airflow_runs import FakeTaskInstance
 from support.airflow.task_tries import KEY, RowsStore, needs_store
 
-from airflow_custody.client import CustodyError, CustodyOutcomeUnknownError
+from airflow_custody.client import CustodyOutcomeUnknownError
 from airflow_custody.idempotency.records import PlanRecord, Row
 from airflow_custody.idempotency.store import Store
 
@@ -31,10 +31,6 @@ def store_of(
         "task_state_store": kept,
     }
     return Store(cast("Any", context))
-
-
-def states_of(store: Store) -> dict[str, tuple[int, str]]:
-    return {key: (batch.number, row.state) for key, (batch, row) in store.rows.items()}
 
 
 # --- what is read -------------------------------------------------------------------------------------------
@@ -61,49 +57,22 @@ def test_a_try_that_finds_nothing_may_have_been_forgotten(
 
 
 @needs_store
-def test_a_later_try_finds_each_row_as_it_was_last() -> None:
-    kept = RowsStore()
-    store = store_of(kept, max_tries=3)
-    for number in range(3):
-        store.open(store.new_batch({"a": SENT, f"b{number}": SENT}, "plan"))
-        store.record([(f"b{number}", CREATED)])
-    expected = {"a": (2, "sent"), "b0": (0, "created"), "b1": (1, "created"), "b2": (2, "created")}
-    assert states_of(store) == expected
-    # What becomes of it counts from now on; one that was not recorded is not read.
-    again = store_of(kept, 2, max_tries=3)
-    assert again.read() is False
-    assert states_of(again) == expected
-    assert again.rows["b0"][1] == CREATED.model_copy(update={"max_tries": 3})
-    again.record([("a", SENT.become("void")), ("b0", SENT.become("void"))])
-    again.record([])
-    later = store_of(kept, 3)
-    later.read()
-    assert states_of(later) == states_of(again) == {**expected, "a": (2, "void"), "b0": (0, "void")}
-    assert [each.number for each in later.batches] == [0, 1, 2]
-    # The newest batch that has a row decides, whichever was written last.
-    later.open(later.batches[0])
-    assert states_of(later)["a"] == (2, "void")
-    assert states_of(later)["b0"] == (0, "void")
-
-
-@needs_store
-def test_an_open_batch_is_written_apart_before_the_next_one_takes_its_place() -> None:
+def test_the_newest_batch_of_a_row_decides() -> None:
     kept = RowsStore()
     store = store_of(kept)
+    store.open(store.new_batch({"a": SENT, "b": SENT}, "plan"))
+    store.record([("a", SENT.become("void"))])
     store.open(store.new_batch({"a": SENT}, "plan"))
-    store.open(store.new_batch({"b": SENT}, "plan"))
-    store.record([("b", CREATED)])
-    # A closed one is apart already.
-    kept.states.clear()
-    store.open(store.new_batch({"c": SENT}, "plan"))
-    assert kept.states == ["sending"]
+    store.record([("a", CREATED)])
+    # An outcome in the older batch does not make the row void again, so it is not sent twice.
+    store.record([("b", SENT.become("void"))])
     again = store_of(kept, 2)
     again.read()
-    assert states_of(again) == {"a": (0, "sent"), "b": (1, "created"), "c": (2, "sent")}
+    assert store.rows["a"][1].state == again.rows["a"][1].state == "created"
 
 
 @needs_store
-@pytest.mark.parametrize("damage", ["format", "lost", "rows"])
+@pytest.mark.parametrize("damage", ["format", "lost"])
 def test_a_damaged_record_is_refused(damage: str) -> None:
     kept = RowsStore()
     store = store_of(kept)
@@ -112,8 +81,6 @@ def test_a_damaged_record_is_refused(damage: str) -> None:
         store.record([(name, CREATED)])
     if damage == "format":
         kept.values[KEY] = kept.values[KEY].replace('"format": 2', '"format": 3', 1)
-    elif damage == "rows":
-        kept.values[f"{KEY}_0001"] = kept.values[f"{KEY}_0001"].replace('"created"', '"done"')
     else:
         del kept.values[f"{KEY}_0001"]
     with pytest.raises(CustodyOutcomeUnknownError, match="cannot be read"):
@@ -141,56 +108,20 @@ def test_the_record_of_a_plan_is_that_of_this_plan() -> None:
         store.read_plan("plan")
 
 
-@needs_store
-def test_a_batch_of_which_nothing_was_sent_is_kept_although_it_was_not_closed() -> None:
-    kept = RowsStore()
-    first = store_of(kept)
-    first.open(first.new_batch({"a": SENT.become("found", "8")}))
-    for key in "bc":
-        later = store_of(kept)
-        later.read()
-        later.open(later.new_batch({key: SENT}))
-    last = store_of(kept)
-    last.read()
-    assert [*last.rows] == ["a", "b", "c"]
-
-
-def test_what_is_open_and_what_was_created() -> None:
-    store = store_of(None)
-    store.open(store.new_batch({"a": SENT, "b": SENT.become("found", "8"), "c": CREATED}, "first"))
-    store.open(store.new_batch({"d": SENT, "e": SENT.become("refused", "no"), "f": SENT.become("void")}, ""))
-    assert store.open_rows() == ["a", "d"]
-    assert store.open_rows("first") == ["a"]
-    assert store.open_rows("") == ["d"]
-    assert store.open_rows("other") == []
-    assert store.ids() == {"7"}
-
-
 # --- what is written ----------------------------------------------------------------------------------------
 
 
 @needs_store
-@pytest.mark.parametrize(("lost", "is_kept"), [(0, True), (1, True), (2, True), (3, False)])
-def test_what_another_try_overwrites_is_written_again(lost: int, is_kept: bool) -> None:
+def test_a_value_that_a_late_try_overwrites_is_written_again() -> None:
     kept = RowsStore()
-    left = [lost]
+    overwrites: list[dict[str, Any]] = [{}, {}]
 
     def get(key: str, default: Any = None) -> Any:
-        if kept.states and left[0]:
-            left[0] -= 1
-            return {}
-        return RowsStore.get(kept, key, default)
+        return overwrites.pop() if kept.states and overwrites else RowsStore.get(kept, key, default)
 
     kept.get = get  # type: ignore[method-assign]
-    if is_kept:
-        store_of(kept).record_plan(PLAN)
-    else:
-        with pytest.raises(CustodyError) as caught:
-            store_of(kept).record_plan(PLAN)
-        assert caught.value.code == "task-stopped"
-        assert caught.value.nothing_sent
-        assert caught.value.retryable
-    assert len(kept.states) == min(lost + 1, 3)
+    store_of(kept).record_plan(PLAN)
+    assert len(kept.states) == 3
 
 
 @pytest.mark.parametrize("is_kept", [pytest.param(True, marks=needs_store), False])
@@ -201,9 +132,6 @@ def test_only_the_start_of_a_run_that_was_not_cleared_is_a_lower_bound(is_kept: 
     store.add_forgotten("one")
     batch, row = store.rows["one"]
     assert row == SENT
-    assert batch.number == 1
-    assert batch.plan == ""
-    assert batch.try_number == 0
     assert batch.recorded_at == (None if is_kept or clear_number else STARTED)
 
 
@@ -213,46 +141,40 @@ def test_only_the_start_of_a_run_that_was_not_cleared_is_a_lower_bound(is_kept: 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("", []),
         ("  ", []),
-        ("3711", ["3711"]),
         (" Aa \n", ["Aa"]),
-        ("None", ["none"]),
         ("NONE 1  Bb", ["none", "1", "Bb"]),
-        ("7 8", ["7", "8"]),
     ],
     ids=repr,
 )
-def test_the_words_of_a_person(monkeypatch: pytest.MonkeyPatch, value: str, expected: list[str]) -> None:
+def test_the_words_of_a_manual_override(monkeypatch: pytest.MonkeyPatch, value: str, expected: list[str]) -> None:
     store = store_of(None)
     store.open(store.new_batch({"a": SENT}, "plan"))
-    assert store.manual_override("a") == []
     monkeypatch.setenv(f"AIRFLOW_VAR_{store.override_variable('a').upper()}", value)
     assert store.manual_override("a") == expected
 
 
-@pytest.mark.parametrize("is_kept", [pytest.param(True, marks=needs_store), False])
-def test_no_manual_override_is_used_twice(is_kept: bool) -> None:
-    kept = RowsStore() if is_kept else None
-    first = store_of(kept)
-    first.open(first.new_batch({"a": SENT, "b": SENT}, "plan"))
-    names = {first.override_variable(key) for key in "ab"}
-    for_next = first.override_variable("a", next_try=True)
-    second = store_of(kept, 2)
-    if second.is_kept:
-        second.read()
-        # A retry finds the same batch, and follows what was set for it.
-        assert second.override_variable("a") == first.override_variable("a") == for_next
-    else:
-        second.open(second.new_batch({"a": SENT}, "plan"))
-        assert second.override_variable("a") == for_next
-        assert for_next not in names
-    second.record([("a", CREATED)])
-    names |= {for_next, second.override_variable("a")}
-    second.record([("a", CREATED.become("created", "8"))])
-    names.add(second.override_variable("a"))
-    second.record([("a", SENT)])
-    second.open(second.new_batch({"a": SENT}, "plan"))
-    if is_kept:
-        names.add(second.override_variable("a"))
+@needs_store
+def test_a_manual_override_is_for_one_state_of_one_batch() -> None:
+    kept = RowsStore()
+    store = store_of(kept)
+    store.open(store.new_batch({"a": SENT, "b": SENT}, "plan"))
+    names = {store.override_variable(key) for key in "ab"}
+    # A retry finds the same batch, and follows what was set for it.
+    again = store_of(kept, 2)
+    again.read()
+    assert again.override_variable("a") == store.override_variable("a", next_try=True) == store.override_variable("a")
+    for row in (CREATED, CREATED.become("created", "8")):
+        again.record([("a", row)])
+        names.add(again.override_variable("a"))
+    again.record([("a", SENT)])
+    again.open(again.new_batch({"a": SENT}, "plan"))
+    names.add(again.override_variable("a"))
     assert len(names) == 5
+
+
+def test_without_a_store_a_manual_override_is_for_one_try() -> None:
+    first, second = store_of(None), store_of(None, 2)
+    for store in (first, second):
+        store.open(store.new_batch({"a": SENT}, "plan"))
+    assert first.override_variable("a", next_try=True) == second.override_variable("a") != first.override_variable("a")

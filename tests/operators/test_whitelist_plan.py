@@ -107,7 +107,7 @@ def test_a_reconciliation_fails_on_changes_and_names_them(sandbox: Sandbox, path
     assert pushed["report"]
 
 
-def test_what_is_pending_is_no_change_and_what_does_nothing_can_be_skipped(sandbox: Sandbox, path: str) -> None:
+def test_a_pending_row_is_no_change_and_a_plan_without_operations_can_be_skipped(sandbox: Sandbox, path: str) -> None:
     assert PlanTask(path, skip_if_nothing_to_do=True).run()["counts"]["create"] == 4
     effective(sandbox, 1)
     for number in ROWS[1:]:
@@ -120,28 +120,14 @@ def test_what_is_pending_is_no_change_and_what_does_nothing_can_be_skipped(sandb
     assert task.ti.pushed["return_value"]["counts"] == counts
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        ({"max_creates": 3}, "it creates 4 requests, but max_creates is 3"),
-        ({"prune": True, "max_deletes": 1}, "it deletes 2 requests, but max_deletes is 1"),
-        ({"must_keep": ["Label 9"]}, "must_keep requires 'Label 9', but the file does not have it"),
-    ],
-    ids=["max_creates", "max_deletes", "must_keep"],
-)
-def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
-    sandbox: Sandbox, path: str, limits: dict[str, Any], reason: str, task_log: TaskLog
-) -> None:
-    for number in (77, 78):
-        effective(sandbox, number)
-    task = PlanTask(path, **limits)
+def test_a_plan_over_a_limit_is_shown_in_full_and_fails(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
+    task = PlanTask(path, max_creates=3)
     error = task.fails()
     assert isinstance(error, CustodyRequestError)
-    assert reason in str(error)
+    assert "it creates 4 requests, but max_creates is 3" in str(error)
     assert "nothing is sent" in str(error)
     assert task.ti.pushed["return_value"]["counts"]["create"] == 4
-    text = task_log.text
-    assert all(address(number) in text for number in ROWS)
+    assert all(address(number) in task_log.text for number in ROWS)
 
 
 def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
@@ -167,11 +153,10 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
 @pytest.mark.parametrize(
     ("operator", "given"),
     [
-        *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_creates": wrong}) for wrong in (-1, 1.5)),
-        (CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_delete_percent": True}),
+        *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_creates": wrong}) for wrong in (-1, True)),
         *(
             (CustodyApplyWhitelistPlanOperator, {"plan": {}, "plan_hash": "0", "max_parallel": wrong})
-            for wrong in (0, 33, True)
+            for wrong in (0, 33)
         ),
     ],
     ids=str,
@@ -181,7 +166,7 @@ def test_a_limit_must_be_a_number(operator: Any, given: dict[str, Any]) -> None:
         operator(task_id="task", **given)
 
 
-def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
+def test_an_unreadable_request_can_be_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
     broken = effective(sandbox, 77)
     sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
     assert PlanTask(path).run()["counts"]["unreadable"] == len(ROWS) + 1
@@ -203,7 +188,7 @@ def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox
     assert task.ti.pushed == {}
 
 
-def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: str) -> None:
+def test_the_changes_since_the_approval_are_named(sandbox: Sandbox, path: str) -> None:
     approved = PlanTask(path).run()
     apply = ApplyTask(approved, RowsStore())
     somebody_creates(sandbox, label="Label 3", address=address(3))
@@ -309,7 +294,7 @@ def test_a_file_that_is_no_longer_a_whitelist_is_not_quoted(sandbox: Sandbox, pa
 # --- the file ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["version: 1\naddresses: []\n", "addresses: [", None])
+@pytest.mark.parametrize("text", ["addresses: [", None], ids=["broken", "missing"])
 def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "whitelist.yaml"
     if text is not None:

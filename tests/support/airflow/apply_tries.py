@@ -12,6 +12,7 @@ from support.airflow.task_tries import RowsStore, Task, failure_of, somebody_cre
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
 #: The rows of the file that most tests apply.
@@ -56,6 +57,25 @@ def plan(path: str | None = None, *, ti: Any = None, **arguments: Any) -> dict[s
     given = arguments if path is None else {"path": path, **arguments}
     operator = CustodyPlanWhitelistOperator
     result: dict[str, Any] = execute(lambda: operator(task_id="plan", **given), ti=ti or FakeTaskInstance())
+    return result
+
+
+def complete(applied: Any, plan_hash: str, store: RowsStore | None = None, try_number: int = 1) -> dict[str, Any]:
+    """
+    Run a try of a task that completes a plan, and return the XCom.
+
+    :param applied: the XCom of the apply task.
+    :param plan_hash: the plan's hash.
+    :param store: the task's store. Default: none, which Airflow before 3.3 never has.
+    :param try_number: the number of the try. Default 1.
+    """
+    context: dict[str, Any] = {"ti": FakeTaskInstance(try_number, 3)}
+    if store is not None and AIRFLOW >= (3, 3):
+        context["task_state_store"] = store
+    operator = CustodyCompleteWhitelistPlanOperator
+    result: dict[str, Any] = execute(
+        lambda: operator(task_id="complete", applied=applied, plan_hash=plan_hash), **context
+    )
     return result
 
 
