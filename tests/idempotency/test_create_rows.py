@@ -18,10 +18,9 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.idempotency.create import CreateRows, Outcome, outcome_of
-from airflow_custody.idempotency.records import RecordState, Row
-from airflow_custody.idempotency.search import Candidate, SearchResult
+from airflow_custody.idempotency.search import Candidate, Search, SearchResult
 from airflow_custody.idempotency.send import Sent
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import RecordState, Row, Store
 
 pytestmark = pytest.mark.usefixtures("waits")
 
@@ -91,15 +90,9 @@ def store_of() -> Store:
 
 
 def rows_of(things: Things, store: Store | None = None, plan: str = "plan") -> CreateRows:
-    return CreateRows(
-        store_of() if store is None else store,
-        things,
-        logging.getLogger("create"),
-        prepare=things.prepare,
-        plan=plan,
-        lookup_wait=30.0,
-        report=lambda outcome, count: None,
-    )
+    found = store_of() if store is None else store
+    search = Search(found, things, logging.getLogger("create"), 30.0, lambda outcome, count: None)
+    return CreateRows(search, prepare=things.prepare, plan=plan)
 
 
 def lost_if(*keys: str, times: int = 1) -> Callable[[str, int], CustodyError | None]:

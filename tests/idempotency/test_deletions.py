@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, is_deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion, RecordState, Row
+from airflow_custody.idempotency.store import PlannedDeletion, RecordState, Row
 
 KEY, KEPT = deletion_key("7"), "8"
 

@@ -55,7 +55,8 @@ class Service(ListsRequests):
         if addresses is not None:
             self.searches.append(addresses)
             return iter([each for each in self._envelopes if each.id not in self._hidden])
-        return iter([each for each in self._envelopes if ids is None or each.id in ids])
+        shown = [each for each in self._envelopes if include_pending or each.status != PENDING["status"]]
+        return iter([each for each in shown if ids is None or each.id in ids])
 
     def find_whitelist_requests_for_approval(self, *, ids: Any = None) -> Iterator[WhitelistEnvelope]:
         return iter(())
@@ -112,9 +113,10 @@ def test_an_address_is_recognized_by_its_ends() -> None:
         ([listed(address=OTHER)], "sent", ""),
         ([listed()], "found", "3711"),
         ([listed(wire=PENDING)], "found", "3711"),
+        ([listed(wire={"status": "ODD"})], "refused", "its status 'ODD' is unknown"),
         ([listed(wire=REJECTED)], "sent", ""),
         ([listed(label="Other")], "refused", "3711: it differs in: label"),
-        ([unreadable("{}")], "refused", "3799: whitelisting request 3799 cannot be read"),
+        ([unreadable("{}")], "refused", "3799: request 3799 cannot be read"),
         ([unreadable("{}", **REJECTED)], "sent", ""),
         # The first one with the same content counts.
         ([listed(1, label="Other"), listed(2), listed(3)], "found", "2"),
@@ -125,6 +127,7 @@ def test_an_address_is_recognized_by_its_ends() -> None:
         "another destination",
         "the same, in effect",
         "the same, pending",
+        "the same, with an unknown status",
         "the same, rejected",
         "another label",
         "unreadable",
