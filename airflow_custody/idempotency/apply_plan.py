@@ -24,10 +24,10 @@ Other cases:
 
 - The file has changed since the first try: the later try sends nothing. A different order of the rows is not a change.
 - The service, the tenant or the record has changed: the later try sends nothing.
-- A new plan was approved for the same task instance: the try first searches for each row that the old plan left as
-  ``sent`` and that is still in the file. If the outcome of such a row stays unknown, nothing is sent. Rows that are no
-  longer in the file are dropped, because the new plan lists their requests. Then the try acts as a first try of the new
-  plan.
+- A new plan was approved for the same task instance, because the whole run was cleared: if the outcome of a row of the
+  old plan is unknown, the later try sends nothing. Otherwise it waits until the service must list everything that the
+  old plan has created, and acts as a first try of the new plan. Requests that the old plan has created are signed, too,
+  as long as they are pending, and their rows are in the file.
 - There is no store (Airflow before 3.3), or the store deletes the record (``clear_on_success``): each try is a first
   try. The try waits until the service must list everything that an earlier try has sent, and then plans. If anything
   was sent, the hash differs, and the task stops.
@@ -39,12 +39,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.text import lines, name_some, sanitize
+from airflow_custody.client.text import count, lines, name_some, sanitize
 from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.plans.difference import describe_difference, lost_creations
 from airflow_custody.client.whitelist.plans.plan import (
@@ -60,9 +59,8 @@ from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, s
 from airflow_custody.idempotency.complete_plan import AppliedPlan, is_approved
 from airflow_custody.idempotency.create import CreateRows, Outcome
 from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, execute, is_deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord, digest
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import PlannedDeletion, PlanRecord, Store, digest
 from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
@@ -78,6 +76,10 @@ _PLAN_AGAIN = (
 _RESTORE = (
     "Restore the file that was approved, and clear this task, which then applies the rest.",
     "Or start a new run, which plans again and waits for a new approval. It does not sign what this run has created.",
+)
+_OTHER_PLAN = (
+    "Start a new run, whose plan contains the requests that the service lists by then. It does not sign what this run "
+    "has created: sign that at the service."
 )
 _NOT_REPLACED = (
     "{why}; the new request would have replaced {ids}, so nothing is deleted. If the service rejects a second request "
@@ -182,7 +184,13 @@ class ApplyPlan:
 
     def __post_init__(self) -> None:
         self._store = Store(self.context)
-        self._requests = {row_key(row.request): row.request for row in self.file.rows}
+        #: The requested contents of the file's rows, by the row's key.
+        self.requests = {row_key(row.request): row.request for row in self.file.rows}
+        #: The places of the file's rows, by the row's key.
+        self.places = {
+            key: f"{row.where}, {sanitize(row.request.label, 60)}"
+            for key, row in zip(self.requests, self.file.rows, strict=True)
+        }
 
     def run(self) -> tuple[Outcome, AppliedPlan | None]:
         """
@@ -196,52 +204,69 @@ class ApplyPlan:
         # Whether there is no record, although an earlier try may have sent something.
         is_forgotten = self._store.read()
         record = self._store.read_plan(self.plan_hash)
-        self._wait_for_earlier_sends(is_forgotten=is_forgotten)
+        self._check_earlier_sends(is_forgotten=is_forgotten)
         searched_at, snapshot = time.monotonic(), read_snapshot(self.client)
         if snapshot.hidden:
             self.log.warning("%s", warn_of_hidden(snapshot.hidden))
-        self._settle_other_plans(snapshot)
         service = service_name(self.client)
         if record is None:
             record = self._begin(snapshot, service, is_forgotten=is_forgotten)
         else:
             self._check_record(record, snapshot, service)
+        creation = WhitelistCreation(
+            self.client,
+            self.requests,
+            before=snapshot,
+            replaced={key: ids for key, ids in record.creations.items() if ids},
+            # Only the ids that the approved hash covers.
+            ignored=[each for each in self.settings.ignore if ignored_text(each) in record.observed],
+            own_ids=self._store.ids,
+        )
+        earlier = self._created_by_other_plans(creation, snapshot)
         if not record.creations:
             planned = {deletion_key(each.id): each for each in record.deletions}
-            deletions = Deletions(self.client, planned, self.comment)
             outcome = execute(
-                deletions,
+                Deletions(self.client, planned, self.comment),
                 self._store,
                 self.log,
                 self.plan_hash,
                 max_parallel=self.max_parallel,
                 is_stopped=self.is_stopped,
             )
-            self._add_earlier_plans(outcome, self._creation(snapshot), snapshot)
+            outcome.created |= earlier
             return outcome, None
-        creation = self._creation(snapshot, record)
+        outcome = self._create(record, creation, snapshot, searched_at)
+        outcome.created = {**earlier, **outcome.created}
+        return outcome, self._left_to_complete(record, outcome)
+
+    def _create(
+        self, record: PlanRecord, creation: WhitelistCreation, snapshot: Snapshot, searched_at: float
+    ) -> Outcome:
+        """Create the requests of the record that do not exist yet."""
         self._check_recorded_ids(creation, snapshot)
-        undecided = self._settle_own(creation, snapshot)
+        search = Search(self._store, creation, self.log, self.lookup_wait, self.report)
+        undecided: dict[str, str] = {}
+        if own := [key for key in self._store.open_rows(self.plan_hash) if key in self.requests]:
+            # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
+            search.judge(creation.found_in(snapshot, own, thorough=False))
+            # A user has to decide only about rows that the snapshot does not settle.
+            left = [key for key in own if self._store.rows[key][1].state == "sent"]
+            undecided = {key: problem for key in left if (problem := search.follow_override(key))}
+        keys = [key for key in self.requests if key in record.creations]
         creator = CreateRows(
-            self._store,
-            creation,
-            self.log,
+            search,
             prepare=creation.prepare,
             plan=self.plan_hash,
             max_parallel=self.max_parallel,
-            lookup_wait=self.lookup_wait,
-            report=self.report,
             is_stopped=self.is_stopped,
         )
-        keys = [key for key in self._requests if key in record.creations]
         outcome = creator.run(keys, searched_at=searched_at, undecided=undecided)
         for key in outcome.refused.keys() & creation.replaced.keys():
             ids = ", ".join(creation.replaced[key])
             outcome.refused[key] = _NOT_REPLACED.format(why=outcome.refused[key], ids=ids)
         self._check_created(outcome, creation)
         self.report("unknown", len(outcome.unknown))
-        self._add_earlier_plans(outcome, creation, snapshot)
-        return outcome, self._left_to_complete(record, outcome)
+        return outcome
 
     # --- the record ----------------------------------------------------------------------------------------
 
@@ -257,19 +282,16 @@ class ApplyPlan:
         advice = advice_on_differences(plan, replace=self.settings.replace)
         if advice:
             self.log.warning("%s", advice)
-        deletions = [
-            PlannedDeletion(
-                operation=row.operation,
-                expected=observe(snapshot, [row.request_id, *row.others]),
-            )
-            for row in plan.with_action("delete")
-        ]
+        creates = plan.with_action("create")
         record = PlanRecord(
             plan=plan.plan_hash,
-            rows=self._rows_digest(),
-            creations={row_key(row.request): [*row.others] for row in plan.with_action("create") if row.request},
-            replaced=observe(snapshot, [each for row in plan.with_action("create") for each in row.others]),
-            deletions=deletions,
+            rows=digest(sorted(self.requests)),
+            creations={row_key(row.request): [*row.others] for row in creates if row.request},
+            replaced=observe(snapshot, [each for row in creates for each in row.others]),
+            deletions=[
+                PlannedDeletion(operation=row.operation, expected=observe(snapshot, [row.request_id, *row.others]))
+                for row in plan.with_action("delete")
+            ],
             observed=[*plan.observed],
         )
         self._store.record_plan(record)
@@ -283,21 +305,18 @@ class ApplyPlan:
 
         :raises PlanChangedError: if record and file are not the approved plan.
         """
-        if record.rows != self._rows_digest():
+        if record.rows != digest(sorted(self.requests)):
             why = "the rows of the file have changed since the first try"
-            known = record.creations.keys() & self._requests.keys()
+            known = record.creations.keys() & self.requests.keys()
             if number := len(record.creations) - len(known):
-                operations = [create_operation(self._requests[key], record.creations[key]) for key in known]
+                operations = [create_operation(self.requests[key], record.creations[key]) for key in known]
                 names = lost_creations(self.parts, [part_key(each) for each in operations])
                 why += f" (gone or changed: {number} of {len(record.creations)} approved creations"
                 why += f": {names})" if names else ")"
             raise _plan_changed(self._done(snapshot), why=why, advice=_RESTORE)
-        if not is_approved(record, self._requests, service, self.plan_hash):
+        if not is_approved(record, self.requests, service, self.plan_hash):
             raise _plan_changed(self._done(snapshot), why="the service, its tenant or the task's record has changed")
         self.log.info("Continuing the approved plan, which an earlier try has begun.")
-
-    def _rows_digest(self) -> str:
-        return digest(sorted(self._requests))
 
     def _done(self, snapshot: Snapshot) -> Outcome:
         """Return what earlier tries did, also for rows that are no longer in the file."""
@@ -315,28 +334,28 @@ class ApplyPlan:
                 outcome.unknown[key] = "this try has not searched for it"
         return outcome
 
-    def _creation(self, snapshot: Snapshot, record: PlanRecord | None = None) -> WhitelistCreation:
-        observed = () if record is None else record.observed
-        return WhitelistCreation(
-            self.client,
-            self._requests,
-            before=snapshot,
-            replaced={} if record is None else {key: ids for key, ids in record.creations.items() if ids},
-            # Only the ids that the approved hash covers.
-            ignored=[each for each in self.settings.ignore if ignored_text(each) in observed],
-            own_ids=self._store.ids,
-        )
-
     # --- what earlier tries did ----------------------------------------------------------------------------
 
-    def _wait_for_earlier_sends(self, *, is_forgotten: bool) -> None:
+    def _check_earlier_sends(self, *, is_forgotten: bool) -> None:
         """
         Wait for requests that this plan's record does not contain.
 
         Earlier tries may have sent them without a record, or under another plan.
+
+        :raises CustodyOutcomeUnknownError: if the outcome of a row of another plan is unknown.
         """
-        others = [row for batch, row in self._store.rows.values() if batch.plan != self.plan_hash]
-        if is_forgotten or any(row.state in ("sent", "created") for row in others):
+        others = [(key, row) for key, (batch, row) in self._store.rows.items() if batch.plan != self.plan_hash]
+        # A deletion may be sent twice.
+        unknown = sum(row.state == "sent" and not is_deletion_key(key) for key, row in others)
+        if unknown:
+            self.report("unknown", unknown)
+            rows = f"the outcome of {count(unknown, 'row')} of it is unknown"
+            raise CustodyOutcomeUnknownError(
+                f"this task has begun to apply another plan, and {rows}; this try sent nothing",
+                code="outcome-unknown",
+                advice=_OTHER_PLAN,
+            )
+        if is_forgotten or any(row.state in ("sent", "created") for _, row in others):
             seconds = seconds_under_way(self.client.settings.timeout, self.lookup_wait)
             what = "without a record" if is_forgotten else "under another plan"
             self.log.warning(
@@ -346,51 +365,22 @@ class ApplyPlan:
             self.client.count_whitelist_requests()
             time.sleep(seconds)
 
-    def _settle_other_plans(self, snapshot: Snapshot) -> None:
+    def _created_by_other_plans(self, creation: WhitelistCreation, snapshot: Snapshot) -> dict[str, str]:
         """
-        Find the outcomes of rows that were sent under another plan.
+        Return the ids of the pending requests that this task has created under other plans, by the row's key.
 
-        :raises CustodyOutcomeUnknownError: if the outcome of a row that is still in the file stays unknown.
+        If their rows are still in the file, they must be signed, too.
         """
-        store, creation = self._store, self._creation(snapshot)
-        others = [
-            key for key in store.open_rows() if store.rows[key][0].plan != self.plan_hash and not is_deletion_key(key)
-        ]
-        # Rows that are no longer in the file are not sent again, and a new plan lists their requests.
-        store.record((key, store.rows[key][1].become("void")) for key in others if key not in self._requests)
-        search = Search(store, creation, self.log, self.lookup_wait, self.report)
-        overrides = {key: search.follow_override(key) for key in others if key in self._requests}
-        known = [key for key, problem in overrides.items() if problem != ""]
-        unknown = search.judge(creation.found_in(snapshot, known, thorough=True))
-        unknown |= {key: problem for key, problem in overrides.items() if problem}
-        if unknown:
-            self.report("unknown", len(unknown))
-            rows = [
-                f"  {creation.which(key)}: {lines(why, indent(search.advice(key), '    '))}"
-                for key, why in unknown.items()
-            ]
-            raise CustodyOutcomeUnknownError(
-                lines(
-                    "the outcomes of rows of another plan, which this task applied before, are unknown; this try sent "
-                    "nothing:",
-                    *rows,
-                ),
-                code="outcome-unknown",
-            )
-
-    def _settle_own(self, creation: WhitelistCreation, snapshot: Snapshot) -> dict[str, str]:
-        """
-        Look in the snapshot for the rows that an earlier try has sent.
-
-        :return: why a manual override is wrong, by the row's key.
-        """
-        search = Search(self._store, creation, self.log, self.lookup_wait, self.report)
-        own = [key for key in self._store.open_rows(self.plan_hash) if key in self._requests]
-        # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
-        search.judge(creation.found_in(snapshot, own, thorough=False))
-        # A user has to decide only about rows that the snapshot does not settle.
-        left = [key for key in own if self._store.rows[key][1].state == "sent"]
-        return {key: problem for key in left if (problem := search.follow_override(key))}
+        earlier: dict[str, str] = {}
+        for key, (batch, row) in self._store.rows.items():
+            if batch.plan == self.plan_hash or row.state != "created" or key not in self.requests:
+                continue
+            request = snapshot.requests.get(row.detail)
+            if request is not None and request.state == "pending" and not creation.compare(key, request).mismatch:
+                earlier[key] = row.detail
+        if earlier:
+            self.log.info("Created by this task under an earlier plan: %s.", name_some([*earlier.values()], 40))
+        return earlier
 
     def _check_recorded_ids(self, creation: WhitelistCreation, snapshot: Snapshot) -> None:
         """
@@ -422,24 +412,6 @@ class ApplyPlan:
                     code="outcome-unknown",
                     advice="Find out how the task's state or the request was changed. Then start a new run.",
                 )
-
-    def _add_earlier_plans(self, outcome: Outcome, creation: WhitelistCreation, snapshot: Snapshot) -> None:
-        """
-        Add the pending requests that were created under an earlier plan.
-
-        If their rows are still in the file, they must be signed, too.
-        """
-        earlier: list[str] = []
-        for key, (batch, row) in self._store.rows.items():
-            request = snapshot.requests.get(row.detail)
-            is_earlier = row.state == "created" and batch.plan != self.plan_hash
-            if not is_earlier or key not in self._requests or request is None or request.state != "pending":
-                continue
-            if not creation.compare(key, request).mismatch:
-                earlier.append(row.detail)
-                outcome.created.setdefault(key, row.detail)
-        if earlier:
-            self.log.info("Created by this task under an earlier plan: %s.", name_some(earlier, 40))
 
     # --- what was created ----------------------------------------------------------------------------------
 
@@ -521,7 +493,7 @@ class ApplyPlan:
         )
         # A plan with a creation that has no id is never completed.
         ids = {**outcome.created, **outcome.found}
-        requests = {key: self._requests[key].model_dump(exclude_none=True) for key in record.creations}
+        requests = {key: self.requests[key].model_dump(exclude_none=True) for key in record.creations}
         return AppliedPlan(
             record=record, requests=requests, ids={key: ids[key] for key in record.creations if key in ids}
         )

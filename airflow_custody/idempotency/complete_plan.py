@@ -27,8 +27,7 @@ from airflow_custody.client.whitelist.plans.plan import create_operation, hash_o
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import Deletions, deletion_key, execute, plan_incomplete
-from airflow_custody.idempotency.records import PlannedDeletion, PlanRecord
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import PlannedDeletion, PlanRecord, Store
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

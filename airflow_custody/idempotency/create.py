@@ -18,10 +18,9 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import lines, name_some
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
-from airflow_custody.idempotency.records import RecordState, Row, digest
-from airflow_custody.idempotency.search import Candidate, Creation, Report, Search
+from airflow_custody.idempotency.search import Candidate, Creation, Report, Resolved, Search
 from airflow_custody.idempotency.send import Sender, Sent
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import RecordState, Row, Store, digest
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -93,27 +92,23 @@ class CreateRows:
     """
     Creates an object for each row, unless an earlier try of this task instance already did.
 
-    :param store: the record of what was sent.
-    :param creation: the objects to create.
-    :param log: the task's log.
+    :param search: the search for rows whose outcome is unknown, with the record and the objects to create.
     :param prepare: returns the rows of a batch before they are sent; see :meth:`Job.prepare`.
     :param plan: the hash of the rows' plan. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
-    :param lookup_wait: seconds that the service may take to list what it created.
-    :param report: called with the outcomes of creates.
     :param is_stopped: returns whether the user has stopped the task. Default: users cannot stop it.
     """
 
-    store: Store
-    creation: Creation
-    log: logging.Logger
+    search: Search
     _: KW_ONLY
     prepare: Callable[[Sequence[str]], Mapping[str, Row]]
     plan: str = ""
     max_parallel: int = 1
-    lookup_wait: float
-    report: Report
     is_stopped: Callable[[], bool] = bool
+
+    def __post_init__(self) -> None:
+        self.store = self.search.store
+        self.creation = self.search.creation
 
     def run(
         self, keys: Sequence[str], *, searched_at: float | None = None, undecided: Mapping[str, str] | None = None
@@ -127,14 +122,13 @@ class CreateRows:
             sent. Default: none.
         :return: the outcome of each row.
         """
-        search = Search(self.store, self.creation, self.log, self.lookup_wait, self.report)
         sender = Sender(
             self.store,
-            self.log,
+            self.search.log,
             self,
             plan=self.plan,
             max_parallel=self.max_parallel,
-            report=self.report,
+            report=self.search.report,
             is_stopped=self.is_stopped,
         )
         unknown = {**(undecided or {})}
@@ -143,9 +137,11 @@ class CreateRows:
         todo = [key for key in keys if key not in unknown and self._state(key) in ("void", "refused")]
         while True:
             sent = sender.send(todo)
-            is_earlier = {*self.store.open_rows()} <= earlier
-            is_open = [key for key in keys if key not in unknown]
-            found = search.resolve(is_open, searched_at=searched_at if is_earlier else None)
+            open_rows = {*self.store.open_rows()}
+            found = Resolved()
+            if open_rows:
+                is_open = [key for key in keys if key not in unknown]
+                found = self.search.resolve(is_open, searched_at=searched_at if open_rows <= earlier else None)
             unknown |= found.unknown
             # Rows sent from now on are newer than the earlier search, so it says nothing about them.
             searched_at = None
@@ -156,7 +152,7 @@ class CreateRows:
                 break
         outcome = outcome_of(self.store, keys, self.plan, sent)
         outcome.unknown = dict.fromkeys(outcome.unknown, _LOST) | unknown
-        outcome.advice |= {key: search.advice(key) for key in unknown}
+        outcome.advice |= {key: self.search.advice(key) for key in unknown}
         outcome.stopped = outcome.stopped or found.failure
         return outcome
 
@@ -287,14 +283,7 @@ class CreateOnce:
             may_reuse = not self._follow_override()
             if may_reuse:
                 self._check_earlier(store.rows[ONE][1])
-        rows = CreateRows(
-            store,
-            self.creation,
-            self.log,
-            prepare=lambda _: {ONE: self._prepare(may_reuse=may_reuse)},
-            lookup_wait=self.lookup_wait,
-            report=self.report,
-        )
+        rows = CreateRows(self._search, prepare=lambda _: {ONE: self._prepare(may_reuse=may_reuse)})
         outcome = rows.run([ONE])
         if ONE in outcome.created:
             return Created(outcome.created[ONE])

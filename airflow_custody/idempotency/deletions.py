@@ -24,9 +24,8 @@ from airflow_custody.client.whitelist.plans.plan import requested_content
 from airflow_custody.client.whitelist.request import Request, to_whitelist_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import Outcome, outcome_of
-from airflow_custody.idempotency.records import PlannedDeletion, Row
 from airflow_custody.idempotency.send import Sender
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import PlannedDeletion, Row, Store
 from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:

@@ -29,32 +29,34 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
     :param has_store: whether a later try finds a record of this try.
     """
     stopped = outcome.stopped
-    # Deletions do not count, because a later try may send them again.
-    is_creation_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
     is_left = _is_left(outcome)
     if not (outcome.unknown or outcome.refused or is_left or stopped):
         return None
+    # Deletions do not count, because a later try may send them again.
+    is_creation_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
     # Without a record, a later try can continue only if nothing was done, because anything that was done changes the
     # plan.
     can_go_on = has_store or not (outcome.created or is_creation_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
-    facts: dict[str, Any] = {"code": "plan-incomplete"}
-    reason = ""
-    kind: type[CustodyError] = CustodyConflictError if is_left else CustodyRequestError
-    if stopped is not None:
-        facts = {"code": stopped.code, "status": stopped.status, "retry_after": stopped.retry_after}
-        reason = f": {stopped.reason}"
-        kind = type(stopped)
+    kind, facts = _kind_and_facts(stopped, is_left=is_left)
     if is_creation_unknown or (outcome.unknown and stopped is None and not is_left):
         facts["code"] = "outcome-unknown"
     if is_creation_unknown and not retryable:
         kind = CustodyOutcomeUnknownError
+    reason = "" if stopped is None else f": {stopped.reason}"
     rows = [indent(each, "  ") for each in _rows(outcome, places)]
     if len(rows) > _MAX_ROWS:
         rows[_MAX_ROWS:] = [f"  and {len(rows) - _MAX_ROWS} more: see the log"]
     advice = _advice(outcome, is_unknown=is_creation_unknown, can_go_on=can_go_on, retryable=retryable)
     text = f"not all of the plan was carried out ({counts}){reason}"
     return kind(lines(text, *rows), retryable=retryable, advice=lines(*advice), **facts)
+
+
+def _kind_and_facts(stopped: CustodyError | None, *, is_left: bool) -> tuple[type[CustodyError], dict[str, Any]]:
+    """Return the type and the facts of the error, as far as all outcomes are known."""
+    if stopped is None:
+        return CustodyConflictError if is_left else CustodyRequestError, {"code": "plan-incomplete"}
+    return type(stopped), {"code": stopped.code, "status": stopped.status, "retry_after": stopped.retry_after}
 
 
 def _is_left(outcome: Outcome) -> bool:

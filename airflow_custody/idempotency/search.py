@@ -14,8 +14,7 @@ from airflow_custody.client.delays import growing_delays
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.text import count, lines, name_some
-from airflow_custody.idempotency.records import Batch, Row
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import Batch, Row, Store
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.request import Request
@@ -47,8 +46,6 @@ class Candidate:
     :param filtered: whether the service's own filter finds it. The search before the send used that filter, so an
         object that the filter finds, and that the earlier search did not find, is new. Default True.
     :param is_rejected: whether it was rejected. Default False.
-    :param is_certain: whether it is certainly for the row's destination, and not on another network that the row leaves
-        open. An object that the row itself has created is recognized by its content alone. Default True.
     :param request: the whitelisting request. Default None: the object is something else.
     """
 
@@ -59,7 +56,6 @@ class Candidate:
     by_other: bool = False
     filtered: bool = True
     is_rejected: bool = False
-    is_certain: bool = True
     filled_in: tuple[str, ...] = ()
     request: Request | None = None
 

@@ -24,9 +24,8 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.fence import Moment, is_too_old
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, name_some, sanitize
-from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Report
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import Row, Store
 
 #: Maximum number of rows that are recorded and looked up together.
 MAX_BATCH = 100
@@ -247,9 +246,11 @@ class Sender:
         window.failures.append(error)
 
     def _log_row(self, key: str, row: Row) -> None:
+        if self.plan and row.state == "created":
+            # The line of the batch names it.
+            return
         level, text = self.job.describe(key, row, self._errors.get(key))
-        is_in_batch_line = self.plan and row.state == "created"
-        if text and not is_in_batch_line:
+        if text:
             self.log.log(level, "%s", text)
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:

@@ -15,10 +15,10 @@ from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.addresses.checks import shorten, spellings
 from airflow_custody.client.whitelist.addresses.destinations import (
+    Destinations,
     Names,
     destination_of,
     find_candidates,
-    is_same,
     names_in,
 )
 from airflow_custody.client.whitelist.chains import ADVICE, ListedChains, read_chains
@@ -31,8 +31,8 @@ from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.request import VANISHED, ListedRequest, Request, make_request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot
 from airflow_custody.idempotency.create import ONE, Existing
-from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, SearchResult
+from airflow_custody.idempotency.store import Row
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -88,46 +88,21 @@ class WhitelistCreation:
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
         # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
         needs_filter = not thorough or self._index is None
-        ids, hidden = self._filter(keys) if needs_filter else ([], 0)
-        by_filter = self._read_some(ids)
+        by_filter = self._filter(keys) if needs_filter else Snapshot({}, self.client.settings)
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
         # filter may miss other spellings.
         listed = read_snapshot(self.client) if thorough else by_filter
         filtered = by_filter.requests if self._index is None else None
-        found = self.found_in(listed, keys, filtered=filtered, thorough=thorough)
-        return {key: replace(each, hidden=hidden) for key, each in found.items()}
+        return self.found_in(listed, keys, filtered=filtered, hidden=by_filter.hidden, thorough=thorough)
 
-    def _read_some(self, ids: list[str]) -> Snapshot:
+    def _filter(self, keys: Collection[str]) -> Snapshot:
         """
-        Read the requests that the service's own filter has found.
+        Return the requests that the service's own filter finds for the addresses of rows.
 
-        :raises CustodyResponseError: if one of them is missing: it was deleted in between, or a listing is out of date.
-            The error is retryable.
-        """
-        try:
-            snapshot = read_snapshot(self.client, ids)
-        except CustodyError as error:
-            if not error.not_offered:
-                raise
-            # Do not report "not offered", because the service has just listed requests.
-            raise CustodyResponseError(
-                f"the service lists {name_some(ids)}, but the status cannot be read: {error.reason}",
-                code=error.code,
-            ) from None
-        missing = [each.id for each in snapshot if each.state == "missing"]
-        if missing:
-            raise CustodyResponseError(
-                f"the service lists {name_some(missing)} by address, but not by id: the list changed meanwhile",
-                code="listing-changed",
-                retryable=True,
-            )
-        return snapshot
+        Its number of hidden requests is that of the filter.
 
-    def _filter(self, keys: Collection[str]) -> tuple[list[str], int]:
-        """
-        Return the ids of the requests that the service's own filter finds for the addresses of rows.
-
-        The number of requests that it finds, and does not return, comes second.
+        :raises CustodyResponseError: if one of them cannot be read by its id: it was deleted in between, or a listing
+            is out of date. The error is retryable if it is missing.
         """
         requests = [self.requests[key] for key in keys]
         addresses = list(dict.fromkeys(request.address for request in requests))
@@ -141,7 +116,26 @@ class WhitelistCreation:
             page = self.client.list_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
             ids |= dict.fromkeys(each.id for each in page.rows)
             hidden += page.hidden
-        return [*ids], hidden
+        if not ids:
+            return Snapshot({}, self.client.settings, hidden=hidden)
+        try:
+            snapshot = read_snapshot(self.client, ids)
+        except CustodyError as error:
+            if not error.not_offered:
+                raise
+            # Do not report "not offered", because the service has just listed requests.
+            raise CustodyResponseError(
+                f"the service lists {name_some([*ids])}, but the status cannot be read: {error.reason}",
+                code=error.code,
+            ) from None
+        missing = [each.id for each in snapshot if each.state == "missing"]
+        if missing:
+            raise CustodyResponseError(
+                f"the service lists {name_some(missing)} by address, but not by id: the list changed meanwhile",
+                code="listing-changed",
+                retryable=True,
+            )
+        return replace(snapshot, hidden=hidden)
 
     def found_in(
         self,
@@ -149,6 +143,7 @@ class WhitelistCreation:
         keys: Collection[str],
         *,
         filtered: Collection[str] | None = None,
+        hidden: int = 0,
         thorough: bool,
     ) -> dict[str, SearchResult]:
         """
@@ -158,8 +153,11 @@ class WhitelistCreation:
         :param keys: the rows' keys.
         :param filtered: the ids that the service's own filter finds. None (default): all ids count as found by the
             filter, because they are compared with the earlier listing and not with an earlier result of the filter.
+        :param hidden: number of requests that the filter finds, and that the service does not return. Default 0.
         :param thorough: whether the requests are everything that the service lists.
         """
+        if not thorough and not listed.requests:
+            return {key: SearchResult([], None, hidden) for key in keys}
         index = index_requests(listed, self._known)
         why_inconclusive = cache(partial(self._why_inconclusive, listed))
         found = {}
@@ -169,9 +167,8 @@ class WhitelistCreation:
                 self._find(key, each, is_filtered=filtered is None or each.id in filtered)
                 for each in find_candidates(index, asked)
             ]
-            found[key] = SearchResult(
-                candidates, why_inconclusive(asked.visibility_group_id or "") if thorough else None
-            )
+            why = why_inconclusive(asked.visibility_group_id or "") if thorough else None
+            found[key] = SearchResult(candidates, why, hidden)
         return found
 
     def prepare(self, keys: Sequence[str]) -> dict[str, Row]:
@@ -181,7 +178,10 @@ class WhitelistCreation:
         A row is not sent if a request exists that may be for its destination, unless that request was rejected, is
         replaced by the row, is ignored, or was created by this task; or if its chain is listed and not enabled.
         """
-        rows = {key: self._row(key, found.candidates) for key, found in self.find(keys, thorough=False).items()}
+        index = index_requests(self._filter(keys), self._known)
+        indexes = [index] if self._index is None else [self._index, index]
+        own_ids = self.own_ids()
+        rows = {key: self._row(key, indexes, own_ids) for key in keys}
         new = [key for key, row in rows.items() if row.state == "sent"]
         if new:
             for each in self._chains.warnings(self.requests[key] for key in new):
@@ -208,21 +208,23 @@ class WhitelistCreation:
         """The chains that the service lists; read once for all rows, and only if a row is about to be sent."""
         return read_chains(self.client)
 
-    def _row(self, key: str, filtered: Sequence[Candidate]) -> Row:
-        asked = self.requests[key]
-        listed = [] if self._index is None else find_candidates(self._index, asked)
-        candidates = {each.id: each for each in [*(self._find(key, one) for one in listed), *filtered]}
-        expected = {*self.replaced.get(key, ()), *self.ignored, *self.own_ids()}
-        new = [each for each in candidates.values() if each.id not in expected and not each.is_rejected]
-        row = Row(state="sent", known_ids=sorted(candidates), replaces=[*self.replaced.get(key, ())])
-        same = [each for each in new if not each.mismatch and each.is_certain]
-        if same:
-            return row.become("found", same[0].id)
-        if new:
-            difference = new[0].difference or "it may be on another network"
-            why = f"another client has meanwhile requested the same destination ({new[0].id}: {difference})"
-            return row.become("refused", why)
-        return row
+    def _row(self, key: str, indexes: Sequence[Destinations[Request]], own_ids: Collection[str]) -> Row:
+        asked, replaced = self.requests[key], self.replaced.get(key, ())
+        found = {each.id: each for index in indexes for each in find_candidates(index, asked)}
+        row = Row(state="sent", known_ids=sorted(found), replaces=[*replaced])
+        expected = {*replaced, *self.ignored, *own_ids}
+        new = [each for each in found.values() if each.id not in expected and each.reported != "rejected"]
+        if not new:
+            return row
+        decision = find_existing(asked, new, self.client.settings)
+        request = decision.request or new[0]
+        if decision.state in ("pending", "unchanged"):
+            return row.become("found", request.id)
+        differs = f"it differs in: {', '.join(decision.fields)}" if decision.fields else ""
+        why = sanitize("; ".join(filter(None, [differs, decision.note])), 300)
+        return row.become(
+            "refused", f"another client has meanwhile requested the same destination ({request.id}: {why})"
+        )
 
     def existing(self, if_exists: IfExists, candidates: Iterable[Candidate]) -> Existing | None:
         """
@@ -290,36 +292,25 @@ class WhitelistCreation:
             ListedRequest(identifier, envelope, is_settled), settings, verifier_for(self.client, [envelope.wire])
         )
 
-    def compare(self, key: str, request: Request, *, is_filtered: bool = True) -> Candidate:
-        """
-        Compare a request at the service, including its envelope, with a row.
-
-        :param key: the row's key.
-        :param request: the request.
-        :param is_filtered: whether the service's own filter finds it. Default True.
-        """
+    def compare(self, key: str, request: Request) -> Candidate:
+        """Compare a request at the service, including its envelope, with a row."""
         envelope, asked = request.envelope, self.requests[key]
         if envelope is None:
-            return Candidate(request.id, unclear="it is no longer listed", filtered=is_filtered)
+            return Candidate(request.id, unclear="it is no longer listed")
         differs: tuple[str, ...] = ()
         contradictions: list[str] = []
-        is_certain = True
         if request.destination is not None:
             compared = compare(asked, envelope, request.fields, self.client.settings)
             differs = compared.differs
             # An unknown word for the action does not prevent the comparison; the review before signing decides.
             contradictions = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
-            is_certain = is_same(request.destination, destination_of(asked))
         given = {*asked.model_dump(exclude_none=True), *_DESTINATION}
         return Candidate(
             request.id,
             differs,
             # If the address certainly differs, it does not matter whether the request can be trusted.
             "" if "address" in differs else _why_not_trusted(request) or "; ".join(contradictions),
-            envelope.created_at,
-            filtered=is_filtered,
             is_rejected=request.reported == "rejected",
-            is_certain=is_certain,
             filled_in=tuple(each for each in differs if each not in given),
             request=request,
         )
@@ -330,9 +321,11 @@ class WhitelistCreation:
 
         :raises CustodyError: if the user cannot be read now.
         """
-        by = frozenset() if request.envelope is None else request.envelope.created_by
-        by_other = bool(by and self._user_ids and not by & self._user_ids)
-        return replace(self.compare(key, request, is_filtered=is_filtered), by_other=by_other)
+        candidate, envelope = replace(self.compare(key, request), filtered=is_filtered), request.envelope
+        if envelope is None:
+            return candidate
+        by_other = bool(envelope.created_by and self._user_ids and not envelope.created_by & self._user_ids)
+        return replace(candidate, created_at=envelope.created_at, by_other=by_other)
 
     @cached_property
     def _known(self) -> Collection[Names]:

@@ -376,8 +376,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         source = source_of(plan)
         file = self._read_file(source, context)
         # A plan with another hash was made after the approval, so it does not tell what was approved.
-        parts = plan.get("parts") if check_hash(plan.get("plan_hash")) == plan_hash else None
-        requests = {apply_plan.row_key(row.request): row.request for row in file.rows}
+        parts = plan.get("parts") if plan.get("plan_hash") == plan_hash else None
         applying = apply_plan.ApplyPlan(
             context,
             hook.get_conn(),
@@ -398,17 +397,14 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
             # Without a completion, so that the completing task does not take this for a whole plan.
-            self._push_outcome(context, requests, error.outcome, {})
+            self._push_outcome(context, applying.requests, error.outcome, {})
             raise
         completion = {"completion": None if left is None else left.model_dump()}
-        result = self._push_outcome(context, requests, outcome, completion)
+        result = self._push_outcome(context, applying.requests, outcome, completion)
         numbers = (f"{number} {state}" for state, number in result["counts"].items() if number)
         done = ", ".join(numbers) or "nothing to do"
-        places = {
-            apply_plan.row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows
-        }
         has_store = context.get("task_state_store") is not None
-        failure = plan_failure.plan_failure(outcome, places, done, has_store=has_store)
+        failure = plan_failure.plan_failure(outcome, applying.places, done, has_store=has_store)
         if failure is not None:
             raise failure
         self.log.info("Applied: %s.", done)

@@ -16,7 +16,7 @@ from support.airflow.task_log import TaskLog
 from support.airflow.task_tries import CREATE, KEY, LISTING, RowsStore, somebody_creates, variable_in
 from support.clocks import SkippingTime
 
-from airflow_custody.client import CustodyClient
+from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError
 from airflow_custody.client.http.fence import FENCE
 from airflow_custody.idempotency import send
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
@@ -385,19 +385,22 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
 # --- another plan, and no store -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("work", [True, False])
-def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
-    sandbox: Sandbox, stored: ApplyTask, path: str, work: bool
+@pytest.mark.parametrize("numbers", [[*ROWS, 99], [20, 21]], ids=["with the open rows", "without them"])
+def test_a_new_plan_is_refused_while_rows_of_the_old_one_are_open(
+    sandbox: Sandbox, stored: ApplyTask, path: str, numbers: list[int]
 ) -> None:
-    sandbox.control.add_fault("drop", **CREATE, work=work, skip=1)
     # Right before the outcome of the first window is written down.
     stored.dies_at(4)
-    write_rows(Path(path), [*ROWS, 99])
+    write_rows(Path(path), numbers)
     stored.clear()
-    result = stored.attempt(plan_hash=plan(path)["plan_hash"])
-    # What the task has created under the old plan is to be signed as well.
-    assert result["counts"]["created"] == len([*ROWS, 99])
-    check_exactly(sandbox, [0, *ROWS, 99], stored.requests)
+    error = stored.fails(plan_hash=plan(path)["plan_hash"])
+    assert isinstance(error, CustodyOutcomeUnknownError)
+    assert "begun to apply another plan, and the outcome of 5 rows of it is unknown" in str(error)
+    check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
+    # The old plan goes on.
+    write_rows(Path(path), ROWS)
+    stored.attempt()
+    check_exactly(sandbox, [0, *ROWS], stored.requests)
 
 
 def test_pending_requests_of_an_earlier_plan_are_to_be_signed_while_the_file_has_them(
@@ -414,33 +417,17 @@ def test_pending_requests_of_an_earlier_plan_are_to_be_signed_while_the_file_has
     assert {*ids.split(", ")} == {*waiting}
 
 
-def test_rows_of_another_plan_that_the_service_may_hide_stop_the_task(
-    sandbox: Sandbox, stored: ApplyTask, path: str
-) -> None:
-    stored.dies_at(4)
-    sandbox.control.configure(creator_sees_own=False)
-    write_rows(Path(path), [*ROWS, 99])
-    stored.clear()
-    error = stored.fails(plan_hash=plan(path)["plan_hash"])
-    assert (
-        "the outcomes of rows of another plan, which this task applied before, are unknown; this try sent nothing"
-        in str(error)
-    )
-    assert str(error).count("proves nothing: it lists no request that the connection's user has created") == 5
-    check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
-
-
-def test_open_rows_that_a_new_file_has_no_more_are_waited_for(
+def test_what_another_plan_created_is_waited_for(
     sandbox: Sandbox, stored: ApplyTask, path: str, waits: SkippingTime
 ) -> None:
-    stored.dies_at(4)
+    stored.attempt()
     write_rows(Path(path), range(20, 23))
     stored.clear()
     skipped = waits.skipped
     stored.attempt(plan_hash=plan(path)["plan_hash"])
     # The fence, the time-out and the look-up's time.
     assert waits.skipped - skipped >= 10.0 + TIMEOUT + 0.3
-    check_exactly(sandbox, [0, 1, 2, 3, 4, 5, 20, 21, 22], stored.requests)
+    check_exactly(sandbox, [0, *ROWS, 20, 21, 22], stored.requests)
 
 
 def test_without_a_store_a_later_try_waits_and_refuses_what_changed(

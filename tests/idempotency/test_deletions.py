@@ -17,7 +17,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.idempotency.deletions import Deletions, deletion_key, observe
-from airflow_custody.idempotency.records import PlannedDeletion
+from airflow_custody.idempotency.store import PlannedDeletion
 
 KEY, KEPT = deletion_key("7"), "8"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_custody.client import CustodyOutcomeUnknownError
-from airflow_custody.idempotency.records import from_stored, from_stored_plan, to_stored
+from airflow_custody.idempotency.store import Batch, PlanRecord, from_stored, to_stored
 
 ROW: dict[str, Any] = {
     "state": "sent",
@@ -30,7 +30,7 @@ EARLIER = {"format": 1, "state": "intent", "try": 1, "max_tries": 3, "content": 
 
 
 def test_the_stored_form_stays_as_it_is() -> None:
-    assert to_stored(from_stored(BATCH)) == BATCH
+    assert to_stored(from_stored(BATCH, Batch)) == BATCH
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_stored_form_stays_as_it_is() -> None:
 def test_an_unreadable_record_is_refused(change: dict[str, Any]) -> None:
     for stored in ({**BATCH, **change}, EARLIER, None):
         with pytest.raises(CustodyOutcomeUnknownError, match="nothing is sent"):
-            from_stored(stored)  # type: ignore[arg-type]
+            from_stored(stored, Batch)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_a_plan_whose_deletion_is_not_of_the_expected_request_is_refused(operati
     expected = {"7": ["effective", "APPROVED", "c" * 64]}
     stored = {"format": 2, "state": "planned", **plan, "deletions": [{"operation": operation, "expected": expected}]}
     with pytest.raises(CustodyOutcomeUnknownError, match="nothing is sent"):
-        from_stored_plan(stored)
+        from_stored(stored, PlanRecord)
     stored["deletions"] = [{"operation": '{"delete": "7"}', "expected": expected}]
-    assert from_stored_plan(stored).deletions[0].id == "7"
+    assert from_stored(stored, PlanRecord).deletions[0].id == "7"

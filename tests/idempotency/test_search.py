@@ -18,9 +18,8 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
     CustodyResponseError,
 )
-from airflow_custody.idempotency.records import Batch, Row
 from airflow_custody.idempotency.search import Candidate, Resolved, Search, SearchResult, is_new
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import Batch, Row, Store
 
 RECORDED = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)

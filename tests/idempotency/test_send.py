@@ -28,9 +28,8 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.fence import FENCE
 from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.idempotency import send
-from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.send import MAX_BATCH, MAX_LOST, Fence, Sender
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import Row, Store
 
 KEYS = [f"{number:03d}" for number in range(250)]
 OWN: dict[str, Any] = {"from_service": True, "operation": "send a thing"}

@@ -11,8 +11,7 @@ from support.airflow.airflow_runs import FakeTaskInstance
 from support.airflow.task_tries import KEY, RowsStore, needs_store
 
 from airflow_custody.client import CustodyOutcomeUnknownError
-from airflow_custody.idempotency.records import PlanRecord, Row
-from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.store import PlanRecord, Row, Store
 
 STARTED = datetime(2026, 11, 20, tzinfo=timezone.utc)
 SENT = Row(state="sent")

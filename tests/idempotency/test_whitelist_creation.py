@@ -54,7 +54,8 @@ class Service(ListsRequests):
         if addresses is not None:
             self.searches.append(addresses)
             return iter([each for each in self._envelopes if each.id not in self._hidden])
-        return iter([each for each in self._envelopes if ids is None or each.id in ids])
+        shown = [each for each in self._envelopes if include_pending or each.status != PENDING["status"]]
+        return iter([each for each in shown if ids is None or each.id in ids])
 
     def find_whitelist_requests_for_approval(self, *, ids: Any = None) -> Iterator[WhitelistEnvelope]:
         return iter(())
@@ -88,9 +89,10 @@ def created_by(user: dict[str, str], number: int = 3711, **payload: Any) -> Whit
         ([listed(address=OTHER)], "sent", ""),
         ([listed()], "found", "3711"),
         ([listed(wire=PENDING)], "found", "3711"),
+        ([listed(wire={"status": "ODD"})], "refused", "its status 'ODD' is unknown"),
         ([listed(wire=REJECTED)], "sent", ""),
         ([listed(label="Other")], "refused", "3711: it differs in: label"),
-        ([unreadable("{}")], "refused", "3799: whitelisting request 3799 cannot be read"),
+        ([unreadable("{}")], "refused", "3799: request 3799 cannot be read"),
         ([unreadable("{}", **REJECTED)], "sent", ""),
         # The first one with the same content counts.
         ([listed(1, label="Other"), listed(2), listed(3)], "found", "2"),
@@ -100,6 +102,7 @@ def created_by(user: dict[str, str], number: int = 3711, **payload: Any) -> Whit
         "another destination",
         "the same, in effect",
         "the same, pending",
+        "the same, with an unknown status",
         "the same, rejected",
         "another label",
         "unreadable",
