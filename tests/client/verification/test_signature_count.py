@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 from support.keys.envelopes import TEXT_A, der, hash_of, user_entry
 
-from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.verification.keys import PublicKey, UserSignature, read_user_signatures
 from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold
-from airflow_custody.client.verification.verifier import SignatureCount, UserSignature, read_user_signatures
+from airflow_custody.client.verification.verifier import SignatureCount
 
 HASH_A = hash_of(TEXT_A)
 KEYS: dict[str, PublicKey | None] = {name: PublicKey.from_der(der(name)) for name in ("a", "b", "c")}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
 from airflow_custody.client.arguments import check_text
-from airflow_custody.client.whitelist.files.garbled import garbled_fault
+from airflow_custody.client.whitelist.files.formats import garbled_fault
 from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
 
 GOOD = {"label": "a", "address": "0xab", "blockchain": "ETH"}
