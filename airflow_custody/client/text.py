@@ -19,7 +19,8 @@ _INVISIBLE = re.compile(
 )
 # Maximum number of code points that are shown of a difference, because it may extend to the end of the text.
 _MAX_POINTS = 4
-_TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+#: The table for :meth:`str.translate` with which :func:`ascii_lower` converts a text.
+ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -252,7 +253,7 @@ def ascii_lower(text: str) -> str:
     Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` would also convert the
     Kelvin sign to a ``k``.
     """
-    return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
+    return text.lower() if text.isascii() else text.translate(ASCII_LOWER)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

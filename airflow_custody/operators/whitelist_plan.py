@@ -256,8 +256,8 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         from airflow_custody.client.whitelist.hidden import warn_of_hidden
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
-        if hidden := warn_of_hidden(plan.hidden):
-            self.log.warning("%s", hidden)
+        if plan.hidden:
+            self.log.warning("%s", warn_of_hidden(plan.hidden))
         differs = advice_on_differences(plan, replace=replace)
         if differs:
             self.log.warning("%s", differs)

@@ -1,13 +1,15 @@
-"""Public keys on P-256: reading them, and verifying signatures with them."""
+"""Public keys on P-256 and users' signatures: reading them, and verifying signatures with keys."""
 
 from __future__ import annotations
 
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
@@ -15,10 +17,21 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, encode_ds
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
+from airflow_custody.client.text import as_name
+from airflow_custody.client.verification.results import RefusalError
+
 #: Maximum number of keys in a text.
 MAX_KEYS = 100
 INTEGER_BYTES = 32
 SIGNATURE_BYTES = 2 * INTEGER_BYTES
+#: Maximum number of signatures of a request; more are refused unread.
+MAX_ENTRIES = 200
+#: Maximum number of hashes that one signature covers. A signature over more hashes does not count.
+MAX_HASHES = 10_000
+# Length of 64 bytes in base64.
+_SIGNATURE_LENGTH = 88
+_HASH_LENGTH = 64
+_HEX = re.compile("[0-9a-f]*")
 _ALGORITHM = ECDSA(Prehashed(SHA256()))
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
@@ -81,7 +94,7 @@ class PublicKey:
         """
         return _library_key(self.point).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of its SubjectPublicKeyInfo, in hex."""
         return hashlib.sha256(self.der).hexdigest()
@@ -191,6 +204,22 @@ def is_bare_base64(text: str) -> bool:
     return _BARE.fullmatch(text) is not None
 
 
+def read_keys(pems: Mapping[str, str], limit: int) -> dict[str, PublicKey | None]:
+    """
+    Read the keys of users.
+
+    :param pems: each user's key in PEM.
+    :param limit: maximum length of a PEM text. A longer text is not read.
+    :return: the keys, by user; None for a text without a readable key, or with several keys.
+    """
+    keys: dict[str, PublicKey | None] = dict.fromkeys(pems)
+    for user, pem in pems.items():
+        if len(pem) <= limit:
+            with suppress(ValueError):
+                (keys[user],) = read_public_keys(pem)
+    return keys
+
+
 def decode_base64(text: str) -> bytes:
     """
     Decode base64 strictly.
@@ -208,3 +237,78 @@ def decode_base64(text: str) -> bytes:
     if binascii.b2a_base64(data, newline=False) != text.encode("ascii"):
         raise ValueError("not canonical base64")
     return data
+
+
+# --- users' signatures -----------------------------------------------------------------------------------
+
+
+@dataclass
+class UserSignature:
+    """
+    One signature of a request.
+
+    :param user_id: id of its user, as the service reports it. No signature covers the id.
+    :param signature: its bytes.
+    :param hashes: the signed hashes, as sent.
+    :param fault: the reason why the signature cannot be used. If there is a reason, the other fields are meaningless.
+        Default empty.
+    """
+
+    user_id: str = ""
+    signature: bytes = b""
+    hashes: Sequence[Any] = ()
+    fault: str = ""
+
+    @cached_property
+    def digest(self) -> bytes | None:
+        """
+        The SHA-256 of the signed message; None if unusable.
+
+        The message is the whole list of hashes.
+
+        The digest is unusable if a member of the list is not a hash: JSON writers escape other texts differently, so
+        the signed message is ambiguous. Omitting the member would change the message.
+        """
+        try:
+            are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
+        except TypeError:  # a member is not text
+            return None
+        return hashlib.sha256(('["' + '","'.join(self.hashes) + '"]').encode()).digest() if are_hashes else None
+
+
+def read_user_signatures(envelope: Mapping[str, Any]) -> list[UserSignature]:
+    """
+    Return the signatures of a request, with faults.
+
+    :param envelope: the envelope as received.
+    :raises RefusalError: if the signatures cannot be read at all.
+    """
+    address = envelope.get("signedAddress")
+    found = address.get("signatures") if isinstance(address, dict) else None
+    if address is None or (isinstance(address, dict) and found is None):
+        return []
+    if not isinstance(found, list):
+        raise RefusalError("its signatures are not a list")
+    if len(found) > MAX_ENTRIES:
+        raise RefusalError(f"it has more than {MAX_ENTRIES} signatures")
+    return [_read_user_signature(each) for each in found]
+
+
+def _read_user_signature(found: object) -> UserSignature:
+    signature = found.get("signature") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(signature, dict):
+        return UserSignature(fault="it is missing")
+    text, hashes = signature.get("signature"), found.get("hashes")
+    user_id = signature.get("userId")
+    user_id = user_id if isinstance(user_id, str) else as_name(user_id)
+    if not user_id:
+        return UserSignature(fault="it names no user")
+    if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
+        return UserSignature(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
+    try:
+        data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
+    except ValueError:
+        data = b""
+    if len(data) != SIGNATURE_BYTES:
+        return UserSignature(fault="it is not 64 bytes in base64")
+    return UserSignature(user_id, data, hashes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -64,7 +65,7 @@ class VerificationPins:
                 f"{sanitize(repr(since), 40)}",
             )
 
-    @property
+    @cached_property
     def fingerprints(self) -> tuple[str, ...]:
         """The SHA-256 of each key's SubjectPublicKeyInfo, in hex, in the order given."""
         return tuple(key.fingerprint for key in self.public_keys)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_custody.client.error_codes import ErrorCode
@@ -113,7 +114,7 @@ class VerifiedAddress:
     applied: tuple[AppliedRule, ...]
     omitted: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def user_ids(self) -> tuple[str, ...]:
         """The users whose signatures counted, each once."""
         return tuple(dict.fromkeys(user for rule in self.applied for group in rule.path for user in group.user_ids))
@@ -136,6 +137,7 @@ class RequestSignatures:
     :param user_ids: the users with valid signatures, each once. Only the first of several users with the same key.
     :param paths: for each path of the rules, its groups with their valid signers. One complete path is enough.
     :param faults: for each signature, in order, the reason why it is not valid; empty text: it is valid.
+    :param fields: the content of its text, which matches the hash. Default None: not given.
     """
 
     hash: str
@@ -143,3 +145,4 @@ class RequestSignatures:
     user_ids: tuple[str, ...] = ()
     paths: tuple[tuple[GroupSignatures, ...], ...] = ()
     faults: tuple[str, ...] = ()
+    fields: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)

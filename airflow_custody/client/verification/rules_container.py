@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from airflow_custody.client.text import ascii_lower, count, sanitize
-from airflow_custody.client.verification.keys import PublicKey, read_public_keys
+from airflow_custody.client.text import ASCII_LOWER, count, sanitize
+from airflow_custody.client.verification.keys import PublicKey, read_keys
 from airflow_custody.client.verification.protobuf import Field, Message, messages, read_message
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import SignedText
@@ -172,7 +172,7 @@ def read_container(data: bytes) -> RulesContainer:
     return RulesContainer(
         sha256=hashlib.sha256(data).hexdigest(),
         timestamp=found["timestamp"],
-        users={id_: _read_key(user["key"]) for id_, user in _by_id(found["users"], "user").items()},
+        users=read_keys({id_: user["key"] for id_, user in _by_id(found["users"], "user").items()}, _MAX_PEM_LENGTH),
         groups={id_: frozenset(group["users"]) for id_, group in _by_id(found["groups"], "group").items()},
         rules=tuple(
             Rule(
@@ -200,17 +200,7 @@ def read_signatures(data: bytes) -> list[bytes]:
 
 def _name_or_all(name: str) -> str:
     """Return a rule's currency or network; empty: all."""
-    return "" if ascii_lower(name) == "any" else name
-
-
-def _read_key(pem: str) -> PublicKey | None:
-    if len(pem) > _MAX_PEM_LENGTH:
-        return None
-    try:
-        (key,) = read_public_keys(pem)
-    except ValueError:  # no readable key, or several keys
-        return None
-    return key
+    return "" if name.translate(ASCII_LOWER) == "any" else name
 
 
 def _by_id(found: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_rules import SignedRules
-from airflow_custody.client.verification.verifier import Verifier, shows_rules
+from airflow_custody.client.verification.verifier import Verifier
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -66,16 +66,6 @@ class PendingVerifier(Verifier):
             self._failure = error
         else:
             self.rules_in_force = rules
-
-    def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
-        """
-        Tell whether a pending request needs the rules in force.
-
-        A request that is about to be signed needs them whenever it carries no rules, even without signatures.
-        """
-        if self._even_unsigned:
-            return not shows_rules(envelope)
-        return super().needs_rules_in_force(envelope)
 
     def _rules_in_force(self) -> SignedRules | None:
         if self._failure is not None:

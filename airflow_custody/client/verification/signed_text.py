@@ -133,7 +133,9 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
     :param hash_: the hash that the service gives for it, in hex.
     :raises RefusalError: like :func:`read_json_object`, and if it does not describe a whitelisted address.
     """
-    return SignedText(hash_, _check_shape(read_json_object(text, hash_)))
+    fields = read_json_object(text, hash_)
+    check_shape(fields)
+    return SignedText(hash_, fields)
 
 
 def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
@@ -157,7 +159,8 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
         seen.add(changed)
         expected, omitted = _without(received.fields, omits_contract, omits_labels)
         try:
-            fields = _check_shape(_parse(changed))
+            fields = _parse(changed)
+            check_shape(fields)
         except RefusalError:
             continue
         # Compare the values as JSON text, because 1 == True in Python.
@@ -194,14 +197,20 @@ def _without(fields: Mapping[str, Any], contract: bool, labels: bool) -> tuple[d
     return kept, tuple(omitted)
 
 
-def _check_shape(fields: dict[str, Any]) -> dict[str, Any]:
+def check_shape(fields: Mapping[str, Any]) -> None:
+    """
+    Refuse the content of a text that does not describe a whitelisted address.
+
+    :param fields: the content.
+    :raises RefusalError: if a required key is missing, or a key has another type. The error's text continues "its
+        payload ...".
+    """
     try:
         _SHAPE.validate_python(fields)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise RefusalError(f"does not describe a whitelisted address: {where}: {fault['msg']}") from None
-    return fields
 
 
 # --- JSON --------------------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ def decide_trust(envelope: Mapping[str, Any], state: ReportedState, verifier: Ve
 
 
 def _check_id(envelope: Mapping[str, Any]) -> None:
-    identifier = as_name(envelope.get("id"))
+    identifier = envelope.get("id")
+    identifier = identifier if isinstance(identifier, str) else as_name(identifier)
     if not identifier or read_number(identifier, MAX_ID) is None:
         shown = sanitize(identifier, 40) if identifier else "without an id"
         why = "its id is not a number"

@@ -10,18 +10,15 @@ unproved, and decides nothing. If such unproved data contradict the signed text,
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import chain, islice, product
 from typing import Any
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.text import as_name, ascii_lower, sanitize
-from airflow_custody.client.verification.keys import SIGNATURE_BYTES, PublicKey, Verifies, decode_base64
+from airflow_custody.client.text import ascii_lower, sanitize
+from airflow_custody.client.verification.keys import PublicKey, UserSignature, Verifies, read_user_signatures
 from airflow_custody.client.verification.pins import VerificationPins
 from airflow_custody.client.verification.results import (
     AppliedRule,
@@ -46,17 +43,9 @@ __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "Verified
 #: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
-#: Maximum number of signatures of a request; more are refused unread.
-MAX_ENTRIES = 200
-#: Maximum number of hashes that one signature covers. A signature over more hashes does not count.
-MAX_HASHES = 10_000
 # Maximum number of combined paths. If several rules apply to a request, a combination has one path of each rule.
 _MAX_PATHS = 20
 _MAX_PATHS_SHOWN = 3
-# Length of 64 bytes in base64.
-_SIGNATURE_LENGTH = 88
-_HASH_LENGTH = 64
-_HEX = re.compile("[0-9a-f]*")
 
 
 class Verifier:
@@ -77,6 +66,8 @@ class Verifier:
         self.pins = pins
         #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
+        # Whether the requests are about to be signed.
+        self._even_unsigned = False
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
         # Errors are not cached, so failing envelopes do not push valid rules out of the cache.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
@@ -134,7 +125,7 @@ class Verifier:
             signatures = read_user_signatures(envelope)
             if not shows_rules(envelope) and not self.needs_rules_in_force(envelope):
                 self._network(envelope, received)
-                return RequestSignatures(received.hash, None)
+                return RequestSignatures(received.hash, None, fields=received.fields)
             signed = self._rules_of(envelope)
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
@@ -149,7 +140,7 @@ class Verifier:
             form, count = max(counts, key=lambda each: each[1].covering)
             paths = tuple(map(count.count, _join([rule.paths_for(form.wallet_path)[0] for rule in chosen])))
             faults = tuple(fault for _, fault in checked)
-            return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
+            return RequestSignatures(received.hash, signed.rules, (*users.values(),), paths, faults, received.fields)
 
     def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:
         """
@@ -177,7 +168,8 @@ class Verifier:
         """
         Tell whether a pending request needs the rules in force.
 
-        The rules in force are needed if the request has signatures or refers to rules, but carries no rules.
+        The rules in force are needed if the request has signatures, refers to rules or is about to be signed, but
+        carries no rules.
 
         :param envelope: the envelope as received.
         """
@@ -185,7 +177,7 @@ class Verifier:
             return False
         address = envelope.get("signedAddress")
         has_signatures = isinstance(address, Mapping) and bool(address.get("signatures"))
-        return has_signatures or bool(envelope.get("rulesContainerHash"))
+        return self._even_unsigned or has_signatures or bool(envelope.get("rulesContainerHash"))
 
     # --- rules -------------------------------------------------------------------------------------------------
 
@@ -337,77 +329,6 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
         return text, read_signed_text(text, hash_)
     except RefusalError as error:
         raise RefusalError(f"its payload {error}", code="request-differs") from None
-
-
-@dataclass
-class UserSignature:
-    """
-    One signature of a request.
-
-    :param user_id: id of its user, as the service reports it. No signature covers the id.
-    :param signature: its bytes.
-    :param hashes: the signed hashes, as sent.
-    :param fault: the reason why the signature cannot be used. If there is a reason, the other fields are meaningless.
-        Default empty.
-    """
-
-    user_id: str = ""
-    signature: bytes = b""
-    hashes: Sequence[Any] = ()
-    fault: str = ""
-
-    @cached_property
-    def digest(self) -> bytes | None:
-        """
-        The SHA-256 of the signed message; None if unusable.
-
-        The message is the whole list of hashes.
-
-        The digest is unusable if a member of the list is not a hash: JSON writers escape other texts differently, so
-        the signed message is ambiguous. Omitting the member would change the message.
-        """
-        try:
-            are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
-        except TypeError:  # a member is not text
-            return None
-        return hashlib.sha256(('["' + '","'.join(self.hashes) + '"]').encode()).digest() if are_hashes else None
-
-
-def read_user_signatures(envelope: Mapping[str, Any]) -> list[UserSignature]:
-    """
-    Return the signatures of a request, with faults.
-
-    :param envelope: the envelope as received.
-    :raises RefusalError: if the signatures cannot be read at all.
-    """
-    address = envelope.get("signedAddress")
-    found = address.get("signatures") if isinstance(address, dict) else None
-    if address is None or (isinstance(address, dict) and found is None):
-        return []
-    if not isinstance(found, list):
-        raise RefusalError("its signatures are not a list")
-    if len(found) > MAX_ENTRIES:
-        raise RefusalError(f"it has more than {MAX_ENTRIES} signatures")
-    return [_read_user_signature(each) for each in found]
-
-
-def _read_user_signature(found: object) -> UserSignature:
-    signature = found.get("signature") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not isinstance(signature, dict):
-        return UserSignature(fault="it is missing")
-    text, hashes = signature.get("signature"), found.get("hashes")
-    user_id = as_name(signature.get("userId"))
-    if not user_id:
-        return UserSignature(fault="it names no user")
-    if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
-        return UserSignature(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
-    try:
-        data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
-    except ValueError:
-        data = b""
-    if len(data) != SIGNATURE_BYTES:
-        return UserSignature(fault="it is not 64 bytes in base64")
-    return UserSignature(user_id, data, hashes)
 
 
 def why_invalid(

@@ -122,7 +122,7 @@ def compare(
     :param tenant_id: the tenant of the signing user. Default None: unknown.
     :return: the comparison.
     """
-    spelling = {} if requested is None else _find_spelling(requested, fields, envelope.network)
+    spelling = _find_spelling(requested, fields, envelope.network)
     keys = [
         _decide(each, spelling, settings.accept_fields) for each in _compare_keys(requested, fields, envelope.network)
     ]
@@ -221,7 +221,8 @@ def _find_contradictions(
             f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the requested "
             f"group, {_quote(requested.visibility_group_id)}",
         )
-    content: list[str] = [each for each in map(fields.get, ("address", "memo", "currency")) if isinstance(each, str)]
+    shown_place = map(fields.get, ("address", "memo", "currency"))
+    content: list[str] = [each for each in shown_place if each and isinstance(each, str)]
     if len(content) == 3 and (tag := tag_fault(*content)):
         yield Contradiction("envelope", f"its {tag}")
     action = envelope.action or ""
@@ -268,14 +269,18 @@ def is_deletion(action: str) -> bool:
 # --- the spelling ------------------------------------------------------------------------------------------
 
 
-def _find_spelling(requested: WhitelistRequest, fields: Mapping[str, Any], outside: str | None) -> dict[str, Any]:
+def _find_spelling(
+    requested: WhitelistRequest | None, fields: Mapping[str, Any], outside: str | None
+) -> dict[str, Any]:
     """
     Return the service's values of the keys that differ from the requested content only in spelling.
 
-    :param requested: the requested content.
+    :param requested: the requested content; None: any.
     :param fields: the payload.
     :param outside: the network in the envelope, which counts if the payload has none.
     """
+    if requested is None:
+        return {}
     chain, found = chain_name(requested.chain), dict[str, Any]()
     currency, network = fields.get("currency"), fields.get("network") or outside
     if isinstance(currency, str) and chain_name(currency) == chain:
@@ -284,20 +289,36 @@ def _find_spelling(requested: WhitelistRequest, fields: Mapping[str, Any], outsi
     if requested.network and network and network_name(network, chain) == network_name(requested.network, chain):
         found["network"] = network
     account = fields.get("exchangeAccountId")
-    if isinstance(account, int) and not isinstance(account, bool) and str(account) == requested.exchange_account_id:
+    if type(account) is int and str(account) == requested.exchange_account_id:
         found["exchangeAccountId"] = account
     address, memo = fields.get("address"), fields.get("memo")
     if isinstance(address, str) and isinstance(memo, (str, type(None))):
-        # Compare address and memo together, because an X-address contains a tag. If the pairs differ, each address
-        # without a memo may still be the same, and then only the memos differ.
-        ours = partial(canonical_place, requested.address, chain=chain, network=requested.network)
-        theirs = partial(canonical_place, address, chain=chain, network=network)
-        if ours(requested.memo) == theirs(memo):
-            found |= {"address": address, "memo": memo}
-        elif ours(None) == theirs(None):
-            found["address"] = address
-    asked = {key: _asked(requested, PAYLOAD_KEYS[key]) for key in found}
-    return {key: value for key, value in found.items() if (value or "") != (asked[key] or "")}
+        found |= _same_place(requested, address, memo, network)
+    return {key: each for key, each in found.items() if (each or "") != (_asked(requested, PAYLOAD_KEYS[key]) or "")}
+
+
+def _same_place(
+    requested: WhitelistRequest, address: str, memo: str | None, network: str | None
+) -> dict[str, str | None]:
+    """
+    Return the service's address and memo, as far as they mean what was requested.
+
+    They are compared together, because an X-address contains a tag.
+
+    :param requested: the requested content.
+    :param address: the address at the service.
+    :param memo: its memo; None: there is none.
+    :param network: its network; None: it is unknown.
+    """
+    # Fast path for nearly every request.
+    if (address, memo or "") == (requested.address, requested.memo or ""):
+        return {}
+    ours = partial(canonical_place, requested.address, chain=chain_name(requested.chain), network=requested.network)
+    theirs = partial(canonical_place, address, chain=chain_name(requested.chain), network=network)
+    if ours(requested.memo) == theirs(memo):
+        return {"address": address, "memo": memo}
+    # If each address without a memo is the same, only the memos differ.
+    return {"address": address} if ours(None) == theirs(None) else {}
 
 
 def _by_field(spelling: Mapping[str, Any], requested: WhitelistRequest | None) -> dict[str, str | None]:
@@ -315,7 +336,7 @@ def _by_field(spelling: Mapping[str, Any], requested: WhitelistRequest | None) -
 
 def _is_same_name(asked: str, shown: object) -> bool:
     """Tell whether two names of chains or networks are the same, without regard to case."""
-    return isinstance(shown, str) and ascii_lower(asked) == ascii_lower(shown)
+    return asked == shown or (isinstance(shown, str) and ascii_lower(asked) == ascii_lower(shown))
 
 
 def _same_links(asked: Sequence[str], shown: Any) -> bool:

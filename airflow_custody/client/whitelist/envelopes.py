@@ -13,9 +13,9 @@ from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.keys import UserSignature, read_user_signatures
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import read_json_object
-from airflow_custody.client.verification.verifier import UserSignature, read_user_signatures
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 
@@ -159,7 +159,7 @@ class WhitelistEnvelope:
             return tuple(each for each in read_user_signatures(self.wire) if not each.fault)
         return ()
 
-    @property
+    @cached_property
     def signed_by(self) -> frozenset[str]:
         """
         The external ids of the users with signatures.

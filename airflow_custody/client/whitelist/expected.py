@@ -1,20 +1,15 @@
-"""Read the expected contents of whitelisting requests, and compare them."""
+"""Read the expected contents of whitelisting requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_custody.client.arguments import describe, refuse_missing
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.client.whitelist.comparison import check_asked
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.whitelist.ids import check_request_id, fetch_items
 from airflow_custody.client.whitelist.models import WhitelistRequest
-
-if TYPE_CHECKING:
-    from airflow_custody.client.settings import ClientSettings
-    from airflow_custody.client.whitelist.request import Request
 
 
 def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> dict[str, WhitelistRequest]:
@@ -75,23 +70,3 @@ def _read_entry(
             "With several requests, each entry of the list needs the key 'id'.",
         )
     return check_request_id(number, "an id in 'expected'"), fields
-
-
-def compare_effective(expected: WhitelistRequest, request: Request, settings: ClientSettings) -> None:
-    """
-    Compare a request in effect with its whole expected content.
-
-    For a verified request, only the signed text counts: a field that no signature covers does not match. Otherwise, the
-    payload is compared, and checked against the hash that the service returns.
-
-    :param expected: the expected content.
-    :param request: the request.
-    :param settings: the client's settings, with the accepted fields.
-    :raises CustodyRequestError: if the request does not match; the error names the fields.
-    :raises CustodyResponseError: if the request is not in effect or cannot be read.
-    """
-    if request.envelope is None or request.state != "effective":
-        raise CustodyResponseError(
-            f"{request.name} is {request.state}, and cannot be compared: {request.reason}", code="request-differs"
-        )
-    check_asked(expected, request.envelope, request.fields, settings)

@@ -25,7 +25,7 @@ from airflow_custody.client.whitelist.addresses.destinations import (
     is_same,
     names_in,
 )
-from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, PAYLOAD_KEYS, compare
+from airflow_custody.client.whitelist.comparison import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 from airflow_custody.client.whitelist.models import FileRow
 from airflow_custody.client.whitelist.request import VANISHED, Request
 
@@ -295,7 +295,7 @@ def compare_with_row(match: Match, request: Request, settings: ClientSettings) -
     comparison = compare(asked, envelope, request.fields, settings)
     fields = [*comparison.differs, *comparison.unknown]
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
-    if not is_certain and {"blockchain", "network", "address"}.isdisjoint(fields):
+    if not is_certain and DESTINATION_FIELDS.isdisjoint(fields):
         # On ETH, the network may name another chain, so accepting the key does not make the networks equal.
         fields = [*fields, "network"]
     notes = []
@@ -306,21 +306,27 @@ def compare_with_row(match: Match, request: Request, settings: ClientSettings) -
     notes += _notes_on_destination(match, request.destination, fields, is_certain=is_certain)
     fields += [each.name for each in comparison.contradictions]
     notes += [each.text for each in comparison.contradictions]
-    if request.has_vanished and request.state == "unknown":
-        notes.append(f"{VANISHED}: plan again")
-    elif request.state == "unknown":
-        fields.append("status")
-        notes.append(request.reason)
-    filled_in = [each for each in (*comparison.filled_in, *comparison.unaccounted) if "." not in each]
-    if filled_in and not fields:
-        notes.append(f"filled in by the service: {name_some(filled_in)}")
-    notes += notes_on_signatures(request)
+    if request.state == "unknown":
+        if request.has_vanished:
+            notes.append(f"{VANISHED}: plan again")
+        else:
+            fields.append("status")
+            notes.append(request.reason)
+    if not fields:
+        notes += _notes_on_filled_in(comparison)
+    notes += request.legacy_notes
     is_different = bool(fields) or not is_certain
     state = "differs" if is_different and request.state != "rejected" else _STATES_BY_REQUEST[request.state]
     if state == "pending" and envelope.status and not notes:
         notes.append(f"already requested, status {sanitize(envelope.status, 40)}")
     names = tuple(dict.fromkeys(fields))
     return Decision(state, request, names, "; ".join(notes), shown_values(request, names))
+
+
+def _notes_on_filled_in(comparison: Comparison) -> list[str]:
+    """Return a note on the values that the service filled in, except those of links."""
+    filled_in = [each for each in (*comparison.filled_in, *comparison.unaccounted) if "." not in each]
+    return [f"filled in by the service: {name_some(filled_in)}"] if filled_in else []
 
 
 def _notes_on_destination(
@@ -337,13 +343,6 @@ def _notes_on_destination(
     if not is_certain:
         return ["this request may be for the row, under another name or in another case, so nothing is created"]
     return []
-
-
-def notes_on_signatures(request: Request) -> list[str]:
-    """Return a note on fields that a verified request's signatures omit."""
-    if request.proved is None or not request.proved.omitted:
-        return []
-    return [f"signed in a legacy form that does not cover {', '.join(request.proved.omitted)}"]
 
 
 def shown_values(request: Request, fields: Iterable[str]) -> dict[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +27,9 @@ from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import character_fault, sanitize, without_emoji_style
 from airflow_custody.client.whitelist.addresses.checks import memo_fault
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 def _as_identifier(value: object) -> object:
     """Accept text or a whole number, which has only one spelling."""
@@ -37,7 +41,8 @@ def _as_identifier(value: object) -> object:
 def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty", " (did a template find no value?)")
-    if fault := character_fault(value):
+    # Fast path for nearly every text.
+    if not (value.isascii() and value.isprintable()) and (fault := character_fault(value)):
         raise ValueError(fault)
     if value != value.strip():
         raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
@@ -46,7 +51,7 @@ def _text(value: str) -> str:
 
 def _label(value: str) -> str:
     # Allow the invisible variation selector that keyboards insert after emoji. Only labels may contain emoji.
-    _text(without_emoji_style(value))
+    _text(value if value.isascii() else without_emoji_style(value))
     return value
 
 
@@ -161,8 +166,8 @@ class WhitelistRequest(BaseModel):
             if any(isinstance(each["input"], (int, float, list, dict)) for each in errors):
                 hint = NATIVE_RENDERING
         else:
-            faults = _chain_faults(request.blockchain, request.currency)
-            if request.memo and (fault := memo_fault(request.address, request.memo, request.chain)):
+            faults, chain = _chain_faults(request.blockchain, request.currency), request.chain
+            if request.memo and (fault := memo_fault(request.address, request.memo, chain)):
                 # Two fields are involved, so the fault has no single name.
                 faults.append(FieldFault("", fault))
         if faults:
@@ -174,10 +179,17 @@ class WhitelistRequest(BaseModel):
             )
         return request
 
-    @property
+    @cached_property
     def chain(self) -> str:
         """The chain, from ``blockchain`` or ``currency``."""
         return self.blockchain or self.currency or ""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, as pydantic does: the values of ``update`` are not checked."""
+        copied = super().model_copy(update=update, deep=deep)
+        # The copy may be for another chain.
+        copied.__dict__.pop("chain", None)
+        return copied
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON body: the fields that are set, by their names on the wire."""

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import name_some, read_number, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.trust import ReportedState, Trust, decide_trust
 from airflow_custody.client.whitelist.addresses.destinations import Destination, read_destination
-from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, is_deletion
+from airflow_custody.client.whitelist.comparison import PAYLOAD_KEYS, check_asked, is_deletion
 from airflow_custody.client.whitelist.models import WhitelistRequest, request_from_fields
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.results import VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.status_words import StatusWords
 
 #: State of a request. ``unknown``: not pending, and its status is not a known word, or it has vanished.
 #: ``unverified``: its signatures do not prove what its state requires. ``unreadable``: its content cannot be read.
@@ -62,32 +63,6 @@ class ListedRequest:
     is_settled: bool = False
     for_approval: WhitelistEnvelope | None = None
     has_vanished: bool = False
-
-    @property
-    def is_deletion_pending(self) -> bool:
-        """
-        Whether the client's user may sign the deletion of a settled request.
-
-        Until the deletion is approved, the request stays in effect.
-        """
-        return self.is_settled and self.for_approval is not None and is_deletion(self.for_approval.action or "")
-
-    def reported_state(self, words: StatusWords) -> ReportedState:
-        """
-        Return the state that the service reports.
-
-        A request that can still be signed is pending, unless the signature is for the deletion of a settled request.
-        """
-        if self.for_approval is not None and not self.is_deletion_pending:
-            return "pending"
-        meaning = words.meaning(None if self.envelope is None else self.envelope.status)
-        if meaning == "rejected":
-            return "rejected"
-        if not self.is_settled:
-            return "pending"
-        if self.has_vanished:
-            return "unknown"
-        return meaning
 
 
 # --- the request -------------------------------------------------------------------------------------------
@@ -131,13 +106,31 @@ class Request:
     is_settled: bool = False
     has_vanished: bool = False
     reason: str = ""
+    #: Its state, as far as it can still take effect; whether a request is in effect is decided here. Only a request in
+    #: effect must be readable and verified. A pending request may still receive its signatures, so a fault of it does
+    #: not count. A request whose row of the listing cannot be read is ``unreadable`` in any case.
+    phase: RequestState = field(init=False)
+    #: The address that its signatures prove; None if there is no proof, or no keys are pinned.
+    proved: VerifiedAddress | None = field(init=False)
+    #: A note on the fields that its signatures omit, or none.
+    legacy_notes: tuple[str, ...] = field(init=False)
 
-    @property
+    def __post_init__(self) -> None:
+        has_content = self.envelope is not None and self.envelope.is_readable
+        is_faulty = self.state == "unverified" or (self.state == "unreadable" and has_content)
+        may_be_mended = is_faulty and self.reported != "effective"
+        object.__setattr__(self, "phase", self.reported if may_be_mended else self.state)
+        object.__setattr__(self, "proved", self.trust.address)
+        omitted = self.trust.address.omitted if self.trust.address is not None else ()
+        notes = (f"signed in a legacy form that does not cover {', '.join(omitted)}",) if omitted else ()
+        object.__setattr__(self, "legacy_notes", notes)
+
+    @cached_property
     def name(self) -> str:
         """The request's name in messages."""
         return f"whitelisting request {sanitize(self.id, 40)}"
 
-    @property
+    @cached_property
     def shown(self) -> WhitelistEnvelope:
         """The envelope of a request that is listed."""
         if self.envelope is None:
@@ -145,27 +138,16 @@ class Request:
         return self.envelope
 
     @property
-    def phase(self) -> RequestState:
-        """
-        Its state, as far as it can still take effect; whether a request is in effect is decided here.
-
-        Only a request in effect must be readable and verified. A pending request may still receive its signatures, so a
-        fault of it does not count. A request whose row of the listing cannot be read is ``unreadable`` in any case.
-        """
-        is_faulty = self.state == "unverified" or (self.state == "unreadable" and self.shown.is_readable)
-        return self.reported if is_faulty and self.reported != "effective" else self.state
-
-    @property
     def signed_by(self) -> frozenset[str]:
         """The external ids of the users with signatures, not verified; empty if it is missing."""
         return frozenset() if self.envelope is None else self.envelope.signed_by
 
-    @property
-    def proved(self) -> VerifiedAddress | None:
-        """The address that the request's signatures prove; None if there is no proof, or no keys are pinned."""
-        return self.trust.address
+    @cached_property
+    def facts(self) -> dict[str, Any] | None:
+        """What its signatures prove, as :func:`verified_facts` returns it; None if there is no proof."""
+        return None if self.proved is None else verified_facts(self.proved)
 
-    @property
+    @cached_property
     def status(self) -> str:
         """Its status as sent by the service, shortened for reports; empty if there is none."""
         return "" if self.envelope is None else status_word(self.envelope.status)
@@ -179,11 +161,23 @@ def make_request(listed: ListedRequest, settings: ClientSettings, verifier: Veri
     :param settings: the client's settings, with the status words.
     :param verifier: verifier of its signatures; None (default): no keys are pinned, and nothing is verified.
     """
-    if listed.envelope is None:
+    envelope, for_approval = listed.envelope, listed.for_approval
+    if envelope is None:
         return Request(listed.id, "missing")
-    words = settings.status_words
-    reported = listed.reported_state(words)
-    request = judge_request(listed.envelope, reported, verifier)
+    meaning = settings.status_words.meaning(envelope.status)
+    # Until the deletion of a settled request is approved, the request stays in effect.
+    deletion_pending = listed.is_settled and for_approval is not None and is_deletion(for_approval.action or "")
+    reported: ReportedState
+    if for_approval is not None and not deletion_pending:
+        # A request that can still be signed is pending.
+        reported = "pending"
+    elif meaning == "rejected":
+        reported = "rejected"
+    elif not listed.is_settled:
+        reported = "pending"
+    else:
+        reported = "unknown" if listed.has_vanished else meaning
+    request = judge_request(envelope, reported, verifier)
     reason = request.reason
     if request.state == "unknown" and listed.has_vanished:
         reason = VANISHED
@@ -196,9 +190,9 @@ def make_request(listed: ListedRequest, settings: ClientSettings, verifier: Veri
         )
     return replace(
         request,
-        for_approval=listed.for_approval,
-        deletion_pending=listed.is_deletion_pending,
-        is_contradictory=reported == "pending" and words.meaning(listed.envelope.status) != "unknown",
+        for_approval=for_approval,
+        deletion_pending=deletion_pending,
+        is_contradictory=reported == "pending" and meaning != "unknown",
         is_settled=listed.is_settled,
         has_vanished=listed.has_vanished,
         reason=reason,
@@ -236,10 +230,16 @@ def _read_content(envelope: WhitelistEnvelope, trust: Trust) -> tuple[Destinatio
 
     :raises RefusalError: if they cannot be read.
     """
-    if read_number(envelope.id, MAX_ID) is None:
-        raise RefusalError("its id is not a number")
-    payload = envelope.read_payload()
-    return read_destination(envelope, payload), payload if trust.address is None else trust.address.fields
+    fields: Mapping[str, Any] | None = None
+    if trust.address is not None:
+        fields = trust.address.fields
+    elif trust.signatures is not None:
+        fields = trust.signatures.fields
+    if fields is None:
+        if read_number(envelope.id, MAX_ID) is None:
+            raise RefusalError("its id is not a number")
+        fields = envelope.read_payload()
+    return read_destination(envelope, fields), fields
 
 
 def to_whitelist_request(request: Request) -> WhitelistRequest:
@@ -267,6 +267,26 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
     if found is None:
         raise RefusalError(f"it cannot be written in a file: {'; '.join(map(str, faults))}")
     return found
+
+
+def compare_effective(expected: WhitelistRequest, request: Request, settings: ClientSettings) -> None:
+    """
+    Compare a request in effect with its whole expected content.
+
+    For a verified request, only the signed text counts: a field that no signature covers does not match. Otherwise, the
+    payload is compared, and checked against the hash that the service returns.
+
+    :param expected: the expected content.
+    :param request: the request.
+    :param settings: the client's settings, with the accepted fields.
+    :raises CustodyRequestError: if the request does not match; the error names the fields.
+    :raises CustodyResponseError: if the request is not in effect or cannot be read.
+    """
+    if request.envelope is None or request.state != "effective":
+        raise CustodyResponseError(
+            f"{request.name} is {request.state}, and cannot be compared: {request.reason}", code="request-differs"
+        )
+    check_asked(expected, request.envelope, request.fields, settings)
 
 
 # --- in words ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.text import ASCII_LOWER
 
 #: The status of a request in effect, from a published sample.
 EFFECTIVE_STATUSES = ("approved",)
@@ -32,9 +32,9 @@ class StatusWords:
     @cached_property
     def _meanings(self) -> dict[str, Literal["effective", "rejected"]]:
         """The meanings of all words, in lower case."""
-        effective = {ascii_lower(word): "effective" for word in self.effective}
-        return {**effective, **{ascii_lower(word): "rejected" for word in self.rejected}}  # type: ignore[dict-item]
+        effective = {word.translate(ASCII_LOWER): "effective" for word in self.effective}
+        return {**effective, **{word.translate(ASCII_LOWER): "rejected" for word in self.rejected}}  # type: ignore[dict-item]
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
         """Return the meaning of a status word alone, without regard to the listings."""
-        return self._meanings.get(ascii_lower(status), "unknown") if status else "unknown"
+        return self._meanings.get(status.translate(ASCII_LOWER), "unknown") if status else "unknown"

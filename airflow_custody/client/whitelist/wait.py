@@ -21,10 +21,16 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import MAX_NAMED, count, count_of, name_some, sanitize
 from airflow_custody.client.verification.trust import NOT_PINNED, what_to_do
 from airflow_custody.client.wait_state import WaitState
-from airflow_custody.client.whitelist.expected import compare_effective, expected_by_id
+from airflow_custody.client.whitelist.expected import expected_by_id
 from airflow_custody.client.whitelist.hidden import HIDDEN_ADVICE, describe_hidden
 from airflow_custody.client.whitelist.ids import check_request_ids, cut_into_batches, is_list_of_ids
-from airflow_custody.client.whitelist.request import VANISHED, Request, RequestState, describe_verified, verified_facts
+from airflow_custody.client.whitelist.request import (
+    VANISHED,
+    Request,
+    RequestState,
+    compare_effective,
+    describe_verified,
+)
 from airflow_custody.client.whitelist.signing.batches import same_texts
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 
@@ -126,13 +132,13 @@ class RequestWait:
         failures = [one for each in self.ids if isinstance(one := found.requests[each], CustodyError)]
         if failures and not errors:
             raise max(failures, key=lambda error: (not error.transient, error.retry_after or 0.0))
-        verified = [each for each in requests.values() if each.phase == "effective" and each.proved is not None]
+        # Only hashes are kept, because there may be thousands of requests.
+        verified = {
+            id_: each.proved.hash for id_, each in requests.items() if each.phase == "effective" and each.proved
+        }
         still_open = [each for each in self.ids if each not in requests or requests[each].phase != "effective"]
         summary = self._summary(requests, len(verified), still_open)
-        warnings = self._warn_of_statuses(requests.values())
-        if newly := [each for each in self._missing_since if each not in missing_before]:
-            waits = f"It may list a new request late, so the wait fails only after {self.gone_after:g} s"
-            warnings.append(f"The service lists no whitelisting request {name_some(newly)}. {waits}")
+        warnings = self._warnings(requests.values(), missing_before)
         if errors or still_open:
             return WaitState(
                 False,
@@ -143,10 +149,8 @@ class RequestWait:
                 warnings=warnings,
                 advice=_WHO_HAS_SIGNED.format(id=still_open[0]) if still_open else "",
             )
-        # Only hashes are kept, because there may be thousands of requests.
-        hashes = {each.id: each.proved.hash for each in verified if each.proved is not None}
         same = "have the same signed text: signatures do not prove that each of them exists"
-        warnings += [f"whitelisting requests {ids} {same}" for ids in same_texts(hashes)]
+        warnings += [f"whitelisting requests {ids} {same}" for ids in same_texts(verified)]
         result = self._result(requests, len(verified))
         return WaitState(True, summary if verified else f"{summary}. {NOT_PINNED}", result, warnings=warnings)
 
@@ -163,13 +167,16 @@ class RequestWait:
                 errors[request.id] = error
         return errors
 
-    def _warn_of_statuses(self, requests: Iterable[Request]) -> list[str]:
-        """Return warnings about unknown status words, each once."""
+    def _warnings(self, requests: Iterable[Request], missing_before: Mapping[str, float]) -> list[str]:
+        """Return warnings about unknown status words, each once, and about requests that are newly missing."""
         warnings = []
         for each in requests:
             if each.phase == "unknown" and not each.has_vanished and each.status not in self._warned_of:
                 self._warned_of.add(each.status)
                 warnings.append(_describe(each))
+        if newly := [each for each in self._missing_since if each not in missing_before]:
+            waits = f"It may list a new request late, so the wait fails only after {self.gone_after:g} s"
+            warnings.append(f"The service lists no whitelisting request {name_some(newly)}. {waits}")
         return warnings
 
     def _error(self, request: Request, settings: ClientSettings) -> CustodyError | None:
@@ -253,7 +260,7 @@ class RequestWait:
             "status": request.status,
             "signatures": len(request.signed_by),
             "verified": request.proved is not None,
-            **({} if request.proved is None else verified_facts(request.proved)),
+            **(request.facts or {}),
         }
 
 
@@ -343,8 +350,8 @@ def _describe(request: Request) -> str:
         return f"{request.name} is no longer pending ({signatures}), but {request.reason}"
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
     more = ""
-    if state == "effective" and request.proved is not None:
-        more = f", verified: {describe_verified(verified_facts(request.proved))}"
+    if state == "effective" and request.facts is not None:
+        more = f", verified: {describe_verified(request.facts)}"
     elif state == "pending" and (group := _turn(envelope)):
         more = f"; it is the turn of the group {group!r}"
     return f"{request.name} {words} (status {status}, {signatures}){more}"

@@ -28,13 +28,12 @@ from support.keys.envelopes import (
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import signed_rules
+from airflow_custody.client.verification.keys import MAX_HASHES, read_user_signatures
 from airflow_custody.client.verification.results import VerifiedRules
 from airflow_custody.client.verification.verifier import (
-    MAX_HASHES,
     RequestSignatures,
     VerificationPins,
     Verifier,
-    read_user_signatures,
     verify_envelope,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope

@@ -12,8 +12,8 @@ from support.whitelist.whitelist_plans import SETTINGS, ask, listed, plan, setti
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.comparison import compare
-from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
+from airflow_custody.client.whitelist.request import compare_effective
 
 # Python does not read a number of more than 4300 digits.
 LONG = "9" * 5000

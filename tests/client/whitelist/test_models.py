@@ -158,6 +158,12 @@ def test_a_refusal_names_the_field(fields: dict[str, Any], fault: str) -> None:
         WhitelistRequest(**REQUIRED | fields)
 
 
+def test_a_copy_has_its_own_chain() -> None:
+    request = WhitelistRequest(label="Cold", address="0xabc", blockchain="ETH")
+    assert [request.chain, request.model_copy(update={"blockchain": "DOT"}).chain] == ["ETH", "DOT"]
+    assert request.model_copy() == request
+
+
 def test_only_given_fields_are_sent() -> None:
     request = WhitelistRequest(**REQUIRED, exchange_account_id=7, linked_wallet_ids=(i for i in [12, "0x7"]))  # type: ignore[arg-type]
     expected = {"exchangeAccountId": "7", "linkedWalletIds": ["12", "0x7"]}

@@ -37,8 +37,14 @@ from airflow_custody.client.verification.results import AppliedRule, GroupSignat
 from airflow_custody.client.verification.trust import Trust, what_to_do
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.envelopes import UnreadableRow
-from airflow_custody.client.whitelist.expected import compare_effective
-from airflow_custody.client.whitelist.request import ListedRequest, Request, judge_request, make_request, verified_facts
+from airflow_custody.client.whitelist.request import (
+    ListedRequest,
+    Request,
+    compare_effective,
+    judge_request,
+    make_request,
+    verified_facts,
+)
 from airflow_custody.client.whitelist.snapshot import read_snapshot
 from airflow_custody.client.whitelist.wait import PollResult, RequestWait
 from airflow_custody.sandbox import Sandbox

@@ -72,10 +72,7 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
         dumped.notes.append(f"{why}. Keep only addresses that you requested")
     body = dump_whitelist([each.request for each in rows], comments=comments)
     if rows:
-        try:
-            parse_whitelist(body.encode(), "yaml")
-        except WhitelistFileError as error:
-            dumped.faults += [f"the file would be refused: {each}" for each in error.faults]
+        dumped.faults += _faults_of(body)
     else:
         dumped.notes.append("no listed request can be a row of a file; a file without addresses is refused")
     top = [f"The whitelist of {service}, written by custody whitelist dump."]
@@ -83,6 +80,15 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
         top += [_INCOMPLETE, *dumped.faults]
     dumped.text = "".join(f"# {sanitize(line, 1000)}\n" for line in (*top, *dumped.notes)) + body
     return dumped
+
+
+def _faults_of(text: str) -> list[str]:
+    """Return the faults for which the file would be refused; empty if there are none."""
+    try:
+        parse_whitelist(text.encode(), "yaml")
+    except WhitelistFileError as error:
+        return [f"the file would be refused: {each}" for each in error.faults]
+    return []
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,6 @@ from airflow_custody.client.whitelist.matching import (
     decide,
     is_on_network_of,
     match_rows,
-    notes_on_signatures,
     shown_values,
 )
 from airflow_custody.client.whitelist.models import FileRow, WhitelistRequest
@@ -44,7 +43,7 @@ from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
     describe_only,
 )
-from airflow_custody.client.whitelist.request import VANISHED, Request, status_word, to_whitelist_request
+from airflow_custody.client.whitelist.request import VANISHED, Request, to_whitelist_request
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -219,11 +218,7 @@ def _replace(row: PlanRow, match: Match, options: Iterable[Decision], settings: 
     """
     requests = {each.request: each.fields for each in options if each.request and each.request.state != "rejected"}
     can_all = all(
-        request.state == "effective"
-        and is_on_network_of(request, match.destination)
-        and _is_about(request, settings.only)
-        and _group_of(request) == (match.row.request.visibility_group_id or "")
-        and {*fields} <= _REPLACEABLE
+        {*fields} <= _REPLACEABLE and _is_certainly_for(request, match, settings)
         for request, fields in requests.items()
     )
     is_only = not (match.similar_rows or match.claims or match.uncertain or match.unreadable)
@@ -237,6 +232,16 @@ def _replace(row: PlanRow, match: Match, options: Iterable[Decision], settings: 
         f"group can be replaced, and only if they differ in nothing but {name_some(sorted(_REPLACEABLE))}"
     )
     return replace(row, note="; ".join(filter(None, [row.note, note])))
+
+
+def _is_certainly_for(request: Request, match: Match, settings: PlanSettings) -> bool:
+    """Tell whether a request is in effect, and certainly for a row's destination and visibility group."""
+    return (
+        request.state == "effective"
+        and is_on_network_of(request, match.destination)
+        and _is_about(request, settings.only)
+        and _group_of(request) == (match.row.request.visibility_group_id or "")
+    )
 
 
 # --- decisions about requests without a row ----------------------------------------------------------------
@@ -317,7 +322,7 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
     fields, faults = _contradictions(request, context)
     what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
-    notes += notes_on_signatures(request)
+    notes += request.legacy_notes
     is_wanted = settings.prune or (settings.replace and bool(differs))
     if kept.deletion_pending:
         faults.append(f"the deletion of {kept.id} is pending, so this request is not deleted")
@@ -362,15 +367,14 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     # Each fault prevents the deletion.
     fields, faults = _contradictions(request, context)
     # The notes begin with the state, because that is the most important fact about a deletion.
-    status = status_word(request.shown.status) or "empty"
-    cause = "" if request.has_vanished else f"its status is {status}, so "
+    cause = "" if request.has_vanished else f"its status is {request.status or 'empty'}, so "
     notes = [
         {
             "pending": "pending approval",
             "unknown": f"{cause}it is unknown whether it is in effect",
         }.get(request.state, "in effect")
     ]
-    notes += notes_on_signatures(request)
+    notes += request.legacy_notes
     if request.has_vanished:
         faults.append(f"{VANISHED}, so it is not deleted: plan again")
     faults += _notes_on_rows(request, context)

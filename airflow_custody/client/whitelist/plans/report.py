@@ -147,7 +147,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     if not plan.operations:
         counts = f"nothing to create or delete{'; ' if counts else ''}{counts}"
     # The warning is part of the first line, because it is about everything that follows.
-    head = [" ".join(filter(None, (f"Plan: {counts}.", warn_of_hidden(plan.hidden))))]
+    hidden = f" {warn_of_hidden(plan.hidden)}" if plan.hidden else ""
+    head = [f"Plan: {counts}.{hidden}"]
     if plan.only:
         head.append(f"{_ABOUT}: {_plain(describe_only(plan.only))}")
     found = [line for row in [*rows, *(unchanged if all_rows else ())] for line in _lines_of(row)]
@@ -421,7 +422,7 @@ def _span(text: str) -> str:
 def _visible(text: str, *, exact: bool) -> str:
     """Return a text with its invisible and misleading characters escaped."""
     # Fast path for nearly every text.
-    if _HARMLESS.fullmatch(text):
+    if not text or _HARMLESS.fullmatch(text):
         return text
     # Escape a literal \uXXXX too, so that it differs from an escaped character.
     text = escape(re.sub(r"\\(?=[uU])", r"\\u005c", text))

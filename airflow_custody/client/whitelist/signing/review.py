@@ -18,19 +18,18 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import escape, lines, name_some, sanitize
 from airflow_custody.client.timestamps import format_unix_time
+from airflow_custody.client.verification.keys import read_user_signatures
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
-from airflow_custody.client.verification.signed_text import read_signed_text
+from airflow_custody.client.verification.signed_text import check_shape
 from airflow_custody.client.verification.trust import (
     ReportedState,
     Trust,
     decide_trust,
     what_to_do,
 )
-from airflow_custody.client.verification.verifier import read_user_signatures
 from airflow_custody.client.whitelist.comparison import check_asked, is_deletion
-from airflow_custody.client.whitelist.expected import compare_effective
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.request import VANISHED, Request, status_word
+from airflow_custody.client.whitelist.request import VANISHED, Request, compare_effective, status_word
 from airflow_custody.client.whitelist.signatures import describe_signatures
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class SigningReview:
         comparison = check_asked(request, envelope, payload, self.settings, tenant_id=self.user.get("tenantId"))
         try:
             # Another kind of text is never signed, because its signature could be used for another kind of request.
-            read_signed_text(str(envelope.text), str(envelope.hash))
+            check_shape(payload)
         except RefusalError as refusal:
             raise CustodyRequestError(
                 f"the payload of whitelisting request {envelope.id} {refusal}", code="request-differs"

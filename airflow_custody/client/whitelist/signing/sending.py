@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.signers import Signer
     from airflow_custody.client.users.operations import WireUser
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.request import Request
 
 # Maximum delay between two readings, in seconds.
 _POLL_INTERVAL = 1.0
@@ -119,11 +121,7 @@ class RequestSigner:
                 to_sign = self._read(review, batch)
             reviewed.append({each: found.hash for each, found in to_sign.items()})
             done += 0 if to_sign else len(batch)
-        for same in same_texts(dict(ChainMap(*reviewed))):
-            self._log.warning(
-                "Whitelisting requests %s have the same text, and may be one request. One signature covers them all.",
-                same,
-            )
+        self._warn_of_same_texts(dict(ChainMap(*reviewed)))
 
         for number, hashes in enumerate(reviewed):
             if not hashes:
@@ -138,6 +136,13 @@ class RequestSigner:
             if to_sign:
                 log_progress(self._log, batches, number, done, "signed")
         return done
+
+    def _warn_of_same_texts(self, hashes: Mapping[str, str]) -> None:
+        for same in same_texts(hashes):
+            self._log.warning(
+                "Whitelisting requests %s have the same text, and may be one request. One signature covers them all.",
+                same,
+            )
 
     def _read_user(self) -> WireUser:
         try:
@@ -179,20 +184,15 @@ class RequestSigner:
         listed_since: dict[str, float] = {}
         logged = ""
         while True:
-            for_approval = {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
-            # Only the other listings show whether a request without an action is settled. If it is, the signature may
-            # approve its deletion.
-            unclear = [each for each in ids if each not in for_approval or not for_approval[each].action]
-            others = read_snapshot(self._client, unclear, review.verifier).requests if unclear else {}
-            for_approval |= {each.id: each.for_approval for each in others.values() if each.for_approval}
-            done = {each.id: review.why_done(each) for each in others.values() if each.for_approval is None}
+            for_approval, others, done = self._list(review, ids)
             undone = [others[each] for each, why in done.items() if not why]
             if not undone:
                 break
             now = time.monotonic()
-            listed_since = {each.id: now for each in undone if each.state != "missing"} | listed_since
+            listed = [each for each in undone if each.state != "missing"]
+            listed_since = {each.id: now for each in listed} | listed_since
             lag = min(_LISTING_LAG, self._lookup_wait)
-            if decided := [each for each in undone if each.state != "missing" and now - listed_since[each.id] >= lag]:
+            if decided := [each for each in listed if now - listed_since[each.id] >= lag]:
                 raise review.not_pending(decided)
             missing = name_some([each.id for each in undone if each.state == "missing"])
             left = started + self._lookup_wait - now
@@ -213,6 +213,22 @@ class RequestSigner:
             for each in ids
             if each not in done
         }
+
+    def _list(
+        self, review: SigningReview, ids: Sequence[str]
+    ) -> tuple[dict[str, WhitelistEnvelope], Mapping[str, Request], dict[str, str]]:
+        """
+        List requests: those that this user may sign, the others, and why each of the others needs no signature.
+
+        Only the other listings show whether a request without an action is settled. If it is, the signature may approve
+        its deletion. So the others include such requests.
+        """
+        for_approval = {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
+        unclear = [each for each in ids if each not in for_approval or not for_approval[each].action]
+        others = read_snapshot(self._client, unclear, review.verifier).requests if unclear else {}
+        for_approval |= {each.id: each.for_approval for each in others.values() if each.for_approval}
+        done = {each.id: review.why_done(each) for each in others.values() if each.for_approval is None}
+        return for_approval, others, done
 
     # --- sign and send -----------------------------------------------------------------------------------------
 

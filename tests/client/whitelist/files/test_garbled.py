@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_custody.client import WhitelistFileError
-from airflow_custody.client.whitelist.files.garbled import garbled_fault
+from airflow_custody.client.whitelist.files.formats import garbled_fault
 from airflow_custody.client.whitelist.files.reading import parse_whitelist, read_whitelist_rows
 
 GOOD = {"label": "a", "address": "0xab", "blockchain": "ETH"}
