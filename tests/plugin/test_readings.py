@@ -149,6 +149,20 @@ def test_four_connections_are_read_at_a_time(
     assert values(readings.get(*queries)) == [1] * 5
 
 
+def test_a_read_that_never_ends_is_given_up(
+    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WAIT", PATIENCE)
+    monkeypatch.setattr(module, "MAX_DURATION", 0.1)
+    stuck = [hanging() for _ in "abcd"]
+    found = readings.get(*(query(service, letter) for service, letter in zip(stuck, "abcd", strict=True)))
+    assert [each.problem for each in found] == ["Reading did not end. See the log of the API server."] * 4
+    clock.now += LIFETIME
+    monkeypatch.setattr(module, "MAX_DURATION", PATIENCE)
+    # Neither their connections nor their places are taken.
+    assert values(readings.get(*(query(Service(), letter) for letter in "abcde"))) == [1] * 5
+
+
 def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT", 3)
     first, *others = (Service() for _ in range(4))
