@@ -272,30 +272,31 @@ class CustodyTask(RendersNoData):
         if self._is_checked:
             return
         values = {field: self._value_in_run(field, PARAMETER_OF.get(field, field)) for field in self.template_fields}
+        optional = self._optional_parameters()
         for field, value in values.items():
-            setattr(self, field, value)
+            if value is not NOT_GIVEN:
+                name = PARAMETER_OF.get(field, field)
+                advice = f". Leave it out, or write omit_if_none=({name!r},)" if name in optional else ""
+                refuse_missing(name, value, advice=advice)
+        for field, value in values.items():
+            setattr(self, field, None if value is NOT_GIVEN else value)
         check_text("custody_conn_id", self.custody_conn_id)
         self._is_checked = True
 
     def _value_in_run(self, field: str, name: str) -> Any:
         """
-        Return a field's value; None if it was omitted.
+        Return a field's value, which may be missing; :data:`NOT_GIVEN` if it was omitted.
 
-        :raises CustodyRequestError: if the value is missing.
+        :raises CustodyRequestError: if a part of a text is missing.
         """
         value = _without_marks(name, getattr(self, field))
-        if value is _NotGiven.NOT_GIVEN:
-            return None
         if value is _NotGiven.WRITTEN_NONE:
             task = self._mapped_task()
-            value = None
             if task is None or task.partial_kwargs.get(name, NOT_GIVEN) is None:
-                return None
+                return NOT_GIVEN
+            value = None
         if name in self.omit_if_none and is_missing(value):
-            return None
-        is_optional = name in self._optional_parameters()
-        advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
-        refuse_missing(name, value, advice=advice)
+            return NOT_GIVEN
         return value
 
 

@@ -131,21 +131,29 @@ class Layout:
         names = {name: name.replace("_", " ") for name in rows[0] if any(row[name] for row in rows)}
         if not names:
             return
-        table = [
-            [Mark(title.upper()) for title in names.values()],
-            *([_as_mark(row[name]) for name in names] for row in rows),
-        ]
-        *widths, _ = (max(len(str(row[number])) for row in table) for number in range(len(names)))
+        heads = [Mark(title.upper()) for title in names.values()]
+        table = [heads, *([_as_mark(row[name]) for name in names] for row in rows)]
+        *widths, widest = (max(len(str(each)) for each in column) for column in zip(*table, strict=True))
         indent = sum(widths) + _GAP * len(widths)
         room = None if self._width is None else self._width - indent
-        last = [str(row[-1]) for row in table]
-        needed = max(min(max(map(len, last)), _NARROWEST_TEXT), *(len(word) for text in last for word in text.split()))
-        if room is not None and room < needed:
-            for row in rows:
-                first, *others = names
-                yield from self._line(_as_mark(row[first]))
-                yield from self._indented({names[name]: row[name] for name in others})
+        longest = max(len(word) for row in table for word in str(row[-1]).split())
+        if room is None or room >= max(min(widest, _NARROWEST_TEXT), longest):
+            yield from self._columns(table, widths, room)
             return
+        first, *others = names
+        for row in rows:
+            yield from self._line(_as_mark(row[first]))
+            yield from self._indented({names[name]: row[name] for name in others})
+
+    def _columns(self, table: Sequence[Sequence[Mark]], widths: Sequence[int], room: int | None) -> Iterator[str]:
+        """
+        Yield the lines of a table.
+
+        :param table: its rows of cells, the titles first.
+        :param widths: the widths of the columns, except for the last.
+        :param room: the width of the last column, in which texts are wrapped. None: they are not wrapped.
+        """
+        indent = sum(widths) + _GAP * len(widths)
         for *cells, cell in table:
             columns = [
                 self._paint(str(each), each) + " " * (width - len(str(each)))

@@ -149,7 +149,14 @@ class CustodyClient(
             user_agent=user_agent,
             source=source,
         )
-        super().__init__(Transport(settings, auth if auth is not None else BearerToken(token or "")))
+        self._open(settings, auth if auth is not None else BearerToken(token or ""))
+
+    def _open(self, settings: ClientSettings, auth: Authentication) -> None:
+        #: The client's settings.
+        self.settings = settings
+        #: The way the client authenticates; its ``repr`` contains no secret.
+        self.auth = auth
+        self._transport = Transport(settings, auth)
 
     @classmethod
     def from_settings(cls, settings: ClientSettings, auth: Authentication) -> CustodyClient:
@@ -161,18 +168,8 @@ class CustodyClient(
         """
         # The settings are not checked again, because loading a CA bundle takes long.
         client = cls.__new__(cls)
-        super(CustodyClient, client).__init__(Transport(settings, auth))
+        client._open(settings, auth)
         return client
-
-    @cached_property
-    def settings(self) -> ClientSettings:
-        """The client's settings."""
-        return self._transport.settings
-
-    @cached_property
-    def auth(self) -> Authentication:
-        """The way the client authenticates; its ``repr`` contains no secret."""
-        return self._transport.auth
 
     @cached_property
     def verifier(self) -> Verifier | None:

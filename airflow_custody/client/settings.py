@@ -572,8 +572,9 @@ class ClientSettings:
             raise wrong_setting("user_agent", "must be printable ASCII, to be sent in a header")
         if self.base_url.startswith("http:") and not self.allow_http:
             self._check_plain_http()
-        self._check_pins()
+        self.proxy_in_use  # noqa: B018 - it raises an error if the proxy cannot be used
         words = self.status_words
+        self._check_pins()
         if both := [each for each in words.effective if words.meaning(each) == "rejected"]:
             why = f"contains {sanitize(both[0], 40)!r}, which is in 'rejected_statuses', or in its default"
             raise wrong_setting("effective_statuses", why)

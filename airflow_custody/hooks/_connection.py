@@ -78,16 +78,19 @@ class ConnectionReader:
         #: client reads them, so that no change is missed.
         self.values = connection, digests_of_files(self._extras)
 
-    def make_client(self, adapt: Callable[[ClientSettings], ClientSettings]) -> CustodyClient:
+    def make_client(self, adapt: Callable[[ClientSettings], ClientSettings] | None) -> CustodyClient:
         """
         Return a client for the connection.
 
-        :param adapt: called with the connection's settings; returns the client's settings.
+        :param adapt: called with the connection's settings; returns the client's settings. None: they are the same.
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
+            # All fields are read before the client's parts are made from them.
+            given = self._read_settings()
             auth = self._read_credentials()
-            settings = adapt(self._client_settings())
+            settings = ClientSettings.parse(given)
+            settings = settings if adapt is None else adapt(settings)
             for each in settings.proxy_in_use.secrets if settings.proxy_in_use else ():
                 mask(each)
             return CustodyClient.from_settings(settings, auth)
@@ -97,7 +100,8 @@ class ConnectionReader:
         # with values of the connection. The error names the setting as the form does.
         raise self._named(wrong)
 
-    def _client_settings(self) -> ClientSettings:
+    def _read_settings(self) -> dict[str, Any]:
+        """Return the client's settings by name, not checked yet."""
         if unknown := sorted(self._extras.keys() - _FORM.keys()):
             # Do not quote the values, because the value of a mistyped key may be a secret.
             names = sanitize(", ".join(map(repr, unknown)), 200)
@@ -112,7 +116,7 @@ class ConnectionReader:
                 setting="superadmin_keys",
             )
         more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
-        return ClientSettings.parse({**self._extras, **more})
+        return {**self._extras, **more}
 
     def _read_credentials(self) -> Authentication:
         """

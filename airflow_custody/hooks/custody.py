@@ -12,6 +12,8 @@ from airflow_custody.hooks._lookup import find_connection
 from airflow_custody.metrics import call_observer, measure_health
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_custody.client import ClientSettings, CustodyClient
     from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
 
@@ -55,6 +57,8 @@ class CustodyHook(BaseHook):
         super().__init__(**kwargs)
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
+        # Makes the client's settings from the connection's; None: they are the same.
+        self._adapt_settings: Callable[[ClientSettings], ClientSettings] | None = None
         self._connected_with: object = None
         # Airflow's API server tests a connection under a generated id, which messages must not name.
         self._is_tested = False
@@ -75,20 +79,13 @@ class CustodyHook(BaseHook):
         found = find_connection(self.custody_conn_id, advice, setting="custody_conn_id", get=self.get_connection)
         reader = ConnectionReader(found, named=not self._is_tested)
         if self._client is None or reader.values != self._connected_with:
-            self.close()
+            if self._client is not None:
+                self.close()
             self._client = reader.make_client(self._adapt_settings)
             self._connected_with = reader.values
             if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
                 self._client.observe(observer)
         return self._client
-
-    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
-        """
-        Return the client's settings, made from the connection's.
-
-        A subclass may change them.
-        """
-        return settings
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """

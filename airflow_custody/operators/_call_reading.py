@@ -25,6 +25,7 @@ from airflow_custody.metrics import calls_read
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
 
 _STARTS = ("now", "beginning")
@@ -64,24 +65,9 @@ def read_calls(task: Any, context: Context, hook: CustodyHook) -> dict[str, Any]
     position = _find_position(context, task.asset, former, task.log)
     client = hook.get_conn()
     new = client.read_webhook_calls(position.cursor, start=start, limit=task.max_calls)  # type: ignore[arg-type]
-    gap = "; ".join(filter(None, [position.gap, new.gap]))
-    if gap and on_gap == "fail":
-        raise CustodyError(
-            f"webhook calls may be lost: {gap}",
-            operation="read webhook calls",
-            code="calls-missing",
-            advice="Find out which calls are missing. Then run the task once with on_gap='continue'."
-            + (" If the task was renamed, name the old task in continue_from instead." if position.gap else ""),
-        )
-    webhooks: list[WireWebhook] | None = None
-    try:
-        # Read the webhooks after the calls, because a webhook always exists before its first call.
-        webhooks = list(client.list_webhooks())
-    except CustodyError as error:
-        if call_filter.webhook_types:
-            raise
-        if not error.not_offered:
-            task.log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
+    gap = _accepted_gap(position.gap, new.gap, on_gap)
+    # Read the webhooks after the calls, because a webhook always exists before its first call.
+    webhooks = _read_webhooks(client, task.log, are_needed=bool(call_filter.webhook_types))
     selected = call_filter.select(new.calls, webhooks or ())
     is_due = position.is_old or new.more or len(new.calls) >= _MAX_REPEATED
     if not (selected or gap or is_due):
@@ -99,8 +85,7 @@ def read_calls(task: Any, context: Context, hook: CustodyHook) -> dict[str, Any]
         task.log.info("There are more calls. The next run reads them.")
     if position.cursor is None and start == "now":
         task.log.info("Reading starts now. Earlier calls are not read.")
-    if webhooks is not None:
-        _report(webhooks, call_filter, task.log)
+    _report(webhooks, call_filter, task.log)
     return {"count": len(selected)}
 
 
@@ -170,8 +155,48 @@ def _find_position(context: Context, asset: Asset, former: str | None, log: Any)
     return _Position(gap=gap)
 
 
-def _report(webhooks: Sequence[WireWebhook], call_filter: CallFilter, log: Any) -> None:
-    """Log webhooks that may receive nothing, and filter values without a webhook."""
+def _accepted_gap(of_position: str, of_journal: str, on_gap: str) -> str:
+    """
+    Return why calls may be lost; empty if none are.
+
+    :param of_position: why calls may be lost if reading continues at the task's position.
+    :param of_journal: why the journal may lack calls.
+    :param on_gap: ``fail`` raises an error if calls may be lost.
+    """
+    gap = "; ".join(filter(None, [of_position, of_journal]))
+    if gap and on_gap == "fail":
+        raise CustodyError(
+            f"webhook calls may be lost: {gap}",
+            operation="read webhook calls",
+            code="calls-missing",
+            advice="Find out which calls are missing. Then run the task once with on_gap='continue'."
+            + (" If the task was renamed, name the old task in continue_from instead." if of_position else ""),
+        )
+    return gap
+
+
+def _read_webhooks(client: CustodyClient, log: Any, *, are_needed: bool) -> list[WireWebhook] | None:
+    """
+    Return the webhooks; None if they cannot be read.
+
+    :param client: the client.
+    :param log: the task's log.
+    :param are_needed: whether the calls cannot be selected without them. Then the error is raised.
+    """
+    try:
+        return list(client.list_webhooks())
+    except CustodyError as error:
+        if are_needed:
+            raise
+        if not error.not_offered:
+            log.warning("Cannot check whether the webhooks are enabled: %s", error.reason)
+        return None
+
+
+def _report(webhooks: Sequence[WireWebhook] | None, call_filter: CallFilter, log: Any) -> None:
+    """Log webhooks that may receive nothing, and filter values without a webhook. None: the webhooks are not known."""
+    if webhooks is None:
+        return
     found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
     for webhook in found[:_MAX_REPORTED]:
         until = cooling_until(webhook)

@@ -10,8 +10,6 @@ from airflow_custody.overview import for_people
 if TYPE_CHECKING:
     from airflow.models.connection import Connection
 
-    from airflow_custody.client import ClientSettings
-
 
 class ConnectionKey(NamedTuple):
     """
@@ -39,6 +37,7 @@ class PageHook(CustodyHook):
     def __init__(self, connection: ConnectionKey) -> None:
         super().__init__(connection.conn_id)
         self._key = connection
+        self._adapt_settings = for_people
 
     def get_connection(self, conn_id: str) -> Connection:  # type: ignore[override]
         from airflow.models.connection import Connection
@@ -56,6 +55,3 @@ class PageHook(CustodyHook):
     def is_refused(self) -> bool:
         """Whether the service has refused the credentials of the client."""
         return self._client is not None and self._client.auth.is_refused
-
-    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
-        return for_people(settings)

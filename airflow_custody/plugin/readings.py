@@ -1,7 +1,8 @@
 """
 Readings of services. Few reads run at a time, and no page waits long for them.
 
-While a service is read or does not respond, its latest reading is shown. The client's own time-outs end every read.
+While a service is read or does not respond, its latest reading is shown. The client's own time-outs end its calls. A
+read that hangs elsewhere, such as in a secrets backend, is given up.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ LIFETIME = 30.0
 WAIT = 1.0
 #: Maximum number of reads that run at a time. For each connection, at most one of them runs or waits.
 MAX_READS = 4
+#: How long, in seconds, a read may take. After that, its slot and its connection are free again.
+MAX_DURATION = 600.0
 #: Maximum number of readings kept, of all connections.
 MAX_KEPT = 500
 #: How long a reading is shown although later reads fail.
@@ -157,7 +160,7 @@ class Readings:
         """Carry out a read, and keep its reading."""
         try:
             with self._slots:
-                reading = replace(self._read(query), read_at=datetime.now(timezone.utc))
+                reading = replace(self._read_in_time(query), read_at=datetime.now(timezone.utc))
             with self._lock:
                 self._keep(query, reading)
         finally:
@@ -175,11 +178,20 @@ class Readings:
         for oldest in list(self._latest)[:-MAX_KEPT]:
             del self._latest[oldest]
 
+    def _read_in_time(self, query: Query[Any]) -> Reading[Any]:
+        """Read in a thread of its own, which is left behind if it does not end."""
+        read = Future[Reading[Any]]()
+        threading.Thread(target=lambda: read.set_result(self._read(query)), name="custody-read", daemon=True).start()
+        if wait([read], MAX_DURATION).done:
+            return read.result()
+        log.error("Reading the custody service of connection %r hangs: given up", query.connection.conn_id)
+        return Reading(problem="Reading did not end. See the log of the API server.")
+
     def _read(self, query: Query[T]) -> Reading[T]:
         """Look up the connection and read its service. A failure is returned as a reading, too."""
         connection = query.connection
         service = ""
-        hook = self._refused_hooks.pop(connection, None) or PageHook(connection)
+        hook = self._refused_hooks.get(connection) or PageHook(connection)
         try:
             client = hook.get_conn()
             service = client.settings.base_url
@@ -196,6 +208,8 @@ class Readings:
             if hook.is_refused:
                 self._refused_hooks[connection] = hook
             else:
+                if self._refused_hooks.get(connection) is hook:
+                    del self._refused_hooks[connection]
                 hook.close()
 
 

@@ -134,6 +134,20 @@ def test_a_connection_is_read_once_at_a_time_and_does_not_keep_others_waiting(
     assert sorted(values(readings.get(*queries))) == [*range(1, 11)]
 
 
+def test_a_read_that_never_ends_is_given_up(
+    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WAIT", PATIENCE)
+    monkeypatch.setattr(module, "MAX_DURATION", 0.1)
+    stuck = [hanging() for _ in "abcd"]
+    found = readings.get(*(query(service, letter) for service, letter in zip(stuck, "abcd", strict=True)))
+    assert [each.problem for each in found] == ["Reading did not end. See the log of the API server."] * 4
+    clock.now += LIFETIME
+    monkeypatch.setattr(module, "MAX_DURATION", PATIENCE)
+    # Neither their connections nor their places are taken.
+    assert values(readings.get(*(query(Service(), letter) for letter in "abcde"))) == [1] * 5
+
+
 def fails(client: CustodyClient) -> None:
     raise CustodyConnectionError("reset by peer", operation="list")
 

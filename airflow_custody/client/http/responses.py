@@ -6,9 +6,7 @@ import codecs
 import math
 import re
 import ssl
-import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -37,9 +35,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
-from airflow_custody.client.http.failures import NETWORK_ERRORS, exception_chain, is_timeout
 from airflow_custody.client.http.operation import Operation, missing_roles
-from airflow_custody.client.json_text import UnusableJsonError, read_json
 from airflow_custody.client.secrets import shorten_urls
 from airflow_custody.client.text import count, sanitize
 
@@ -203,7 +199,7 @@ class Response:
     :param no_json: the reason why the body is not JSON, is nested too deeply, repeats a key, or has too many values;
         empty if it is usable.
     :param truncated: why the body is not complete; None if it is.
-    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
+    :param date_header: its ``Date`` header; None if missing.
     """
 
     status: int
@@ -215,7 +211,12 @@ class Response:
     data: Any = field(repr=False)
     no_json: str
     truncated: str | None
-    date: datetime | None
+    date_header: str | None
+
+    @property
+    def date(self) -> datetime | None:
+        """The time of sending by the service's clock, in UTC; None if missing or unreadable."""
+        return parse_date(self.date_header)
 
     @property
     def is_service_error(self) -> bool:
@@ -255,93 +256,6 @@ class Response:
         The service leaves out empty values.
         """
         return not self.body.strip() or self.data == {}
-
-
-# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
-_PIECE = 16 * 1024
-
-
-def read_response(operation: Operation, received: requests.Response, settings: ClientSettings) -> Response:
-    """
-    Read a response within the limits of time and size.
-
-    :param operation: the operation, for errors.
-    :param received: the response, whose body is unread.
-    :param settings: the client's settings: ``timeout`` and ``max_response_bytes``.
-    :raises CustodyError: if the body is too large.
-    :raises OSError: or another network error, if a success is not complete when the time is over.
-    """
-    status, headers, limit = received.status_code, received.headers, settings.max_response_bytes
-    deadline = time.monotonic() + settings.timeout
-    body, truncated = bytearray(), None
-    try:
-        # An interim response has no body, and the stream does not end after it.
-        for piece in _decoded_pieces(received) if status >= 200 else ():
-            body += piece
-            # Count the bytes as received too, because compressed data may decode to nothing.
-            if max(len(body), received.raw.tell()) > limit:
-                raise operation.after_sending(
-                    CustodyResponseError,
-                    f"the response is larger than {limit} bytes and was not read to its end",
-                    code="response-unusable",
-                    status=status,
-                )
-            if time.monotonic() > deadline:
-                raise TimeoutError
-    except zlib.error:
-        truncated = "its compressed body ends early or is damaged"
-    except NETWORK_ERRORS as exception:
-        if status < 400 and is_timeout(exception_chain(exception)):
-            raise
-        # The status of an error is enough, even if its body is not complete.
-        truncated = "its body ends early"
-    # http.client accepts the end of the stream as the end of the headers.
-    is_framed = status == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
-    if not (truncated or body or is_framed):
-        truncated = "its body or its headers end early"
-    retry_after = headers.get("Retry-After")
-    data, no_json = _read_data(bytes(body), limit)
-    return Response(
-        status=status,
-        reason=received.reason or "",
-        content_type=headers.get("Content-Type", ""),
-        location=headers.get("Location"),
-        retry_after=parse_retry_after(retry_after) if retry_after else None,
-        body=bytes(body),
-        data=data,
-        no_json=no_json,
-        truncated=truncated,
-        date=parse_date(headers.get("Date")),
-    )
-
-
-def _read_data(body: bytes, limit: int) -> tuple[Any, str]:
-    """Return a body as JSON data, and the reason why it is unusable; empty if it is usable."""
-    try:
-        return read_json(body, limit), ""
-    except UnusableJsonError as error:
-        return None, str(error)
-    except ValueError:
-        return None, "its body is not JSON" if body else "its body is empty"
-
-
-def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
-    """
-    Yield the body, decompressed, in a piece for each read.
-
-    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
-    as the server sends such data.
-
-    :raises zlib.error: if the compressed data is damaged, or not complete.
-    """
-    is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
-    # The sum makes zlib detect the format.
-    decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
-    while piece := received.raw.read1(_PIECE, decode_content=False):
-        yield decompressor.decompress(piece) if is_compressed else piece
-    is_whole = decompressor.eof and not decompressor.unused_data
-    if is_compressed and received.raw.tell() and not is_whole:
-        raise zlib.error
 
 
 @cache

@@ -26,12 +26,10 @@ class ServiceOperations:
     The base of the operations of one area, such as webhooks.
 
     :class:`~airflow_custody.client.CustodyClient` combines the operations of all areas.
-
-    :param transport: sends the requests to the service.
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    #: Sends the requests to the service.
+    _transport: Transport
 
     def _write(
         self,

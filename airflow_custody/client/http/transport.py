@@ -10,7 +10,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -26,11 +27,18 @@ from urllib3.util.ssl_ import create_urllib3_context
 from airflow_custody import __version__
 from airflow_custody.client.auth import Authentication
 from airflow_custody.client.delays import growing_delay
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.http.failures import exception_chain, explain_failure, is_proxy_refusal
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.http.failures import (
+    NETWORK_ERRORS,
+    exception_chain,
+    explain_failure,
+    is_proxy_refusal,
+    is_timeout,
+)
 from airflow_custody.client.http.fence import FENCE, Moment, is_too_old
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, read_response
+from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_retry_after
+from airflow_custody.client.json_text import UnusableJsonError, read_json
 from airflow_custody.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
@@ -48,6 +56,8 @@ _RETRIED_STATUSES = (429, 502, 503, 504)
 _MAX_LATE = 3
 # In seconds.
 _MAX_BACKOFF = 20.0
+# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
+_PIECE = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -370,7 +380,7 @@ class Transport:
                 # Observe the connection before the body is read, because reading returns the connection to the pool or
                 # closes it.
                 seen = Observation.of(received) if self._observers else None
-                response = read_response(operation, received, self.settings)
+                response = _read_response(operation, received, self.settings)
         except CustodyError:
             raise
         except _NotSentError as exception:
@@ -454,3 +464,86 @@ def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int
     when = f"in {delay:.1f} s" if delay else "now"
     log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries + 1, maximum, when)
     return delay
+
+
+def _read_response(operation: Operation, received: requests.Response, settings: ClientSettings) -> Response:
+    """
+    Read a response within the limits of time and size.
+
+    :param operation: the operation, for errors.
+    :param received: the response, whose body is unread.
+    :param settings: the client's settings: ``timeout`` and ``max_response_bytes``.
+    :raises CustodyError: if the body is too large.
+    :raises OSError: or another network error, if a success is not complete when the time is over.
+    """
+    status, headers, limit = received.status_code, received.headers, settings.max_response_bytes
+    deadline = time.monotonic() + settings.timeout
+    body, truncated = bytearray(), None
+    try:
+        # An interim response has no body, and the stream does not end after it.
+        for piece in _decoded_pieces(received) if status >= 200 else ():
+            body += piece
+            # Count the bytes as received too, because compressed data may decode to nothing.
+            if max(len(body), received.raw.tell()) > limit:
+                raise operation.after_sending(
+                    CustodyResponseError,
+                    f"the response is larger than {limit} bytes and was not read to its end",
+                    code="response-unusable",
+                    status=status,
+                )
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    except zlib.error:
+        truncated = "its compressed body ends early or is damaged"
+    except NETWORK_ERRORS as exception:
+        if status < 400 and is_timeout(exception_chain(exception)):
+            raise
+        # The status of an error is enough, even if its body is not complete.
+        truncated = "its body ends early"
+    # http.client accepts the end of the stream as the end of the headers.
+    is_framed = status == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
+    if not (truncated or body or is_framed):
+        truncated = "its body or its headers end early"
+    retry_after = headers.get("Retry-After")
+    data, no_json = _read_data(bytes(body), limit)
+    return Response(
+        status=status,
+        reason=received.reason or "",
+        content_type=headers.get("Content-Type", ""),
+        location=headers.get("Location"),
+        retry_after=parse_retry_after(retry_after) if retry_after else None,
+        body=bytes(body),
+        data=data,
+        no_json=no_json,
+        truncated=truncated,
+        date_header=headers.get("Date"),
+    )
+
+
+def _read_data(body: bytes, limit: int) -> tuple[Any, str]:
+    """Return a body as JSON data, and the reason why it is unusable; empty if it is usable."""
+    try:
+        return read_json(body, limit), ""
+    except UnusableJsonError as error:
+        return None, str(error)
+    except ValueError:
+        return None, "its body is not JSON" if body else "its body is empty"
+
+
+def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
+    """
+    Yield the body, decompressed, in a piece for each read.
+
+    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
+    as the server sends such data.
+
+    :raises zlib.error: if the compressed data is damaged, or not complete.
+    """
+    is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
+    # The sum makes zlib detect the format.
+    decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
+    while piece := received.raw.read1(_PIECE, decode_content=False):
+        yield decompressor.decompress(piece) if is_compressed else piece
+    is_whole = decompressor.eof and not decompressor.unused_data
+    if is_compressed and received.raw.tell() and not is_whole:
+        raise zlib.error

@@ -47,7 +47,7 @@ class VerificationPins:
         keys = _read_keys(self.superadmin_keys)
         object.__setattr__(self, "public_keys", keys)
         object.__setattr__(self, "superadmin_keys", tuple(key.pem for key in keys))
-        if not _is_whole(self.superadmin_minimum) or not 1 <= self.superadmin_minimum <= len(keys):
+        if type(self.superadmin_minimum) is not int or not 1 <= self.superadmin_minimum <= len(keys):
             raise wrong_setting(
                 "superadmin_minimum",
                 f"must be a whole number from 1 to {len(keys)}, the number of 'superadmin_keys', not "
@@ -58,7 +58,7 @@ class VerificationPins:
         if not isinstance(self.allow_legacy_signatures, bool):
             raise wrong_setting("allow_legacy_signatures", "must be true or false")
         since = self.rules_not_before
-        if since is not None and not (_is_whole(since) and _EARLIEST <= since <= _LATEST):
+        if since is not None and not (type(since) is int and _EARLIEST <= since <= _LATEST):
             raise wrong_setting(
                 "rules_not_before",
                 "must be a date from 2009 on, like 2026-01-31, or a Unix time in whole seconds, not "
@@ -89,10 +89,6 @@ class VerificationPins:
 
 #: The settings of a client that determine trust.
 PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins) if each.init)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _read_keys(given: Any) -> tuple[PublicKey, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -21,6 +21,8 @@ OVERLAP = timedelta(minutes=5)
 _VERSION = 2
 
 Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
+# The id and creation time of a call.
+_Key = tuple[str, datetime]
 
 
 @dataclass(frozen=True)
@@ -143,40 +145,24 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     page = fetch(None)
     now = page.date or datetime.now(timezone.utc)
-    oldest_time: datetime | None = None
-    first_time: datetime | None = None
-    listed: set[tuple[str, datetime]] = set()
+    newest = max((call.created_at for _, call in page.rows if call.created_at is not None), default=now)
+    oldest_time = min(newest if cursor is None else cursor.at, now) - OVERLAP
+    listed: set[_Key] = set()
     # The newest come first, so a full queue drops the newest.
     new: deque[WebhookCall] = deque(maxlen=limit)
-    pages = rows = total = 0
-    while True:
-        pages, rows = pages + 1, rows + len(page.rows)
-        check_length(operation, rows, pages)
-        keys = [(call.id, _created(operation, call)) for _, call in page.rows]
-        times = [created for _, created in keys]
-        is_sorted = times == sorted(times, reverse=True)
-        is_after_last_page = not times or first_time is None or times[0] <= first_time
-        if not (is_sorted and is_after_last_page and len(set(keys)) == len(keys)):
-            raise _unusable(operation, "the calls are not listed by time stamp, newest first and each once")
-        first_time = times[0] if times else first_time
-        if oldest_time is None:
-            start = cursor.at if cursor is not None else max(times, default=now)
-            oldest_time = min(start, now) - OVERLAP
-        listed_before = len(listed)
-        for key, (_, call) in zip(keys, page.rows, strict=True):
-            # Skip calls that were listed before: calls that are created during the reading move older calls to the next
-            # page.
-            if key in listed or key[1] < oldest_time:
-                continue
-            listed.add(key)
-            if cursor is not None and key not in cursor.seen:
-                new.append(call)
-                total += 1
-        if page.next is None or (times and times[-1] < oldest_time):
+    total = 0
+    for calls, is_last in _sorted_pages(operation, page, fetch):
+        # Skip calls that were listed before: calls that are created during the reading move older calls to the next
+        # page.
+        found = [key for key in calls if key not in listed and key[1] >= oldest_time]
+        listed.update(found)
+        unknown = [calls[key] for key in found if cursor is not None and key not in cursor.seen]
+        new.extend(unknown)
+        total += len(unknown)
+        if any(created < oldest_time for _, created in calls):
             break
-        if len(listed) == listed_before:
+        if not (found or is_last):
             raise listing_changed(operation, "a page lists only calls that were already listed")
-        page = fetch(page.next)
     if cursor is None:
         # If the journal is empty, do not start at the current time: the service may have several clocks, and may date
         # the first call earlier.
@@ -185,6 +171,38 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     gap = _find_gap(cursor, listed, now)
     before = CallCursor(cursor.at, cursor.seen & listed) if gap else cursor
     return NewCalls(before, now, tuple(reversed(new)), total > limit, gap)
+
+
+def _sorted_pages(
+    operation: Operation, page: CursorPage[WebhookCall], fetch: Fetch
+) -> Iterator[tuple[dict[_Key, WebhookCall], bool]]:
+    """
+    Yield the calls of each page, newest first, and whether the page is the last.
+
+    :param operation: the listing, for errors.
+    :param page: the first page.
+    :param fetch: fetches the page that follows the page with this name, when it is needed.
+    :raises CustodyResponseError: if the calls are not sorted, a page repeats a call, or there are too many.
+    """
+    newest: datetime | None = None
+    pages = rows = 0
+    while True:
+        pages, rows = pages + 1, rows + len(page.rows)
+        check_length(operation, rows, pages)
+        calls: dict[_Key, WebhookCall] = {}
+        for _, call in page.rows:
+            if call.created_at is None:
+                raise _unusable(operation, f"call {call.id} has no readable time stamp")
+            calls[call.id, call.created_at] = call
+        times = [created for _, created in calls]
+        is_after_last_page = not times or newest is None or times[0] <= newest
+        if len(calls) < len(page.rows) or times != sorted(times, reverse=True) or not is_after_last_page:
+            raise _unusable(operation, "the calls are not listed by time stamp, newest first and each once")
+        newest = times[0] if times else newest
+        yield calls, page.next is None
+        if page.next is None:
+            return
+        page = fetch(page.next)
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:
@@ -203,12 +221,6 @@ def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: dateti
             f"{cursor.at:%Y-%m-%d %H:%M:%S} UTC may be missing or repeated"
         )
     return "; ".join(gaps)
-
-
-def _created(operation: Operation, call: WebhookCall) -> datetime:
-    if call.created_at is None:
-        raise _unusable(operation, f"call {call.id} has no readable time stamp")
-    return call.created_at
 
 
 def _unusable(operation: Operation, why: str) -> CustodyError:

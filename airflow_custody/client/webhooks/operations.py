@@ -11,7 +11,8 @@ from pydantic import SecretStr
 
 from airflow_custody.client.arguments import MAX_PAGE_SIZE, describe
 from airflow_custody.client.errors import CustodyNotFoundError
-from airflow_custody.client.health.operations import HealthOperations
+from airflow_custody.client.health.models import WireHealthListing
+from airflow_custody.client.health.operations import LIST_HEALTH_CHECKS
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import Reply
@@ -296,7 +297,7 @@ class WebhookOperations(ServiceOperations):
 
     def _probe(self) -> None:
         """Send a documented read, because its response shows whether the base URL is right."""
-        HealthOperations(self._transport).list_health_checks()
+        self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing).require_any_key("groups")
 
     def _webhook_state(self, webhook_id: str) -> str | None:
         """

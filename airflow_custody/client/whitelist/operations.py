@@ -18,7 +18,7 @@ from airflow_custody.client.http.listings import (
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.responses import is_id
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import as_list, sanitize
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.signed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
@@ -333,19 +333,22 @@ class WhitelistOperations(ServiceOperations):
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
-        rows = reply.rows("result", "totalItems")
+        rows, total = reply.rows("result", "totalItems"), reply.count("totalItems")
         wanted = filters.get("ids")
         if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
             # Refuse the listing, because it may lack requests or contain other requests.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
-        total = reply.count("totalItems")
         return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
 
 
 def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:
     """Return the filters that are set, by their names on the wire."""
-    given = {name: [str(each) for each in as_list(value)] for name, value in filters.items() if value is not None}
+    given = {
+        name: [value] if isinstance(value, str) else [str(each) for each in value]
+        for name, value in filters.items()
+        if value is not None
+    }
     if not all(any(values) for values in given.values()):
         # An empty filter would not be sent, and the listing would contain everything.
         raise operation.refused("a filter is empty")
