@@ -127,7 +127,7 @@ def missed(service: Service, read: Callable[[], Iterator[str]]) -> set[str]:
 @settings(max_examples=400)
 @given(services("insert", "remove") | services("insert", "remove", "move", most=1))
 def test_by_offset_no_row_is_missed_while_rows_come_and_leave_or_one_moves(service: Service) -> None:
-    """Several rows may come and leave between two pages, but only one row may move: several moves can hide each other."""
+    """Several rows may come and leave between two pages, but only one may move: several moves can hide each other."""
     assert not missed(service, service.read)
 
 
