@@ -282,6 +282,7 @@ def test_a_file_without_evidence_is_rejected(plain: Run, pins: list[str], tmp_pa
     assert "other.json " in ran.err
     assert why in ran.err
     assert "--evidence -o json" in ran.err
+    assert "cannot be read" in plain("whitelist", "verify", "--from", str(tmp_path / "no.json"), *pins).err
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,14 @@ def test_an_incomplete_dump_names_what_is_missing(custody: Run, create: Create, 
     assert plan(ran)["unchanged"] == 1
 
 
+def test_an_id_that_is_not_a_number_is_missing_from_a_dump(custody: Run, create: Create, sandbox: Sandbox) -> None:
+    sandbox.control.set_whitelist_envelope(create(2), id="9" * 101)
+    ran = custody("whitelist", "dump")
+    assert ran.code == 1
+    assert "missing: whitelisting request 9" in ran.err
+    assert "its id is not a number" in ran.err
+
+
 def test_a_dump_with_an_invalid_address_is_incomplete(
     custody: Run, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
