@@ -481,7 +481,7 @@ def test_what_an_earlier_plan_created_is_to_be_signed_while_the_file_has_it_and_
     while plan_hash == earlier or (plan_hash > earlier) is not is_greater:
         number += 1
         write_rows(Path(path), [*ROWS[:-1], number])
-        plan(path)
+        plan_hash = plan(path)["plan_hash"]
     stored.clear()
     to_sign = {*stored.attempt(plan_hash=plan_hash)["request_ids"]}
     assert len(to_sign) == len(waiting) + 1
