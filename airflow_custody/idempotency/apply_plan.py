@@ -13,7 +13,7 @@ later try does depends on where the earlier try ended:
 - Inside a batch: the rows of the batch are recorded as ``sent``. The later try searches the service for them, and sends
   a row again only if it provably had no effect. If the outcome stays unknown, a user must decide.
 - Between two deletions: only a plan that creates nothing deletes here (for other plans see
-  :mod:`~airflow_custody.idempotency.complete_plan`). The later try executes all deletions again. A missing request
+  :mod:`~airflow_custody.idempotency.deletions`). The later try executes all deletions again. A missing request
   counts as deleted. A request is not deleted if it, or a request kept for the same row, has changed since the plan was
   recorded.
 - With a refused row: the later try sends that row again.
@@ -56,9 +56,17 @@ from airflow_custody.client.whitelist.plans.plan import (
 from airflow_custody.client.whitelist.plans.planner import PlanSettings, make_plan
 from airflow_custody.client.whitelist.request import Request
 from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, service_name
-from airflow_custody.idempotency.complete_plan import AppliedPlan, is_approved
 from airflow_custody.idempotency.create import CreateRows, Outcome
-from airflow_custody.idempotency.deletions import Deletions, deleted_id, deletion_key, execute, is_deletion_key, observe
+from airflow_custody.idempotency.deletions import (
+    AppliedPlan,
+    Deletions,
+    deleted_id,
+    deletion_key,
+    execute,
+    is_approved,
+    is_deletion_key,
+    observe,
+)
 from airflow_custody.idempotency.search import Report, Search, seconds_under_way
 from airflow_custody.idempotency.store import PlannedDeletion, PlanRecord, Store, digest
 from airflow_custody.idempotency.whitelist_creation import WhitelistCreation

@@ -38,9 +38,7 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
     # plan.
     can_go_on = has_store or not (outcome.created or is_creation_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
-    kind, facts = _kind_and_facts(stopped, is_left=is_left)
-    if is_creation_unknown or (outcome.unknown and stopped is None and not is_left):
-        facts["code"] = "outcome-unknown"
+    kind, facts = _kind_and_facts(outcome, is_left=is_left, is_creation_unknown=is_creation_unknown)
     if is_creation_unknown and not retryable:
         kind = CustodyOutcomeUnknownError
     reason = "" if stopped is None else f": {stopped.reason}"
@@ -52,11 +50,16 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
     return kind(lines(text, *rows), retryable=retryable, advice=lines(*advice), **facts)
 
 
-def _kind_and_facts(stopped: CustodyError | None, *, is_left: bool) -> tuple[type[CustodyError], dict[str, Any]]:
-    """Return the type and the facts of the error, as far as all outcomes are known."""
+def _kind_and_facts(
+    outcome: Outcome, *, is_left: bool, is_creation_unknown: bool
+) -> tuple[type[CustodyError], dict[str, Any]]:
+    """Return the type of the error, if a later try can find out all outcomes; and its code, status and delay."""
+    stopped = outcome.stopped
     if stopped is None:
-        return CustodyConflictError if is_left else CustodyRequestError, {"code": "plan-incomplete"}
-    return type(stopped), {"code": stopped.code, "status": stopped.status, "retry_after": stopped.retry_after}
+        code = "outcome-unknown" if is_creation_unknown or (outcome.unknown and not is_left) else "plan-incomplete"
+        return CustodyConflictError if is_left else CustodyRequestError, {"code": code}
+    code = "outcome-unknown" if is_creation_unknown else stopped.code
+    return type(stopped), {"code": code, "status": stopped.status, "retry_after": stopped.retry_after}
 
 
 def _is_left(outcome: Outcome) -> bool:

@@ -66,15 +66,15 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         self.comment = comment
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.idempotency import complete_plan, create, deletions, plan_failure
+        from airflow_custody.idempotency import create, deletions, plan_failure
 
         plan_hash, comment = check_hash(self.plan_hash), check_text("comment", self.comment)
-        applied = complete_plan.read_applied(self.applied)
+        applied = deletions.read_applied(self.applied)
         outcome = create.Outcome()
         if applied is None:
             self.log.info("Nothing to complete: the apply task left no request to delete.")
         else:
-            outcome = complete_plan.CompletePlan(
+            outcome = deletions.complete_plan(
                 context,
                 hook.get_conn(),
                 self.log,  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
                 plan_hash,
                 comment=comment,
                 is_stopped=lambda: self._is_killed,
-            ).run()
+            )
         counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
         numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         # Deletions may be sent twice, so a later try needs no record.
