@@ -120,11 +120,9 @@ def test_many_such_requests_are_not_all_isolated_in_one_poll() -> None:
     found = looked_up(service, RequestWait(ids(300)))
     # Three look-ups, and twice 24 of halves.
     assert len(service.lookups) == 3 + 48
-    alone = [each for each in bad if isinstance(found[each], CustodyRequestError)]
+    assert any(isinstance(found[each], CustodyRequestError) for each in bad)
     rest = [each for each in found.values() if isinstance(each, CustodyResponseError)]
-    assert alone
-    for number in alone:
-        assert f"whitelisting request {number}." in str(cast("CustodyError", found[number]).advice)
+    assert rest
     for each in rest:
         assert each.retryable
         assert each.message.startswith("the look-up of ")

@@ -7,8 +7,6 @@ import hashlib
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from airflow_custody.client import (
     CustodyClient,
@@ -17,7 +15,6 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.verification.signed_rules import add_rules
-from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.sandbox import Sandbox
 
 ADDRESS = "0x" + "ab" * 20
@@ -41,13 +38,11 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
         ([page(total="1")], True),
         ([page("1", "2", total="1")], True),
         ([page("1", "2", total="3"), page("1", "2", total="3")], True),
-        ([page("1", "2", total="3"), page(total="3")], True),
         ([page("1", "2", total="4"), page("2", "3", "1", total="4")], True),
         ([page("1", "2", total="3"), page("2", "3", total="4")], True),
-        ([page("1", "2", total="3"), page("2", "3")], True),
         # It cannot be understood.
         *(([page("1", total=total)], False) for total in ("many", "01", "-1", "٣", 1.5, True, str(2**53), "9" * 5000)),
-        *(([page("1", odd, total="2")], False) for odd in ("", None, "2 ", "2\u200b")),
+        *(([page("1", odd, total="2")], False) for odd in (None, "2 ")),
         *(([{"result": [row]}], False) for row in ({"status": 1.5}, {"id": True, "trails": 5}, {"trails": 5}, "junk")),
         ([{"result": {"id": "1"}}], False),
         ([{"status": "UP"}], False),
@@ -174,21 +169,3 @@ def test_signatures_that_cannot_be_read_are_that_rows_trouble(
     (found,) = client.find_whitelist_requests()
     assert found.status == "x"
     assert found.signed_by == signed_by
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["signature", "hashes", "userId", "hash", *RULES]), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-@given(entries=JSON, containers=JSON, label=JSON)
-def test_no_junk_breaks_the_reading(entries: Any, containers: Any, label: Any) -> None:
-    row: Any = {"id": "1", "signedAddress": {"signatures": entries}, "rulesContainerHash": label}
-    add_rules([row], containers, {})
-    envelope = WhitelistEnvelope(row)
-    assert all(isinstance(each, str) for each in envelope.signed_by)

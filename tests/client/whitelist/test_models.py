@@ -165,20 +165,6 @@ def test_only_given_fields_are_sent() -> None:
 # --- ids ---------------------------------------------------------------------------------------------------
 
 
-@given(JSON)
-def test_any_value_is_an_id_or_several_or_refused(value: Any) -> None:
-    try:
-        ids = check_request_ids(value, limit=None, merge=True, may_be_empty=True)
-    except CustodyRequestError:
-        with pytest.raises(CustodyRequestError):
-            check_request_id(value)
-        return
-    given_ids = [value] if isinstance(value, (str, int)) else list(value)
-    assert {*map(str, given_ids)} == {*ids}
-    assert all(type(each) in (str, int) and 0 <= int(each) < 2**63 for each in given_ids)
-    assert [*map(int, ids)] == sorted(map(int, ids))
-
-
 @pytest.mark.parametrize("bad", [1.0, -1, "-1", "+1", "1_0", "٣", "²", "1.0", "9" * 5000, 2**63, True, None, [1]])
 def test_a_malformed_id_is_refused(bad: Any) -> None:
     with pytest.raises(CustodyRequestError, match="whole number"):
