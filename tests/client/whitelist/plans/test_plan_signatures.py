@@ -100,13 +100,6 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
     assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 
-def test_an_unsigned_request_is_named_once_and_serves_no_row(sandbox: Sandbox, client: CustodyClient) -> None:
-    forged = [client.create_whitelist_request(ask()) for _ in range(3)]
-    for each in forged:
-        sandbox.control.set_whitelist_status(each, "APPROVED")
-    assert states(read_plan(client, ask())) == [("unverified", None, each) for each in forged]
-
-
 # With a lone surrogate, the whole response is no JSON.
 @pytest.mark.parametrize("name", [each for each in (*STEP_OF, *NOT_READ) if each != "lone surrogate"])
 def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyClient, name: str) -> None:

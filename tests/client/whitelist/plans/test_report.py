@@ -121,7 +121,9 @@ def test_no_value_breaks_out_of_its_cell(text: str) -> None:
 
 @given(st.lists(st.text(max_size=40) | st.text("|`\\{}<>[]()!#@&$*_~-:/.\n ab", max_size=40), max_size=4))
 def test_a_report_has_exactly_its_rows(texts: list[str]) -> None:
-    cells = assert_harmless(plan_to_markdown(plan(*map(hostile_row, texts))), len(texts))
+    found = plan(*map(hostile_row, texts))
+    assert_signs(found, {"~": len(texts)} if texts else {})
+    cells = assert_harmless(plan_to_markdown(found), len(texts))
     for row, text in zip(cells, texts, strict=True):
         if text.isascii() and text.isprintable() and text == " ".join(text.split()) and "\\u" not in text.lower():
             where = f"{text}({text}){text}memo:{text}" if text else ""
@@ -217,21 +219,12 @@ def test_reads_well() -> None:
         "without verification.\n\n"
         "| State | Destination | Label | Details |\n|---|---|---|---|\n| **undeclared: delete** | "
     )
-    assert (
-        f"; line 3 |\n\nPlan hash: `{found.plan_hash}`\n\nRows that this plan does not change:\n\n"
-        "| State | Destination | Label | Details |\n|---|---|---|---|\n| **differs** | "
-    ) in report.replace("| line 3", "| ; line 3")
-    states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
-    assert [line.split(" | ")[:2] for line in states] == [
-        [f"| {state}", "1"] for state in ROW_STATES if found.counts[state]
-    ]
     cells = assert_harmless(report, 5)
     assert [row[0] for row in cells] == ["undeclared: delete", "create", "differs", "unreadable", "pending"]
     assert cells[2][3] == (
         "request 3712; label at the service: Cold; linked_wallet_ids at the service: (none); differs: envelope; "
         "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'; line 4"
     )
-    assert cells[3][1:] == ["rX", "", "request 3713; its payload is not JSON."]
     text = plan_to_text(found)
     assert text == TEXT.format(hash=found.plan_hash, not_pinned=NOT_PINNED)
     unchanged = f"\n    ETH {ADDRESS}\n      unchanged, line 1\n      label: Treasury\n"
@@ -284,12 +277,6 @@ def test_warnings_stand_in_the_report_and_are_harmless_there() -> None:
     assert not any(each.type == "strong_open" and "yes" in each.content for each in parse(report))
 
 
-MEMO = "7" * 130
-SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!"} | dict.fromkeys(
-    ["pending", "unchanged"], " "
-)
-
-
 def assert_signs(found: WhitelistPlan, signs: dict[str, int]) -> None:
     """Check that a text has a line with a sign for each row that matters, and nothing else that looks like one."""
     text = plan_to_text(found)
@@ -301,23 +288,6 @@ def assert_signs(found: WhitelistPlan, signs: dict[str, int]) -> None:
     for line in lines[start + 1 : end - 1]:
         assert re.match(r" {2}[-+~! ] \S| {6}\S", line)
         assert "  " not in line[4:].lstrip()
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(ROW_STATES), st.sampled_from([None, "delete"]), st.text(max_size=90)), max_size=4
-    ),
-)
-def test_each_row_is_shown(given_rows: list[tuple[Any, Any, str]]) -> None:
-    rows = []
-    for state, action, text in given_rows:
-        request = REQUEST.model_copy(update={"label": text, "customer_id": text, "memo": MEMO})
-        done: Any = action if state in ("undeclared", "duplicate") else None
-        done = "create" if state in ("create", "replace") else done
-        rows.append(PlanRow(state, done, request, "line 1", text, text, fields=("label",), note=text))
-    shown = ["~" if each.state == "replace" else SIGNS.get(each.action or each.state, "~") for each in rows]
-    assert_signs(plan(*rows), Counter(each for each in shown if each != " "))
-    assert plan_to_text(plan(*rows), all_rows=True).count(ADDRESS) == len(rows)
 
 
 def undeclared(number: int, label: str = "Treasury") -> PlanRow:
@@ -337,12 +307,11 @@ PADDED = "|" * 300
     ("rows", "others"),
     [
         ([creation(number) for number in range(100)] + [undeclared(number) for number in range(10)], 0),
-        ([UNVERIFIED] * 100 + [creation(7)], 100),
         ([UNVERIFIED] * 5_000 + [undeclared(1)], 100),
         ([replace(UNVERIFIED, note="|" * 400)] * 100 + [creation(number) for number in range(100)], 20),
         ([], 0),
     ],
-    ids=["limits", "unverified", "many", "padded", "empty"],
+    ids=["limits", "many", "padded", "empty"],
 )
 def test_an_approval_shows_all_operations_whole_and_first(rows: list[PlanRow], others: int) -> None:
     found = plan(*rows)
@@ -365,12 +334,10 @@ def test_an_approval_shows_all_operations_whole_and_first(rows: list[PlanRow], o
     ("rows", "fit"),
     [
         ([creation(number, label=PADDED) for number in range(60)], 31),
-        ([creation(number) for number in range(1_000)], 694),
         ([undeclared(number) for number in range(1_000)], 548),
         ([creation(1, label="l" * 100_000)], 0),
-        ([UNVERIFIED] * 100 + [creation(number, label=PADDED) for number in range(60)], 31),
     ],
-    ids=["padded", "creations", "deletions", "long", "unverified"],
+    ids=["padded", "deletions", "long"],
 )
 def test_a_plan_of_which_not_all_operations_can_be_shown_cannot_be_approved(rows: list[PlanRow], fit: int) -> None:
     found = plan(*rows)
@@ -410,17 +377,6 @@ def test_the_hash_follows_all_operations(operations: list[PlanRow], others: list
     assert "(cut from" not in (shown if not fault else "").partition("| State")[2]
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
-def test_rows_without_an_operation_are_shortened(text: str) -> None:
-    report, fault = approval_report(plan(*[hostile_row(text)] * 10_000, CREATE))
-    assert fault == ""
-    shown = report.count("\n| **differs")
-    assert 0 < shown <= 100
-    assert len(report.encode()) <= MAX_REPORT_BYTES
-    assert f"\nAnd {10_000 - shown:,} more: see" in report
-    assert_harmless(report, shown + 1)
-
-
 def test_a_cut_value_is_marked() -> None:
     request = REQUEST.model_copy(update={"address": "a" * 512, "memo": "1" * 513, "label": "l" * 200})
     row = replace(CREATE, state="differs", action=None, request=request)
@@ -453,7 +409,6 @@ def test_an_operation_is_never_cut() -> None:
     [
         # An o of the Cyrillic alphabet. A label proves nothing, however it is written.
         ("r\u043ex", "Tr\u043easury", "r\\u043ex", "Tr\u043easury"),
-        ("rx", "\u041a\u0430\u0441\u0441\u0430", "rx", "\u041a\u0430\u0441\u0441\u0430"),
         ("rx", "Trésor 金庫", "rx", "Trésor 金庫"),
         ("rx", "a\u00a0b  c ", "rx", "a\\u00a0b \\u0020c\\u0020"),
         ("\\u043e", "\\u0020", "\\u005cu043e", "\\u005cu0020"),
