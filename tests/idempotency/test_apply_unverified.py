@@ -43,7 +43,7 @@ def test_a_request_that_is_forged_right_before_sending_takes_no_row(
     made: list[str] = []
     before(monkeypatch, Sender, "send", lambda: made.append(forge(sandbox)))
     error = task.fails()
-    assert f"{made[0]} is not verified: no signature covers its text" in str(error)
+    assert f"{made[0]}: not verified: no signature covers its text" in str(error)
     assert "1 refused" in str(error)
     assert "found" not in str(error)
     assert rows_of(sandbox) == made
@@ -101,5 +101,5 @@ def test_a_found_request_that_no_longer_verifies_gives_its_row_back(
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
     error = stored.fails()
     refused = "line 5, Label 3: refused: another client has meanwhile requested the same destination"
-    assert f"{refused} ({made[0]}: whitelisting request {made[0]} is not verified" in str(error)
+    assert f"{refused} ({made[0]}: not verified" in str(error)
     assert rows_of(sandbox) == made
