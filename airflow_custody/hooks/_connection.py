@@ -86,10 +86,8 @@ class ConnectionReader:
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
-            # All fields are read before the client's parts are made from them.
-            given = self._read_settings()
+            settings = self._read_settings()
             auth = self._read_credentials()
-            settings = ClientSettings.parse(given)
             settings = settings if adapt is None else adapt(settings)
             for each in settings.proxy_in_use.secrets if settings.proxy_in_use else ():
                 mask(each)
@@ -100,8 +98,7 @@ class ConnectionReader:
         # with values of the connection. The error names the setting as the form does.
         raise self._named(wrong)
 
-    def _read_settings(self) -> dict[str, Any]:
-        """Return the client's settings by name, not checked yet."""
+    def _read_settings(self) -> ClientSettings:
         if unknown := sorted(self._extras.keys() - _FORM.keys()):
             # Do not quote the values, because the value of a mistyped key may be a secret.
             names = sanitize(", ".join(map(repr, unknown)), 200)
@@ -116,7 +113,7 @@ class ConnectionReader:
                 setting="superadmin_keys",
             )
         more = {"base_url": self._read_base_url(), "user_agent": f"Airflow/{airflow_version}", "source": self._place}
-        return {**self._extras, **more}
+        return ClientSettings.parse({**self._extras, **more})
 
     def _read_credentials(self) -> Authentication:
         """

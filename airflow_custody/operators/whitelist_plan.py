@@ -18,9 +18,9 @@ from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks._storage import check_path
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.metrics import create_counted, pending_listed
+from airflow_custody.operators import whitelist
 from airflow_custody.operators._base import CustodyCreateOperator, WhitelistEventTask
 from airflow_custody.operators._base_plan import check_hash, check_plan, read_whitelist, source_of
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     @classmethod
     def _optional_parameters(cls) -> set[str]:
         """Return the names that ``omit_if_none`` may contain, including a row's optional fields."""
-        of_a_row = CustodyCreateWhitelistRequestOperator._optional_parameters()
+        of_a_row = whitelist.CustodyCreateWhitelistRequestOperator._optional_parameters()
         return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:

@@ -185,7 +185,12 @@ class WhitelistRequest(BaseModel):
         return self.blockchain or self.currency or ""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, as pydantic does: the values of ``update`` are not checked."""
+        """
+        Return a copy, as pydantic does.
+
+        :param update: new values, which are not checked. Default None: none.
+        :param deep: whether to copy the lists, too. Default False.
+        """
         copied = super().model_copy(update=update, deep=deep)
         # The copy may be for another chain.
         copied.__dict__.pop("chain", None)
