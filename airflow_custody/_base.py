@@ -247,7 +247,8 @@ class CustodyTask(RendersNoData):
         """Render a value, and mark each expression without a value."""
         environment = jinja_env or self.get_template_env()
         if not isinstance(environment.finalize, _Finalize):
-            environment = environment.overlay(finalize=_Finalize(environment.finalize))
+            is_native = any(each.__name__ == "NativeEnvironment" for each in type(environment).__mro__)
+            environment = environment.overlay(finalize=_Finalize(environment.finalize, is_native=is_native))
         return super().render_template(content, context, environment, seen_oids)
 
     @classmethod
@@ -305,17 +306,30 @@ class _Finalize:
     Jinja's ``finalize``: it sees the value of each expression of a template before it becomes text.
 
     :param inner: the DAG's own ``finalize``; None: it has none.
+    :param is_native: whether a value stays what it is, so that rows may contain None.
     """
 
-    def __init__(self, inner: Callable[[Any], Any] | None) -> None:
+    def __init__(self, inner: Callable[[Any], Any] | None, *, is_native: bool) -> None:
         self._inner = inner
+        self._is_missing = _is_none if is_native else _has_none
 
     def __call__(self, value: Any) -> Any:
         value = value if self._inner is None else self._inner(value)
         # A DAG can turn off Jinja's own error about an undefined name. Jinja is not imported here, because it is heavy.
         is_undefined = any(each.__name__ == "Undefined" for each in type(value).__mro__)
         # Otherwise, converting an undefined name to text raises that error.
-        return _RENDERED_NONE if value is None or (is_undefined and not str(value)) else value
+        return _RENDERED_NONE if self._is_missing(value) or (is_undefined and not str(value)) else value
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _has_none(value: Any) -> bool:
+    """Tell whether a value is None, or a collection with None in it, which would become text."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return value is None or (isinstance(value, (list, tuple, set)) and any(map(_has_none, value)))
 
 
 def _without_marks(name: str, value: Any) -> Any:

@@ -85,7 +85,8 @@ ETH and the label Settlement: the same label each time, because another label is
       -d '{{"forged": ["3711"]}}'
   Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To undo this, send an empty list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
-  Port: the number at its end; API token, without spaces: {token}
+  Port: the number at its end; API token:
+    {token}
   Then press Test Connection in its row.
 - List the calls that the service has received.
     curl {sandbox}/sandbox/request_log \\

@@ -95,6 +95,7 @@ def test_a_template_without_a_value_is_refused(sandbox: Sandbox, entry: Entry) -
     [
         (native_dag, "None", LOST),
         (text_dag, " {{ params.x }}", LOST),
+        (text_dag, "{{ [{'id': params.x}] }}", LOST),
         (text_dag, "{{ 'None' }}", "is the text 'None'"),
         (text_dag, "{{ params.x | tojson }}", "is the text 'null'"),
     ],

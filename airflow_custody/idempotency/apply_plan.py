@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.delays import tries_within
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.client.text import count, lines, name_some, sanitize
-from airflow_custody.client.whitelist.hidden import warn_of_hidden
+from airflow_custody.client.whitelist.hidden import describe_hidden, warn_of_hidden
 from airflow_custody.client.whitelist.plans.difference import describe_difference, lost_creations
 from airflow_custody.client.whitelist.plans.plan import (
     WhitelistPlan,
@@ -397,12 +397,22 @@ class ApplyPlan:
         This is necessary because Airflow users can edit the record. Created requests that are not listed, or no longer
         verify, are handled later.
 
-        :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request.
+        :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request, or the service may hide a
+            request that this task has created under an earlier plan.
         """
         for key, (batch, row) in [*self._store.rows.items()]:
+            request = snapshot.requests.get(row.detail)
+            if batch.plan != self.plan_hash and row.state == "created" and request is None and snapshot.hidden:
+                if key in self.requests:
+                    raise CustodyOutcomeUnknownError(
+                        f"this task has created request {sanitize(row.detail, 40)} for {creation.which(key)} under an "
+                        f"earlier plan, and {describe_hidden(snapshot.hidden)}; this try sent nothing",
+                        code="outcome-unknown",
+                        advice="Look for the request at the service. If it is gone, start a new run.",
+                    )
+                continue
             if batch.plan != self.plan_hash or row.state not in ("created", "found"):
                 continue
-            request = snapshot.requests.get(row.detail)
             if request is None and row.state == "created":
                 continue
             if request is not None and request.state == "unverified" and row.state == "found":

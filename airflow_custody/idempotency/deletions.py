@@ -32,6 +32,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.text import name_some, sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.whitelist.addresses.destinations import is_same
+from airflow_custody.client.whitelist.matching import find_existing
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plans.plan import create_operation, hash_operations, requested_content
@@ -40,7 +41,6 @@ from airflow_custody.client.whitelist.snapshot import Snapshot, read_snapshot, s
 from airflow_custody.idempotency.create import Outcome, outcome_of
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import PlannedDeletion, PlanRecord, Row, Store
-from airflow_custody.idempotency.whitelist_creation import WhitelistCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -151,8 +151,12 @@ class Deletions:
             may_take_effect = request.state not in ("rejected", "unreadable")
         elif request.deletion_pending:
             why = f"the deletion of {request.name} is pending"
-        elif mismatch := WhitelistCreation(self.client, self.requested).compare(request_id, request).mismatch:
-            why = f"{request.name} differs from the requested content: {mismatch}"
+        else:
+            # The same decision as a plan makes, which deletes a replaced request only beside an unchanged row.
+            decision = find_existing(self.requested[request_id], [request], self.client.settings)
+            if decision.state != "unchanged":
+                differs = decision.note or f"it differs in: {', '.join(decision.fields)}"
+                why = f"{request.name} differs from the requested content: {differs}"
         if why:
             raise plan_incomplete(why, retryable=may_take_effect)
 

@@ -65,13 +65,13 @@ def check_hash(value: object) -> str:
         raise CustodyRequestError(
             "plan_hash must be the hash alone; nothing is sent",
             advice='Write plan_hash=plan.output["plan_hash"].',
-            code="plan-changed",
+            code="parameter-wrong",
         )
     text = check_text("plan_hash", value)
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise CustodyRequestError(
             f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing is sent",
-            code="plan-changed",
+            code="parameter-wrong",
         )
     return text
 
@@ -89,8 +89,8 @@ def check_plan(plan: object, consequence: str) -> Mapping[str, Any]:
     if not isinstance(plan, Mapping):
         raise CustodyRequestError(
             f"plan must be the result of a plan task, not {describe(plan)}; {consequence}",
-            advice="Write plan=plan.output.",
-            code="plan-changed",
+            advice="Write plan=plan.output; in a template, {{ ti.xcom_pull(...) | tojson }}.",
+            code="parameter-wrong",
         )
     return plan
 
@@ -103,7 +103,10 @@ def source_of(plan: Mapping[str, Any]) -> PlanSource:
     :raises CustodyRequestError: if they are missing, or malformed.
     """
     if "source" not in plan:
-        why = "it has no 'source', with the plan's settings: another version of airflow-provider-custody made it"
+        why = (
+            "it has no 'source', with the plan's settings: it is not the whole plan.output, or another version of "
+            "airflow-provider-custody made it"
+        )
     else:
         from pydantic import ValidationError
 
@@ -118,5 +121,5 @@ def source_of(plan: Mapping[str, Any]) -> PlanSource:
         f"the plan cannot be applied, because {why}; nothing is sent",
         setting="plan",
         advice="Write plan=plan.output, and start a new run, which plans again.",
-        code="plan-changed",
+        code="parameter-wrong",
     )

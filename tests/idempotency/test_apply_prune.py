@@ -184,7 +184,7 @@ def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
         operators[-1].on_kill()
 
     with monkeypatch.context() as patch:
-        patch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Operator)
+        patch.setattr(ApplyTask, "operator", Operator)
         patch.setattr(CustodyClient, "delete_whitelist_request", delete_and_stop)
         error = task.fails(max_parallel=1)
     assert error.code == "task-stopped"

@@ -316,15 +316,15 @@ def test_a_process_that_was_stopped_asks_whether_it_still_may(
     check_all(sandbox, stored)
 
 
-def test_a_task_that_is_stopped_while_it_reads_the_file_sends_nothing(
+def test_a_task_that_is_stopped_before_it_reads_the_file_sends_nothing(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(CustodyApplyWhitelistPlanOperator):
-        def _read_file(self, *given: Any) -> Any:
+        def _run(self, context: Any, hook: Any) -> Any:
             self.on_kill()
-            return super()._read_file(*given)
+            return super()._run(context, hook)
 
-    monkeypatch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Stopped)
+    monkeypatch.setattr(ApplyTask, "operator", Stopped)
     assert task.fails().code == "task-stopped"
     check_exactly(sandbox, [0])
 
@@ -344,7 +344,7 @@ def test_a_task_that_is_stopped_sends_no_further_row(
         operators[0].on_kill()
         return number
 
-    monkeypatch.setattr("support.airflow.apply_tries.CustodyApplyWhitelistPlanOperator", Noted)
+    monkeypatch.setattr(ApplyTask, "operator", Noted)
     monkeypatch.setattr(CustodyClient, "create_whitelist_request", create_and_stop)
     error = task.fails(max_parallel=1)
     # Without a record, a later try would only find that the plan has changed.
@@ -415,6 +415,21 @@ def test_pending_requests_of_an_earlier_plan_are_to_be_signed_while_the_file_has
     assert to_sign - {in_effect, dropped} > {*waiting}
     (ids,) = re.findall(r"Created by this task under an earlier plan: (.*?)\.", task_log.text)
     assert {*ids.split(", ")} == {*waiting}
+
+
+def test_a_request_of_an_earlier_plan_that_the_service_may_hide_is_not_created_again(
+    sandbox: Sandbox, stored: ApplyTask, path: str
+) -> None:
+    number, *_ = stored.attempt()["request_ids"]
+    sandbox.control.configure(listings={"whitelist": {"dropped": [number]}})
+    write_rows(Path(path), [*ROWS, 99])
+    stored.clear()
+    planned = plan(path)
+    sandbox.control.clear_request_log()
+    error = stored.fails(planned=planned)
+    assert isinstance(error, CustodyOutcomeUnknownError)
+    assert f"this task has created request {number} for" in str(error)
+    assert not sandbox.control.request_log(**CREATE)
 
 
 def test_what_another_plan_created_is_waited_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from copy import deepcopy
@@ -18,6 +19,7 @@ from support.airflow.task_tries import RowsStore, failure_of, needs_store, someb
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.whitelist.plans.plan import create_operation
 from airflow_custody.client.whitelist.status_words import REJECTED_STATUSES
+from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
@@ -158,6 +160,18 @@ def removed(run: Run) -> None:
     run.sandbox.control.set_whitelist_status(run.new[1], "removed")
 
 
+def limited(run: Run) -> None:
+    with CustodyHook().get_conn() as client:
+        payload = client.get_whitelist_request(run.new[1]).payload()
+    text = json.dumps({**payload, "dailyLimit": "0"}, separators=(",", ":"))
+    hash_ = hashlib.sha256(text.encode()).hexdigest()
+    run.sandbox.control.set_whitelist_metadata(run.new[1], payloadAsString=text, hash=hash_)
+
+
+def odd(run: Run) -> None:
+    run.sandbox.control.set_whitelist_envelope(run.new[1], action="odd")
+
+
 def frozen(run: Run) -> None:
     run.sandbox.control.set_whitelist_status(run.new[1], "frozen")
 
@@ -167,10 +181,13 @@ def frozen(run: Run) -> None:
     [
         (revoked, "is rejected, not in effect", False),
         (renamed, "differs from the requested content: it differs in: label", False),
+        # A plan would call both of them different, too.
+        (limited, "differs from the requested content: not requested: dailyLimit", False),
+        (odd, "differs from the requested content: its envelope's action 'odd' is not a known word", False),
         (removed, "is missing, not in effect", True),
         (frozen, "is unknown, not in effect: its status 'frozen' is unknown, so it does not count as in effect", True),
     ],
-    ids=["revoked", "renamed", "removed", "frozen"],
+    ids=["revoked", "renamed", "limited", "odd", "removed", "frozen"],
 )
 @pytest.mark.parametrize("moment", ["before", "between two deletions"])
 def test_a_replaced_request_stays_unless_its_successor_is_in_effect_as_requested(

@@ -277,7 +277,7 @@ def test_a_plan_of_another_version_is_refused(sandbox: Sandbox, path: str) -> No
     approved = PlanTask(path).run()
     apply = ApplyTask(approved, RowsStore())
     error = apply.fails(plan={name: value for name, value in approved.items() if name != "source"})
-    assert error.code == "plan-changed"
+    assert error.code == "parameter-wrong"
     assert "another version of airflow-provider-custody made it" in str(error)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from itertools import islice
 from typing import Any
 
-from airflow_custody.client.arguments import MAX_PAGE_SIZE
+from airflow_custody.client.arguments import MAX_ID, MAX_PAGE_SIZE
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
     Listing,
@@ -16,9 +16,8 @@ from airflow_custody.client.http.listings import (
     read_offset_listing,
 )
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.responses import is_id
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.verification.signed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
@@ -117,7 +116,8 @@ class WhitelistOperations(ServiceOperations):
         body = request.to_wire()
         reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        if not is_id(identifier):
+        # Any later step refuses an id that is not a number.
+        if read_number(identifier, MAX_ID) is None:
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
 

@@ -26,6 +26,7 @@ from airflow_custody.client.whitelist.addresses.destinations import destination_
 from airflow_custody.client.whitelist.comparison import Comparison, compare
 from airflow_custody.client.whitelist.matching import index_requests
 
+CHECKSUMMED = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"
 # The same script, and the same account, in two spellings.
 LTC_M, LTC_3 = (base58_check(bytes([number]) + bytes(range(20))) for number in (0x32, 0x05))
 TRON, TRON_HEX = base58_check(b"\x41" + bytes(range(200, 220))), "41" + bytes(range(200, 220)).hex()
@@ -153,6 +154,7 @@ def test_only_the_same_tag_is_a_difference_in_spelling(asked: dict[str, Any], sh
         ("LTC", (LTC_M, None), (LTC_3, None)),
         ("TRX", (TRON, None), (TRON_HEX, None)),
         ("BCH", (CASH, None), (LEGACY, None)),
+        ("AvalancheC", (CHECKSUMMED.lower(), None), (CHECKSUMMED, None)),
     ],
 )
 def test_the_services_own_search_is_asked_for_each_spelling(

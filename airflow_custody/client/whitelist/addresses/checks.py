@@ -399,7 +399,7 @@ def spellings(address: str, memo: str | None, chain: str) -> list[str]:
     # A name that is not the main network's, so that X-addresses of all networks are read.
     canonical, memo, _ = canonical_place(address, memo, chain, "any")
     found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
-    if FORMS.get(chain) is _EVM and len(canonical) == 42:
+    if chain in EVM_CHAINS and len(canonical) == 42:
         found.append(decoders.in_eip55(canonical))
     with suppress(ValueError):
         if chain == "xrp":
