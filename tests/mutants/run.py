@@ -48,10 +48,11 @@ ROOMS = {
     "verification": (f"{CLIENT}/verification/*.py",),
     "review": (f"{CLIENT}/whitelist/comparison.py", f"{CLIENT}/whitelist/signing/*.py"),
     "requests": tuple(
-        f"{CLIENT}/whitelist/{name}.py" for name in ("addresses/destinations", "request", "snapshot", "wait")
+        f"{CLIENT}/whitelist/{name}.py"
+        for name in ("addresses/destinations", "matching", "request", "snapshot", "wait")
     ),
     "idempotency": ("airflow_custody/idempotency/*.py",),
-    "plan": tuple(f"{CLIENT}/whitelist/plans/{name}.py" for name in ("matching", "plan", "planner")),
+    "plan": tuple(f"{CLIENT}/whitelist/plans/{name}.py" for name in ("plan", "planner")),
 }
 TESTS = (
     "tests/client/verification",

@@ -2,7 +2,7 @@
 Networks: each task passes on what it accepts, and one request on another network stops it.
 
 Which names mean the same network is tested in client/whitelist/test_matching.py; how a network is compared before
-signing, in client/whitelist/test_review.py.
+signing, in client/whitelist/test_comparison.py.
 """
 
 from __future__ import annotations
