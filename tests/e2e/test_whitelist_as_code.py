@@ -157,7 +157,7 @@ class TestApproval:
         creates = run.xcom("plan")["counts"]["create"]
         assert office.question["subject"] == f"Apply the whitelist plan: create {creates}, delete 0?"
 
-    def test_what_was_shown_is_what_was_approved(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+    def test_the_approved_plan_is_the_one_that_was_shown(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
         from airflow.models.xcom import XComModel
 
         def respond() -> None:

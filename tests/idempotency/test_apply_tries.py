@@ -432,7 +432,7 @@ def test_a_request_of_an_earlier_plan_that_the_service_may_hide_is_not_created_a
     assert not sandbox.control.request_log(**CREATE)
 
 
-def test_what_another_plan_created_is_waited_for(
+def test_requests_of_another_plan_are_waited_for(
     sandbox: Sandbox, stored: ApplyTask, path: str, waits: SkippingTime
 ) -> None:
     stored.attempt()

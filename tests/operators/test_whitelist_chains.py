@@ -30,7 +30,9 @@ def task(**arguments: Any) -> Task:
 
 
 @pytest.mark.parametrize("given", [{}, {"if_exists": "create", "look_before_create": False}], ids=["looks", "does not"])
-def test_nothing_is_sent_on_a_chain_that_is_not_enabled(sandbox: Sandbox, disable: Any, given: dict[str, Any]) -> None:
+def test_no_request_is_sent_on_a_chain_that_is_not_enabled(
+    sandbox: Sandbox, disable: Any, given: dict[str, Any]
+) -> None:
     disable()
     with failing_at_once(r"the chain ETH is not enabled at the service; nothing is sent") as caught:
         task(**given).attempt()

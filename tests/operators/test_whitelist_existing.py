@@ -66,7 +66,7 @@ def test_beside_a_hidden_request_another_one_is_created_only_if_asked_for(sandbo
 
 
 @pytest.mark.parametrize("status", ["pending", "APPROVED"])
-def test_what_somebody_has_asked_for_is_used(sandbox: Sandbox, task_log: TaskLog, status: str) -> None:
+def test_another_users_request_is_reused(sandbox: Sandbox, task_log: TaskLog, status: str) -> None:
     somebody_creates(sandbox, label="Other", address="0x" + "11" * 20)
     theirs = somebody_creates(sandbox)
     sandbox.control.set_whitelist_status(theirs, status)
@@ -138,7 +138,7 @@ STOPS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("changes", "status", "why", "code", "advice"), STOPS.values(), ids=STOPS)
-def test_what_cannot_be_used_stops_the_task_and_is_named(
+def test_an_unusable_request_stops_the_task_and_is_named(
     sandbox: Sandbox, changes: dict[str, Any], status: str, why: str, code: str, advice: str
 ) -> None:
     number = somebody_creates(sandbox, **changes)
@@ -157,7 +157,7 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
     assert sent(sandbox) == 0
 
 
-def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
+def test_an_existing_request_fails_a_task_that_must_create(sandbox: Sandbox) -> None:
     assert create(if_exists="fail") == "3711"
     with failing_at_once("3711 already has the same content and is pending approval") as caught:
         create(if_exists="fail")
@@ -165,7 +165,7 @@ def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
     assert sent(sandbox) == 1
 
 
-def test_what_pinned_keys_do_not_verify_is_not_used(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unverified_request_is_not_reused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
     forged = somebody_creates(sandbox)
     sandbox.control.set_whitelist_status(forged, "APPROVED")
@@ -177,7 +177,7 @@ def test_what_pinned_keys_do_not_verify_is_not_used(sandbox: Sandbox, monkeypatc
     assert sent(sandbox) == 0
 
 
-def test_what_was_rejected_with_other_content_does_not_count_and_hides_nothing(sandbox: Sandbox) -> None:
+def test_a_rejected_request_with_other_content_does_not_count(sandbox: Sandbox) -> None:
     for each in ("Old", "Older"):
         sandbox.control.set_whitelist_status(somebody_creates(sandbox, label=each), "rejected")
     sandbox.control.clear_request_log()
@@ -204,6 +204,6 @@ def test_what_was_rejected_with_other_content_does_not_count_and_hides_nothing(s
     ],
     ids=str,
 )
-def test_what_does_not_go_together_is_refused_when_the_file_is_parsed(given: dict[str, Any], why: str) -> None:
+def test_contradictory_parameters_are_refused_when_the_file_is_parsed(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS, **given)

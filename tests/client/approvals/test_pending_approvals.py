@@ -12,7 +12,7 @@ from airflow_custody.client.approvals.operations import PendingApprovals
 from airflow_custody.sandbox import Sandbox
 
 
-def test_what_is_pending_is_counted(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_pending_requests_are_counted(sandbox: Sandbox, client: CustodyClient) -> None:
     for _ in range(3):
         create(client)
     found = client.get_pending_approvals()
@@ -37,7 +37,7 @@ def test_a_count_at_the_limit_may_stand_for_more(sandbox: Sandbox, client: Custo
 
 
 @pytest.mark.parametrize("number", ["", "01", "-1", "1.5", str(2**53), "9" * 5000, ["1"], True])
-def test_what_is_no_number_is_no_count(sandbox: Sandbox, client: CustodyClient, number: Any) -> None:
+def test_only_a_number_is_a_count(sandbox: Sandbox, client: CustodyClient, number: Any) -> None:
     sandbox.control.add_fault("status", status=200, body={"requestsCount": number})
     with pytest.raises(CustodyResponseError):
         client.get_pending_approvals()

@@ -165,7 +165,7 @@ _KEYS = st.sampled_from([*PAYLOAD_KEYS]) | st.text(max_size=8)
 
 
 @given(st.dictionaries(_KEYS, _JSON, max_size=4))
-def test_whatever_is_signed_is_accounted_for(changes: dict[str, Any]) -> None:
+def test_a_signed_payload_is_accounted_for_as_a_whole(changes: dict[str, Any]) -> None:
     shown = json.loads(json.dumps({**PAYLOAD, **changes}))
     if not compared(REQUEST, shown).faults:
         assert set(shown) <= set(PAYLOAD_KEYS)

@@ -31,7 +31,7 @@ def at_service(blockchain: str, network: str | None = None, number: int = 3711, 
 
 
 @pytest.mark.parametrize(("own", "on_eth"), PAIRS, ids=str)
-def test_nothing_is_created_for_the_other_spelling(own: dict[str, Any], on_eth: dict[str, Any]) -> None:
+def test_no_request_is_created_for_the_other_spelling(own: dict[str, Any], on_eth: dict[str, Any]) -> None:
     for row, there in ((own, on_eth), (on_eth, own)):
         found = plan(ask(**row), at_service(**there), prune=True, replace=True)
         assert states(found) == [("differs", None, "3711")]
