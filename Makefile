@@ -45,7 +45,7 @@ install = $(1)/bin/python -m pip install $(QUIET)
 help:
 	@echo "make demo       run the main job end to end on an embedded Airflow"
 	@echo "make demo-ui    start the Airflow UI with the sandbox and the example DAGs"
-	@echo "make test       run all tests, as CI does (ten minutes)"
+	@echo "make test       run all tests, as CI does (a quarter of an hour)"
 	@echo "make lint       check format, style and types"
 	@echo "make docs       build the documentation; open $(DOCS)/html/index.html"
 	@echo "make bench      compare speed and memory side by side"
@@ -83,7 +83,7 @@ check_python_2 = $(if $(PYTHON_AIRFLOW_2),,echo "$(NO_PYTHON)"; exit 1)
 
 test: $(if $(REQUIRE_AIRFLOW_2),python-airflow2)
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.ready $(DOCS)/.ready $(if $(SUITE_2),$(VENV_2)/.ready)
-	@echo "--- all tests (ten minutes); their output is in $(REPORTS)"
+	@echo "--- all tests (a quarter of an hour); their output is in $(REPORTS)"
 	@$(VENV)/bin/python tools/at_once.py "lint test-airflow3" "wheel docs faults $(SUITE_2)"
 	@$(if $(SUITE_2),,echo "NOT RUN: test-airflow2. $(NO_PYTHON)")
 	@$(VENV)/bin/python tools/summary.py --total $(patsubst %,$(REPORTS)/%.xml,test-airflow3 $(SUITE_2))

@@ -378,12 +378,21 @@ class ApplyPlan:
         Return the ids of the pending requests that this task has created under other plans, by the row's key.
 
         If their rows are still in the file, they must be signed, too.
+
+        :raises CustodyOutcomeUnknownError: if the service may hide such a request, so that it would be created again.
         """
         earlier: dict[str, str] = {}
         for key, (batch, row) in self._store.rows.items():
             if batch.plan == self.plan_hash or row.state != "created" or key not in self.requests:
                 continue
             request = snapshot.requests.get(row.detail)
+            if request is None and snapshot.hidden:
+                raise CustodyOutcomeUnknownError(
+                    f"this task has created request {sanitize(row.detail, 40)} for {creation.which(key)} under an "
+                    f"earlier plan, and {describe_hidden(snapshot.hidden)}; this try sent nothing",
+                    code="outcome-unknown",
+                    advice="Look for the request at the service. If it is gone, start a new run.",
+                )
             if request is not None and request.state == "pending" and not creation.compare(key, request).mismatch:
                 earlier[key] = row.detail
         if earlier:
@@ -397,22 +406,12 @@ class ApplyPlan:
         This is necessary because Airflow users can edit the record. Created requests that are not listed, or no longer
         verify, are handled later.
 
-        :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request, or the service may hide a
-            request that this task has created under an earlier plan.
+        :raises CustodyOutcomeUnknownError: if a recorded id belongs to another request.
         """
         for key, (batch, row) in [*self._store.rows.items()]:
-            request = snapshot.requests.get(row.detail)
-            if batch.plan != self.plan_hash and row.state == "created" and request is None and snapshot.hidden:
-                if key in self.requests:
-                    raise CustodyOutcomeUnknownError(
-                        f"this task has created request {sanitize(row.detail, 40)} for {creation.which(key)} under an "
-                        f"earlier plan, and {describe_hidden(snapshot.hidden)}; this try sent nothing",
-                        code="outcome-unknown",
-                        advice="Look for the request at the service. If it is gone, start a new run.",
-                    )
-                continue
             if batch.plan != self.plan_hash or row.state not in ("created", "found"):
                 continue
+            request = snapshot.requests.get(row.detail)
             if request is None and row.state == "created":
                 continue
             if request is not None and request.state == "unverified" and row.state == "found":
