@@ -286,7 +286,7 @@ class CustodyTask(RendersNoData):
 
     def _value_in_run(self, field: str, name: str) -> Any:
         """
-        Return a field's value, which may be missing; :data:`NOT_GIVEN` if it was omitted.
+        Return a field's value, which may be missing; :data:`NOT_GIVEN` if it was omitted, or the DAG file says None.
 
         :raises CustodyRequestError: if a part of a text is missing.
         """

@@ -87,7 +87,7 @@ class Fence:
         #: When the batch was last recorded; None: not recorded yet.
         self.recorded: Moment | None = None
 
-    def check(self) -> None:
+    def ensure_recorded(self) -> None:
         """
         Record the batch if it was never recorded, or too long ago. Call this right before sending a row.
 
@@ -213,7 +213,7 @@ class Sender:
                 self._log_row(key, row)
         try:
             if self.plan:
-                fence.check()
+                fence.ensure_recorded()
             if self.max_parallel > 1:
                 wait([pool.submit(self._work, window) for _ in range(self.max_parallel)])
             else:
@@ -271,7 +271,7 @@ class Sender:
 
         def before_send() -> None:
             nonlocal may_have_left
-            fence.check()
+            fence.ensure_recorded()
             may_have_left = True
 
         try:

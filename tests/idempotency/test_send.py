@@ -287,7 +287,7 @@ def test_a_batch_is_recorded_again_if_that_was_too_long_ago(
     fence = Fence(lambda: records.append(waits.monotonic()), lambda: False)
     for seconds in steps:
         waits.sleep(seconds)
-        fence.check()
+        fence.ensure_recorded()
     assert len(records) == recorded
 
 
@@ -296,7 +296,7 @@ def test_a_fence_that_was_stopped_lets_no_request_through(stops_at: int) -> None
     records = list[int]()
     fence = Fence(lambda: records.append(1), lambda: len(records) >= stops_at)
     with pytest.raises(CustodyError) as caught:
-        fence.check()
+        fence.ensure_recorded()
     # It is stopped before the batch is recorded, or while it is.
     assert len(records) == stops_at
     assert caught.value.code == "task-stopped"

@@ -27,7 +27,7 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     what_to_do,
 )
-from airflow_custody.client.whitelist.comparison import check_asked, is_deletion
+from airflow_custody.client.whitelist.comparison import check_asked
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.request import VANISHED, Request, compare_effective, status_word
 from airflow_custody.client.whitelist.signatures import describe_signatures
@@ -115,7 +115,7 @@ class SigningReview:
         found = ToSign(str(row.hash), self.check(row))
         is_effective = self._check_status(row)
         name = f"whitelisting request {sanitize(row.id, 40)}"
-        if (is_effective or (request is not None and request.is_settled)) and not is_deletion(row.action or ""):
+        if is_effective or (request is not None and request.is_settled):
             action = f"with the action {sanitize(row.action, 40)!r}" if row.action else "without an action"
             raise CustodyConflictError(
                 f"{name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "

@@ -109,9 +109,17 @@ class RequestSigner:
                 raise CustodyRequestError(f"'expected' has no content for {name_some(lacking)}")
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
-        review = SigningReview(expected, self._client.settings, self._read_user(), key, verifier, earlier_try)
+        review = SigningReview(
+            expected,
+            self._client.settings,
+            user=self._read_user(),
+            key=key,
+            verifier=verifier,
+            is_later_try=earlier_try,
+        )
         if verifier is None:
             self._log.info("%s", NOT_PINNED)
+        # Counted as done: requests that need no signature (after the first review), and signed ones.
         batches, done = cut_into_batches(wanted), 0
 
         # First review all batches. A request that needs no signature is not read again.
@@ -184,8 +192,8 @@ class RequestSigner:
         listed_since: dict[str, float] = {}
         logged = ""
         while True:
-            for_approval, others, done = self._list(review, ids)
-            undone = [others[each] for each, why in done.items() if not why]
+            for_approval, others, reasons = self._list(review, ids)
+            undone = [others[each] for each, why in reasons.items() if not why]
             if not undone:
                 break
             now = time.monotonic()
@@ -206,12 +214,13 @@ class RequestSigner:
                 logged = missing
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, left)
             time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
-        for why in dict.fromkeys(done.values()):
-            self._log.info("%s: %s.", why, name_some([each for each in done if done[each] == why]))
+        # From here on, each of the others has a reason why it needs no signature.
+        for why in dict.fromkeys(reasons.values()):
+            self._log.info("%s: %s.", why, name_some([each for each in reasons if reasons[each] == why]))
         return {
             each: review.check_pending(for_approval[each], others.get(each), None if hashes is None else hashes[each])
             for each in ids
-            if each not in done
+            if each not in reasons
         }
 
     def _list(
@@ -220,6 +229,8 @@ class RequestSigner:
         """
         List requests: those that this user may sign, the others, and why each of the others needs no signature.
 
+        The reason is empty if the request does need one.
+
         Only the other listings show whether a request without an action is settled. If it is, the signature may approve
         its deletion. So the others include such requests.
         """
@@ -227,8 +238,8 @@ class RequestSigner:
         unclear = [each for each in ids if each not in for_approval or not for_approval[each].action]
         others = read_snapshot(self._client, unclear, review.verifier).requests if unclear else {}
         for_approval |= {each.id: each.for_approval for each in others.values() if each.for_approval}
-        done = {each.id: review.why_done(each) for each in others.values() if each.for_approval is None}
-        return for_approval, others, done
+        reasons = {each.id: review.why_done(each) for each in others.values() if each.for_approval is None}
+        return for_approval, others, reasons
 
     # --- sign and send -----------------------------------------------------------------------------------------
 
