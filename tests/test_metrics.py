@@ -227,7 +227,7 @@ def test_whether_it_is_healthy_is_sent_whatever_happens(
         ([LOST], (), ["sent", "found"]),
         ([LOST, NOT_SEARCHED], CustodyFailException, ["sent", "unknown"]),
     ],
-    ids=["created", "lost and found", "nobody knows"],
+    ids=["created", "lost and found", "unknown"],
 )
 def test_creates_are_counted_by_outcome(
     sandbox: Sandbox, tagged: StatsdServer, faults: list[dict[str, Any]], fails: Any, outcomes: list[str]

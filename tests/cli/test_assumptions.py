@@ -168,7 +168,7 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
     monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, date))
     assert states(custody("check", "--assumptions", "-o", "json"))["clock"] == state
     # A token that is refused ends it.
-    monkeypatch.setenv("CUSTODY_TOKEN", "of-nobody")
+    monkeypatch.setenv("CUSTODY_TOKEN", "unknown-token")
     ran = custody("check", "--assumptions", "-o", "json")
     assert ran.code == 1
     assert ran.data["assumptions"] is None

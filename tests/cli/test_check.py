@@ -57,7 +57,7 @@ def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     ("token", "passed", "failed", "says"),
     [
         (None, [], "settings", "CUSTODY_TOKEN"),
-        ("token-of-nobody", ["settings"], "reachable", "cannot be reached"),
+        ("unknown-token", ["settings"], "reachable", "cannot be reached"),
     ],
 )
 def test_after_a_failure_the_rest_is_not_checked(
@@ -248,7 +248,7 @@ def test_missing_roles_are_named_with_their_purpose(
 ) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", "adminreadonly"]))
     ran = custody("check", "-o", "json")
-    # Nobody needs all roles: who creates should not approve.
+    # A user does not need all roles: the creator of a request should not approve it.
     assert ran.code == 0
     assert states(ran)["roles"] == "ok"
     assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), " in detail(ran, "roles")

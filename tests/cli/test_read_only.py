@@ -43,7 +43,7 @@ def test_only_delete_writes_to_the_service(
         if name != "whitelist delete":
             run = custody if "--base-url" in options_of(parser) else plain
             ran = run(*name.split(), *arguments.get(name, []))
-            # Nobody has signed what the two requests ask for.
+            # The two requests have no signatures.
             assert ran.code == (2 if name in ("whitelist plan", "whitelist verify") else 0), (name, ran)
     log = {(each["method"], each["path"].endswith("/authentication/token")) for each in sandbox.control.request_log()}
     assert log == {("GET", False), ("POST", True)}

@@ -183,7 +183,7 @@ def test_all_keys_in_all_files_are_pinned(custody: Run, signed: Create, sandbox:
 
 @pytest.fixture
 def kept(audit: Audit, create: Create, signed: Create, tmp_path: Path) -> Path:
-    """Return a file with the evidence of a request that is verified, one that nobody signed, and a pending one."""
+    """Return a file with the evidence of a request that is verified, an unsigned one, and a pending one."""
     signed(1)
     signed(2)
     create(3)

@@ -1,4 +1,4 @@
-"""Text from elsewhere is shown in one line, without what nobody sees."""
+"""Text from other sources is printed in one line, without invisible characters."""
 
 from __future__ import annotations
 

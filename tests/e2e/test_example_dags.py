@@ -90,7 +90,7 @@ def test_a_misspelled_param_starts_no_run(name: str, sandbox: Sandbox, example: 
     assert sandbox.control.request_log(method="POST") == []
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 1), reason="nobody is asked there")
+@pytest.mark.skipif(AIRFLOW < (3, 1), reason="it has no approvals")
 @pytest.mark.parametrize(("name", "task_id"), [("approval", "approve"), ("complete", "decide")])
 @pytest.mark.parametrize(
     "text",

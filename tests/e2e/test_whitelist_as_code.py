@@ -1,8 +1,8 @@
 """
-The main example, in real Airflow: who decides, when, and about which plan.
+The main example, in real Airflow: the approver, the time of the approval, and the approved plan.
 
-On Airflow 3.3 a person responds through Airflow's API; before, whoever starts the run decides. That all of it works
-when it is approved on 3.3 is what the demo shows, which has a test of its own.
+On Airflow 3.3, a user responds through Airflow's API. Before, the user who starts the run approves. The whole way after
+an approval on 3.3 is shown by the demo, which has a test of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEW_ROW = f'  - {{label: One more, address: "0x{"a" * 40}"}}\n'
 HAS_APPROVALS = AIRFLOW >= (3, 3)
 
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
-with_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="nobody is asked there")
+with_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="it has no approvals")
 without_approvals = pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
 
 
@@ -196,7 +196,7 @@ class TestApprovalInAdvance:
         (folder / FILE).write_text(text)
         run = run_dag(dag, run_conf={"approved_plan": approved})
         assert run.state == "success", run.states
-        # What is applied is what whoever started the run has named, whatever is planned again later.
+        # The plan that is applied is the one whose hash the run was started with, even if another is planned later.
         assert run.xcom("approve") == approved
         assert run.xcom("prove")["counts"]["unchanged"] == ROWS
         assert statuses(sandbox) == [EFFECTIVE] * ROWS

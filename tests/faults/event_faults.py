@@ -56,7 +56,7 @@ class EventFaults:
         return failures
 
     def cut_off(self) -> None:
-        """Write calls while nobody can read them, and remove most of them."""
+        """Write calls while the journal cannot be read, and remove most of them."""
         control = self._journal.service.control
         control.add_fault(kind="status", status=503, path=JOURNAL_PATH, times=None)
         self._journal.cut_off("journal cut off while it could not be read", 20, kept=5)

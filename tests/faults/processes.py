@@ -58,7 +58,7 @@ def running() -> dict[int, tuple[int, int]]:
 
 
 def in_session(pid: int) -> list[int]:
-    """Return a process that was started in a session of its own, and all that it has started, whoever has ended."""
+    """Return a process with a session of its own, and all processes that it has started, even if some have ended."""
     return [each for each, (_, session) in running().items() if session == pid]
 
 

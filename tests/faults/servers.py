@@ -151,7 +151,7 @@ class Airflow:
             _end(process)
 
     def check(self) -> None:
-        """Raise an error if a component has ended that nobody has killed."""
+        """Raise an error if a component has ended although the test did not kill it."""
         for component, process in self._components.items():
             if process is not None and process.poll() is not None:
                 lines = (self.home / "airflow.log").read_text(errors="replace").splitlines()[-15:]

@@ -115,7 +115,7 @@ def test_a_row_that_is_refused_stops_nothing_else(sandbox: Sandbox, task: ApplyT
     assert "10 created, 2 refused" in str(error)
     assert str(error).count("refused: create whitelisting request failed: InvalidArgument: bad row") == 2
     assert len(task.requests) == 10
-    # Whoever clears the task has corrected it.
+    # A user has corrected the cause, and clears the task.
     if task.given_store is not None:
         task.clear()
         assert task.attempt()["counts"]["created"] == 12

@@ -64,7 +64,7 @@ def test_a_row_that_replaces_is_sent_once_whenever_the_task_is_killed(
 def test_a_replacement_is_approved_with_the_plan(sandbox: Sandbox, path: str, old: str) -> None:
     task = applied(path, **REPLACE)
     assert task.fails(source={"replace": False}).code == "plan-changed"
-    # What was in effect was deleted, and another one is: nobody has approved to replace that.
+    # The approved request was deleted, and another one is in effect: replacing that one was not approved.
     sandbox.control.set_whitelist_status(old, "removed")
     effective(sandbox, 1, label="Older")
     assert task.fails().code == "plan-changed"

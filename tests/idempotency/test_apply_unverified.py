@@ -29,7 +29,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, waits: SkippingTime, monkeypatch:
 
 
 def forge(sandbox: Sandbox, **changes: Any) -> str:
-    """Return a request that the service shows as in effect, and nobody has signed."""
+    """Return an unsigned request that the service lists as in effect."""
     return effective(sandbox, NUMBER, **changes)
 
 

@@ -260,7 +260,7 @@ def test_a_store_that_is_cleared_on_success_counts_as_none_after_a_clear(sandbox
     stored.store.values.clear()
     stored.clear()
     stored.refused("3711 may have existed before", if_exists="create")
-    # Whoever asked for it.
+    # Regardless of its creator.
     assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711"]
 

@@ -229,7 +229,7 @@ class Model(RuleBasedStateMachine):
                 self.complete_it(faults=[], killed=None)
         counts = plan(str(self.path), prune=True, replace=True, max_deletes=None, max_delete_percent=None)["counts"]
         left = {state: number for state, number in counts.items() if number and state != "unchanged"}
-        # Two that nobody can tell apart may be one under two ids: these stay.
+        # Two requests that cannot be told apart may be one request under two ids, so both stay.
         twins = Counter(self.there().values())
         assert left.pop("duplicate", 0) == sum(number - 1 for number in twins.values()), (left, twins)
         assert not left

@@ -63,7 +63,7 @@ def test_another_spelling_of_the_address_is_recognized(sandbox: Sandbox, stored:
     if form != "no prefix":
         assert [stored.attempt()] == made(sandbox)
         return
-    # The service filters exactly, and nobody asked in this form: the filter finds neither this one nor an older one.
+    # The service filters by exact text, so the filter finds neither this request nor an older one.
     for _ in range(2):
         message = stored.refused("may have existed before this task")
         (own,) = made(sandbox)

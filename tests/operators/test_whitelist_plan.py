@@ -145,7 +145,7 @@ def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
     assert "This plan cannot be approved: it has 60 operations" in result["report"]
     assert result["plan_hash"] not in result["report"]
     assert all(address(number) in task_log.text for number in range(1, 61))
-    # What nobody approves may be of any size.
+    # A plan without an approval may have any size.
     assert PlanTask(path, max_creates=None).run() == result
     assert "This plan can only be applied without an approval: it has 60 operations" in task_log.text
 

@@ -1,4 +1,4 @@
-"""Asking people whether a plan may be applied: when nobody is asked. The examples' tests ask them."""
+"""Plans for which no approval is requested. The tests of the examples request one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support.airflow.airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
 
 if AIRFLOW < (3, 1):
-    pytest.skip("nobody is asked there", allow_module_level=True)
+    pytest.skip("it has no approvals", allow_module_level=True)
 
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 

@@ -1,4 +1,4 @@
-"""Planning, reconciling and applying where the service shows what nobody signed, and keys are pinned."""
+"""Planning, reconciling and applying with pinned keys, where the service lists unsigned requests as in effect."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class SignerStore:
         return {**self._rules.superadmins(), **{row["external_id"]: row["private_key"] for row in rows}}
 
     def _free_signers(self, group: str, number: int, signed: Container[str]) -> list[tuple[str, str]]:
-        """Return so many signers of a group who have not signed, with their keys. Add signers if necessary."""
+        """Return this number of a group's signers who have not signed yet, with their keys. Add missing signers."""
         rows = self._state.rows("SELECT * FROM signers WHERE token IS NULL ORDER BY rowid")
         free = [(row["user_id"], row["private_key"]) for row in rows if row["group"] == group]
         free = [each for each in free if each[0] not in signed][:number]

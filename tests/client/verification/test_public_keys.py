@@ -47,7 +47,7 @@ def point(x: int, y: int) -> bytes:
     return DER1[:27] + x.to_bytes(32, "big") + y.to_bytes(32, "big")
 
 
-#: The point with x = 0 is on the curve, so x = p is the same one to whoever reduces it.
+#: The point with x = 0 is on the curve, so x = p, reduced, is the same point.
 HEIGHT = pow(0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B, (PRIME + 1) // 4, PRIME)
 COMPRESSED = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + b"\x02" + DER1[27:59]
 

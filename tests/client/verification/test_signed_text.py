@@ -61,7 +61,7 @@ def test_a_key_that_is_always_there_is_missing(name: str) -> None:
     text = json.dumps({**fields, "contractType": "", "linkedWallets": [], "network": "x"}, separators=(",", ":"))
     with pytest.raises(RefusalError, match=f"^does not describe a whitelisted address: {name}: Field required$"):
         read(text)
-    # Whoever looks at it may see it all the same: it has its hash.
+    # A reader can still see the text, because it has its hash.
     assert name not in read_json_object(text, hash_of(text))
 
 

@@ -1,4 +1,4 @@
-"""However much a service sends: nothing takes long, or makes a message that nobody can read."""
+"""However much a service sends, reading stays fast, and messages stay readable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_plan_keeps_what_is_too_long_to_that_row() -> None:
 
 
 def with_keys(number: int, **changes: Any) -> WhitelistEnvelope:
-    """Return a request with so many keys that nobody knows."""
+    """Return a request with this number of unknown keys."""
     envelope = listed()
     text = json.dumps({**envelope.payload(), **{f"key{each}": "v" for each in range(number)}, **changes})
     metadata = {"payloadAsString": text, "hash": hashlib.sha256(text.encode()).hexdigest()}

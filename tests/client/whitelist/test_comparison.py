@@ -1,4 +1,4 @@
-"""Both readings of a payload: by whoever signs it, and by whoever looks for it."""
+"""Comparing a payload with the requested content: before signing, and when searching."""
 
 from __future__ import annotations
 

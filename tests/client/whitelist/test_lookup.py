@@ -156,7 +156,7 @@ def test_a_row_that_cannot_be_read_hides_no_other(
 
 
 GOOD = {"signature": {"userId": 8, "signature": "A" * 86 + "=="}, "hashes": ["ab"]}
-# A signature without a user is nobody's.
+# A signature without a user counts for no user.
 JUNK = [None, "junk", {"signature": "junk"}, {"hashes": "ab"}, {"signature": {"userId": True}}, {"hashes": ["ab"]}]
 
 

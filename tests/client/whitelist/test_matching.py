@@ -101,7 +101,7 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         # Hexadecimal after 0x folds on any chain.
         ({"blockchain": "FLOW"}, {"currency": "flow", "address": ADDRESS.upper()}, []),
         (CANTON, {"currency": "Canton", "address": ALICE}, []),
-        # A name of a chain, or of a network, that nobody knows may mean any.
+        # An unknown name of a chain or network may mean any.
         ({}, {"currency": "ETHX"}, ["blockchain"]),
         (
             {"blockchain": "BTC", "address": LEGACY},
@@ -177,7 +177,7 @@ def test_the_services_own_search_is_asked_for_each_spelling(
         ({"network": "sepolia"}, {"network": "eth-hoodi"}),
         ({"network": "mainnet"}, {"network": "testnet"}),
         ({"network": "testnet", **BITCOIN}, {"network": "testnet4", **BITCOIN_SHOWN}),
-        # A name that nobody knows may mean another chain, and no other address or memo.
+        # An unknown name may mean another chain, but not another address or memo.
         ({}, {"currency": "ETHX", "address": OTHER}),
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
         # Tags and accounts of XRP.

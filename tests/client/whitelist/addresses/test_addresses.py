@@ -241,7 +241,7 @@ PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
         (ss58(47, bytes(32)), "TAO", "invalid"),
         # A key of another Substrate network is left open.
         (ss58(2, bytes(32)), "DOT", "unchecked"),
-        # The hash of a contract or of several keys is the key of nobody.
+        # The hash of a contract or of several keys is not a key, but it is a valid address.
         (base58(HASH + b"\xff" * 4), "SOL", "valid"),
         (strkey(2 << 3, b"\xff" * 32), "XLM", "valid"),
         (ss58(0, bytes(31)), "DOT", "invalid"),

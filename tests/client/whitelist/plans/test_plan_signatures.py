@@ -93,7 +93,7 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
         ("duplicate", "delete", old),
         ("unverified", None, forged),
     ]
-    # What replaces is not what nobody signed.
+    # An unsigned request replaces nothing.
     for each in (first, second):
         sandbox.control.set_whitelist_status(each, "removed")
     found = make_plan(rows_of(ask()), read_snapshot(client), PlanSettings(prune=True, replace=True))

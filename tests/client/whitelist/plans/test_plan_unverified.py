@@ -1,4 +1,4 @@
-"""What a plan makes of requests that signatures do not prove, whoever signs: the verifier here is told what to say."""
+"""Plans with requests that signatures do not prove. The tests decide what the verifier says."""
 
 from __future__ import annotations
 

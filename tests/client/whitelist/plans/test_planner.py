@@ -288,7 +288,7 @@ def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str
     assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
     with pytest.raises(CustodyRequestError, match=r"is limited to .* the file has other rows: line 3; nothing"):
         plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
-    # Nobody can tell whose it is.
+    # It cannot be known which row it belongs to.
     assert states(plan([], unreadable(None), only=limit, prune=True)) == [("unreadable", None, "3799")]
     # It is approved with the plan.
     assert plan(ask(**ours), [], only=limit).plan_hash != plan(ask(**ours), []).plan_hash
@@ -419,7 +419,7 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert plan(ask(), [broken, second], ignore="3799").rows[0].state == "unreadable"
 
 
-# --- names that nobody knows -------------------------------------------------------------------------------
+# --- unknown names of chains -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
