@@ -184,7 +184,8 @@ $(VENV)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) into $(VENV) (a minute or two)"
 	@$(call new,$(VENV),$(PYTHON))
 	@$(call install,$(VENV)) "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
-		apache-airflow-providers-http -e '.[sandbox]' --group test --group lint
+		apache-airflow-providers-http apache-airflow-providers-slack apache-airflow-providers-smtp \
+		-e '.[sandbox]' --group test --group lint
 	@touch $@
 
 # With universal-pathlib 0.3, Airflow 2.11.0 opens no file in an object storage; its constraints file has 0.2.
