@@ -18,12 +18,12 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-custody",
         "name": "Custody",
-        "description": "Run digital-asset custody work as Airflow DAGs: health gates, whitelisting requests, webhooks.",
+        "description": "Run digital-asset custody work as Airflow DAGs: health gates, whitelisting requests, webhooks. "
+        "For services with the API of Taurus-PROTECT; not affiliated with its vendor.",
         "integrations": [
             {
                 "integration-name": "Custody",
-                # No "external-doc-url" or "how-to-guide": the documentation has no public address, so a link would lead
-                # nowhere.
+                # No "external-doc-url" or "how-to-guide", because the documentation has no public address.
                 "tags": ["service"],
             }
         ],
@@ -70,7 +70,7 @@ def get_provider_info() -> dict[str, Any]:
                     "page": {
                         "description": "Whether to add the Custody page. Without the page, the API server reads no "
                         "service, and tasks have no links to the page.",
-                        "version_added": "1.0.0",
+                        "version_added": "2.0.0",
                         "type": "boolean",
                         "example": None,
                         "default": "True",
@@ -79,7 +79,7 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Ids of further connections for the page, comma-separated. The page finds all "
                         "connections in the database and in environment variables. It cannot list connections in a "
                         "secrets backend, so name these here.",
-                        "version_added": "1.0.0",
+                        "version_added": "2.0.0",
                         "type": "string",
                         "example": "custody_prod, custody_test",
                         "default": "",

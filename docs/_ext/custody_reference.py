@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 COMMAND = "python docs/_ext/custody_reference.py"
 _NOTE = f"<!-- Made by `{COMMAND}`: change the docstrings, not this page. -->"
+#: The texts outside of the folder ``docs`` that a page of the site includes, with the page.
+_INCLUDED = {"CHANGELOG.md": "changelog", "SECURITY.md": "security"}
 #: The fields of a connection that are Airflow's own.
 FORM = {
     "host": "URL of the service; a path prefix is allowed. A bare host works together with *Schema* and *Port*.",
@@ -56,8 +58,17 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _link_files(app: Sphinx, name: str, source: list[str]) -> None:
-    """Make a link to a text of the project, such as ``../SECURITY.md``, one to a file: the site has no page of it."""
-    source[0] = re.sub(r"\]\(((?:\.\./)+[A-Z]+\.md)(?:#[\w-]+)?\)", r"](path:\1)", source[0])
+    """
+    Make links to texts outside of the folder ``docs``, such as ``../SECURITY.md``, work on the site.
+
+    A link to an included text leads to its page. Any other link leads to the file.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        page = _INCLUDED.get(found["file"], name)
+        return f"](/{page}.md{found['anchor'] or ''})" if page != name else f"](path:{found['up']}{found['file']})"
+
+    source[0] = re.sub(r"\]\((?P<up>(?:\.\./)+)(?P<file>[A-Z]+\.md)(?P<anchor>#[\w-]+)?\)", link, source[0])
 
 
 # --- the pages -------------------------------------------------------------------------------------------------
