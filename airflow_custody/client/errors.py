@@ -137,7 +137,7 @@ class CustodyError(Exception):
         """
         Whether the operation is not available.
 
-        A gateway may respond in the same way. For evidence, use :attr:`not_offered_by_service`. The service's own 403
+        A gateway may respond in the same way. For proof, use :attr:`not_offered_by_service`. The service's own 403
         counts only for an operation that this package can do without, and only if it names no role.
         """
         if self.status == 403 and self.from_service:

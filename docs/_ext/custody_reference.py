@@ -26,6 +26,7 @@ if __name__ == "__main__":
 from docstrings import cell, read_docstring, to_markdown  # noqa: E402
 from documented import describe, documented, error_names, import_path, load, operations, page_names  # noqa: E402
 from entries import Links, code, documented_word, entry, table  # noqa: E402
+from glossary import with_links  # noqa: E402
 
 from airflow_custody import metrics  # noqa: E402
 from airflow_custody.cli.commands import Parser  # noqa: E402
@@ -94,7 +95,7 @@ def _page(name: str) -> str:
     own: Iterable[str] = _OWN_PARTS[name]() if name in _OWN_PARTS else ()
     entries = [entry(each, name) for each in documented(name)]
     parts = [f"# {described.title}", _NOTE, described.introduction, *own, *entries]
-    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+    return with_links("\n\n".join(part.strip() for part in parts if part.strip()) + "\n", DOCS / "reference")
 
 
 def _contents() -> str:
@@ -102,7 +103,10 @@ def _contents() -> str:
     for name in page_names():
         links = [f"[{each}]({name}.md#{each.lower()})" for each in (load(full).__name__ for full in documented(name))]
         rows.append((f"[{describe(name).title}]({name}.md)", describe(name).purpose, ", ".join(links)))
-    introduction = "Parameters, results, errors, roles and an example of each class. The pages are made of the code."
+    introduction = (
+        "Parameters, results, errors, roles and an example of each class. The pages are made of the code. The "
+        "[glossary](../glossary.md) explains the terms."
+    )
     return "\n\n".join(["# Reference", _NOTE, introduction, table(("Page", "For", "Entries"), rows)]) + "\n"
 
 

@@ -32,7 +32,7 @@ class VerifiedRules:
     """
     Rules that super-administrators have signed.
 
-    :param sha256: the hash of the container's bytes, in hex.
+    :param sha256: the hash of the rules container, in hex.
     :param timestamp: creation time in Unix seconds; 0: not given.
     :param signed_by: the fingerprints of the pinned keys whose signatures counted.
     """

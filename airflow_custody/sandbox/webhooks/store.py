@@ -88,7 +88,7 @@ class WebhookStore:
         It is returned in the service's form.
 
         :param type: the type of event. Default ``requestStatus.updated``.
-        :param url: its destination. Default ``https://hooks.example.com/custody``.
+        :param url: where the service sends its calls. Default ``https://hooks.example.com/custody``.
         :param status: its status, such as ``enabled`` (default) or ``disabled``.
         :param id: its id. Default: a random UUID.
         :param tenant_id: id of its tenant. Default ``1``.
