@@ -24,6 +24,7 @@ _ORDINALS = ("a ", "A ", "each ", "Each ", "first ", "later ", "next ", "earlier
 #: meaning on most pages, so it is not linked.
 _FORMS: dict[str, str | None] = {
     "Approve": None,
+    "Batch": "batch(?:es)?",
     "Chain and network": None,
     "Contract operation": "contract operations?|undocumented",
     "Cursor": "cursors?|positions?",
@@ -32,7 +33,6 @@ _FORMS: dict[str, str | None] = {
     "Hidden rows": "hidden (?:rows|requests?)",
     "Legacy signature": "legacy (?:signatures?|forms?)",
     "Part of a plan": "parts? of (?:a|the|this) plan",
-    "Path": None,
     "Pinned key": "pinned keys?|pinned|pins",
     "Plan": "|".join(f"(?<={each})plan" for each in _ARTICLES),
     "Record": "|".join(f"(?<={each})record" for each in _ARTICLES),

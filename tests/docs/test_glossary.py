@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,14 @@ def test_words_of_the_code_are_not_used_for_users() -> None:
     others = [page for page in [*pages(), *(DOCS / "reference").glob("*.md")] if page.name != "at-most-once.md"]
     found = {name(page): _OF_THE_CODE.findall(_CODE.sub("", page.read_text())) for page in others}
     assert {page: words for page, words in found.items() if words} == {}
+    for path in (DOCS.parent / "airflow_custody").rglob("*.py"):
+        assert [text for text in messages(path) if _OF_THE_CODE.search(text)] == [], path
+
+
+def messages(path: Path) -> Iterator[str]:
+    """Yield the texts of a module that may be a part of a message: all with a space, except for docstrings."""
+    tree = ast.parse(path.read_text())
+    statements = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in statements:
+            yield from [node.value] if " " in node.value else []
