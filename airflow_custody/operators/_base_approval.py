@@ -43,14 +43,34 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
     """
     The base of the operators that request an approval.
 
-    An approval is bound to what the approver saw: the XComs that the question would have if it were made again are not
-    used.
+    An approval is bound to what the approver saw. What an upstream task returns later is not approved.
+
+    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
+        rules. Default True.
     """
 
     #: What is approved, with its article.
     subject_of_approval: ClassVar[str]
     #: The template fields of Airflow's operator. The body is made of data, and is never rendered.
     inherited_fields = tuple(each for each in ApprovalOperator.template_fields if each != "body")
+
+    def __init__(
+        self,
+        *,
+        subject: str = "",
+        defaults: str | list[str] = ApprovalOperator.REJECT,
+        ignore_downstream_trigger_rules: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            # The question's body becomes the body; a body of the user's is refused as a repeated argument.
+            body=None,
+            subject=subject,
+            defaults=defaults,
+            ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
+            **kwargs,
+        )
 
     @abstractmethod
     def _question(self) -> Question:

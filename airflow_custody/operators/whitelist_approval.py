@@ -33,9 +33,6 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
 
     :param request: the XCom ``request`` of the create task, ``create.output["request"]``. (templated)
     :param subject: the headline. Default: a question with the request's id, label and chain. (templated)
-    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
-    :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
-        rules. Default True.
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the request was approved, the XCom ``request_id`` contains its id, and the XCom ``request`` its content, for
         the parameters ``request_ids`` and ``expected`` of the signing task.
@@ -47,23 +44,8 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
     ui_color = "#f5ecd7"
     subject_of_approval = "a request"
 
-    def __init__(
-        self,
-        *,
-        request: Mapping[str, Any],
-        subject: str = "",
-        defaults: str | list[str] = ApprovalTask.REJECT,
-        ignore_downstream_trigger_rules: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            # The request's fields become the body; a body of the user's is refused as a repeated argument.
-            body=None,
-            subject=subject,
-            defaults=defaults,
-            ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
-            **kwargs,
-        )
+    def __init__(self, *, request: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.request = request
 
     def _question(self) -> Question:

@@ -31,9 +31,6 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
         (templated)
     :param subject: the headline. Default: the plan's question, such as ``Apply the whitelist plan: create 4, delete
         0?`` (templated)
-    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
-    :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
-        rules. Default True.
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the plan was approved, the XCom ``plan_hash`` contains its hash (``approve.output["plan_hash"]``).
     :raises AirflowFailException: in a later try, in a mapped task or task group, if ``plan`` is not a plan, or if its
@@ -44,23 +41,8 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     ui_color = "#f5ecd7"
     subject_of_approval = "a plan"
 
-    def __init__(
-        self,
-        *,
-        plan: Mapping[str, Any],
-        subject: str = "",
-        defaults: str | list[str] = ApprovalTask.REJECT,
-        ignore_downstream_trigger_rules: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            # The plan's report becomes the body; a body of the user's is refused as a repeated argument.
-            body=None,
-            subject=subject,
-            defaults=defaults,
-            ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
-            **kwargs,
-        )
+    def __init__(self, *, plan: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.plan = plan
 
     def _question(self) -> Question:
