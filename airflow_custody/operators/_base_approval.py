@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
@@ -20,7 +21,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import BaseNotifier, Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 _ASKED = "asked"
 
@@ -102,6 +104,8 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         self.body = question.body
         # Keep these XComs, because the upstream task may run again before the response.
         context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
+        # The base class calls these when it has stored the question, which can be stored only once.
+        self.notifiers = [partial(self._notify, each) for each in self.notifiers]  # type: ignore[misc]
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -112,3 +116,20 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
             for key, value in asked.items():
                 context["ti"].xcom_push(key=key, value=value)
         return response
+
+    def form_url(self, ti: RuntimeTaskInstanceProtocol) -> str:
+        """
+        Return the URL of the form in which the approval is given, for the templates of notifiers.
+
+        Airflow's own ``generate_link_to_ui`` loses the path of ``[api] base_url``.
+
+        :param ti: the task instance, ``ti`` in a template.
+        """
+        return ti.log_url.replace("?", "/required_actions?")
+
+    def _notify(self, notifier: BaseNotifier, context: Context) -> None:
+        """Call a notifier. If it fails, log why, because a failed task could not request the approval again."""
+        try:
+            notifier(context)
+        except Exception:
+            self.log.exception("%s failed. The approval is requested nevertheless.", type(notifier).__name__)

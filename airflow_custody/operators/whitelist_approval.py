@@ -31,8 +31,12 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
     It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
+    The notifiers are called once, when the approval is requested. Their templates may contain ``{{ task.subject }}``,
+    which by default consists of fixed words and the request's id, and the URL of the approval's
+    form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
+
     :param request: the XCom ``request`` of the create task, ``create.output["request"]``. (templated)
-    :param subject: the headline. Default: a question with the request's id, label and chain. (templated)
+    :param subject: the headline. Default: a question with the request's id. (templated)
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the request was approved, the XCom ``request_id`` contains its id, and the XCom ``request`` its content, for
         the parameters ``request_ids`` and ``expected`` of the signing task.
@@ -64,7 +68,8 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
         # The language of the block keeps Airflow's page from joining the lines.
         rows = [f"{name:<{max(map(len, fields))}}  {_shown(value)}" for name, value in fields.items()]
         return Question(
-            f"Sign request {request_id}: whitelist {_shown(request.label)} on {_shown(request.chain)}?",
+            # Without the label: programs that show messages turn text into links.
+            f"Sign whitelisting request {request_id}?",
             "\n".join(["```text", *rows, "```", ""]),
             {"request_id": request_id, "request": fields},
         )

@@ -26,6 +26,10 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
+    The notifiers are called once, when the approval is requested. Their templates may contain ``{{ task.subject }}``,
+    which by default consists of fixed words and numbers, ``{{ task.plan.counts }}``, and the URL of the approval's
+    form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
+
     :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. Its
         report is displayed in Markdown. If the report does not contain every operation, no approval is requested.
         (templated)
