@@ -50,7 +50,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         rules. Default True.
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the plan was approved, the XCom ``plan_hash`` contains its hash (``approve.output["plan_hash"]``).
-    :raises AirflowFailException: in a later try, in a mapped task or task group, or if ``plan`` is not a plan.
+    :raises AirflowFailException: in a later try, in a mapped task or task group, if ``plan`` is not a plan, or if its
+        report does not contain its hash.
     """
 
     # Not the body: it is the plan's report, and never rendered.
@@ -114,7 +115,7 @@ def _read_plan(plan: object) -> tuple[str, str, str]:
     Return a plan's hash, its report and its question.
 
     :param plan: the result of a plan task.
-    :raises CustodyRequestError: if it is not such a result.
+    :raises CustodyRequestError: if it is not such a result, or its report does not contain its hash.
     """
     found = check_plan(plan, "no approval was requested")
     plan_hash = check_hash(found.get("plan_hash"))

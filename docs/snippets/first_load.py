@@ -28,7 +28,7 @@ with DAG(
     # The run that this run starts waits until this run has ended.
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-):
+) as dag:
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,

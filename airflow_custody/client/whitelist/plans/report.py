@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyRequestError
@@ -232,8 +232,11 @@ def part_to_approve(plan: WhitelistPlan, at_most: int | None = None) -> Whitelis
         enough.
     :raises CustodyRequestError: if the first operation alone is too long for a report.
     """
-    part = plan.first(at_most)
-    if not part.operations or _fits(part):
+    # First an upper bound, so that only as many lines are written as may fit, and not those of 10,000 operations.
+    sizes = accumulate(_size([_line(row)]) for row in plan.rows if row.action)
+    most = sum(1 for _ in takewhile(lambda size: size <= MAX_REPORT_BYTES, sizes))
+    part = plan.first(most if at_most is None else min(most, at_most))
+    if not plan.operations or (part.operations and _fits(part)):
         return part
     # A report grows with each operation.
     numbers = range(1, len(part.operations) + 1)
