@@ -31,14 +31,13 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
 
     :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. Its
-        report is displayed in Markdown. If the report does not contain every operation, no approval is requested.
-        (templated)
+        report is displayed in Markdown. (templated)
     :param subject: the headline. Default: the plan's question, such as ``Apply the whitelist plan: create 4, delete
         0?`` (templated)
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
         If the plan was approved, the XCom ``plan_hash`` contains its hash (``approve.output["plan_hash"]``).
     :raises AirflowFailException: in a later try, in a mapped task or task group, if ``plan`` is not a plan, or if its
-        report does not contain every operation.
+        report does not contain its hash.
     """
 
     template_fields: Sequence[str] = ("plan", *ApprovalTask.inherited_fields)
@@ -53,11 +52,11 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
         found = check_plan(self.plan, "no approval was requested")
         plan_hash = check_hash(found.get("plan_hash"))
         report, question = found.get("report"), found.get("question")
-        if not (isinstance(report, str) and isinstance(question, str) and question):
+        # The hash follows the operations, so a report that was cut does not contain it.
+        if not (isinstance(report, str) and plan_hash in report and isinstance(question, str)):
             raise CustodyRequestError(
-                "the report does not contain every operation of the plan, so it cannot be approved; no approval was "
-                "requested",
-                advice="If the plan is too large, split it as its log describes.",
+                "the plan has no question, or no report with its hash; no approval was requested",
+                advice="Write plan=plan.output, and start a new run, which plans again.",
                 code="plan-changed",
             )
         return Question(question, report, {"plan_hash": plan_hash})
