@@ -19,6 +19,7 @@ from airflow_custody.retry_policy import use_default_retry_policy
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from typing_extensions import Self
 
 
 class _NotGiven(Enum):
@@ -76,7 +77,7 @@ class RendersNoData(BaseOperator):
     #: task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls)
         if kwargs.get("_airflow_from_mapped"):
             vars(task)["_mapped_arguments"] = kwargs
@@ -149,7 +150,7 @@ class CustodyTask(RendersNoData):
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls, *args, **kwargs)
         for field in cls.template_fields:
             name = PARAMETER_OF.get(field, field)
