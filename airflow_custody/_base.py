@@ -18,7 +18,8 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
+    from airflow.sdk.definitions.xcom_arg import PlainXComArg
     from typing_extensions import Self
 
 
@@ -76,6 +77,12 @@ class RendersNoData(BaseOperator):
     #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row; None if the
     #: task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
+
+    if TYPE_CHECKING:
+        # For Airflow's own declaration, ``task.output["key"]`` is an error in an editor.
+        @property
+        def output(self) -> PlainXComArg:
+            """Return the task's result, for another task's parameter; ``output["key"]`` is the XCom ``key``."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls)
@@ -160,7 +167,7 @@ class CustodyTask(RendersNoData):
     def __init__(
         self,
         *,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
@@ -173,7 +180,8 @@ class CustodyTask(RendersNoData):
             del kwargs[name]
         super().__init__(**kwargs)
         use_default_retry_policy(self)
-        self.custody_conn_id = custody_conn_id
+        # In the run, the field is text.
+        self.custody_conn_id: str = custody_conn_id  # type: ignore[assignment]
         if not isinstance(omit_if_none, (str, Collection)):
             self._refuse(f"omit_if_none must be a name or a list of names, not {describe(omit_if_none)}")
             omit_if_none = ()

@@ -12,7 +12,7 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
 
 class CustodyHealthCheckOperator(CustodyOperator):
@@ -65,13 +65,13 @@ class CustodyHealthCheckOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        tenant_id: str | None = NOT_GIVEN,
-        groups: Iterable[str] | None = NOT_GIVEN,
-        components: Iterable[str] | None = NOT_GIVEN,
-        checks: Iterable[str] | None = NOT_GIVEN,
-        require_results: Iterable[str] | None = NOT_GIVEN,
-        healthy_statuses: Iterable[str] = ("success",),
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
+        tenant_id: str | XComArg | None = NOT_GIVEN,
+        groups: Iterable[str] | XComArg | None = NOT_GIVEN,
+        components: Iterable[str] | XComArg | None = NOT_GIVEN,
+        checks: Iterable[str] | XComArg | None = NOT_GIVEN,
+        require_results: Iterable[str] | XComArg | None = NOT_GIVEN,
+        healthy_statuses: Iterable[str] | XComArg = ("success",),
         require_fresh: bool = True,
         fail_when_unhealthy: bool = True,
         **kwargs: Any,

@@ -20,7 +20,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
 _ASKED = "asked"
 
@@ -62,8 +62,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     def __init__(
         self,
         *,
-        plan: Mapping[str, Any],
-        subject: str = "",
+        plan: Mapping[str, object] | str | XComArg,
+        subject: str | XComArg = "",
         defaults: str | list[str] = ApprovalOperator.REJECT,
         ignore_downstream_trigger_rules: bool = True,
         **kwargs: Any,

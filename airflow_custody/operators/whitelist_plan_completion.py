@@ -54,10 +54,10 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     def __init__(
         self,
         *,
-        applied: Mapping[str, Any] | str | XComArg,
-        plan_hash: str,
-        comment: str = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        applied: Mapping[str, object] | str | XComArg,
+        plan_hash: str | XComArg,
+        comment: str | XComArg = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)

@@ -15,7 +15,7 @@ from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
     from airflow_custody.client.signers import Signer
 
@@ -84,13 +84,13 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        request_ids: str | Iterable[str],
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+        request_ids: str | int | Iterable[str | int | XComArg] | XComArg,
+        expected: Mapping[str, object] | Iterable[Mapping[str, object] | XComArg] | XComArg | None,
         signer: Signer,
-        comment: str = "signed by {{ dag.dag_id }}, {{ run_id }}",
+        comment: str | XComArg = "signed by {{ dag.dag_id }}, {{ run_id }}",
         lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -158,10 +158,10 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        request_ids: str | Iterable[str],
-        comment: str,
+        request_ids: str | int | Iterable[str | int | XComArg] | XComArg,
+        comment: str | XComArg,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)

@@ -16,6 +16,8 @@ from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import XComArg
+
     from airflow_custody.client.wait_state import WaitState
     from airflow_custody.client.whitelist.wait import RequestWait
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -91,10 +93,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def __init__(
         self,
         *,
-        request_id: str | Iterable[str],
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = NOT_GIVEN,
+        request_id: str | int | Iterable[str | int | XComArg] | XComArg,
+        expected: Mapping[str, object] | Iterable[Mapping[str, object] | XComArg] | XComArg | None = NOT_GIVEN,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
