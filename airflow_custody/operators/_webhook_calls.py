@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset
 
@@ -88,6 +88,13 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         "continue_from",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "webhook_ids": "json",
+        "webhook_types": "json",
+        "event_ids": "json",
+        "statuses": "json",
+        "data_statuses": "json",
+    }
     ui_color = "#f5ecd7"
 
     def __init__(

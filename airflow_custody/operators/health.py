@@ -58,6 +58,13 @@ class CustodyHealthCheckOperator(CustodyOperator):
         "require_results",
         "healthy_statuses",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "groups": "json",
+        "components": "json",
+        "checks": "json",
+        "require_results": "json",
+        "healthy_statuses": "json",
+    }
     ui_color = "#dcecf5"
     #: Seconds until the second listing if a name is missing: a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_flag, check_text
@@ -117,6 +117,10 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "exchange_account_id",
         "visibility_group_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "linked_internal_address_ids": "json",
+        "linked_wallet_ids": "json",
+    }
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 

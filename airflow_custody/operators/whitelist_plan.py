@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -113,6 +113,12 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     """
 
     template_fields: Sequence[str] = ("path", "replace", "only", "rows", "ignore", "custody_conn_id", "must_keep")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "only": "json",
+        "rows": "json",
+        "ignore": "json",
+        "must_keep": "json",
+    }
     ui_color = "#dce6f5"
 
     def __init__(
@@ -338,6 +344,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     """
 
     template_fields: Sequence[str] = ("plan", "plan_hash", "rows", "comment", "custody_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json", "rows": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     _is_killed = False

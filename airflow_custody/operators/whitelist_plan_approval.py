@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
@@ -57,6 +57,7 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
 
     # Not the body: it is the plan's report, and never rendered.
     template_fields: Sequence[str] = ("plan", *(each for each in ApprovalOperator.template_fields if each != "body"))
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
     ui_color = "#f5ecd7"
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody.client.arguments import check_text
 from airflow_custody.hooks.custody import CustodyHook
@@ -48,6 +48,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         "comment",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"applied": "json"}
     ui_color = "#e3f0dc"
     _is_killed = False
 

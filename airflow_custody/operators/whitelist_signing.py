@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_text
@@ -78,6 +78,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "comment", "custody_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"expected": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 

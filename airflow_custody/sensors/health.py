@@ -79,6 +79,13 @@ class CustodyHealthSensor(CustodySensor):
         "require_results",
         "healthy_statuses",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "groups": "json",
+        "components": "json",
+        "checks": "json",
+        "require_results": "json",
+        "healthy_statuses": "json",
+    }
     ui_color = "#dcecf5"
     target_state = "healthy"
     #: Seconds until the second listing if a name is missing, because a starting service may not list everything yet.

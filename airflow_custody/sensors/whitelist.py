@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
@@ -86,6 +86,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "expected",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"expected": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
