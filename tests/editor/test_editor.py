@@ -135,5 +135,13 @@ def test_public_signatures_are_annotated_without_any(name: str) -> None:
         assert found == set(WITH_ANY.get(owner, "").split()), owner
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(load(name))])
+def test_an_editor_shows_the_documentation_of_the_parameters(name: str) -> None:
+    own = [each for each in inspect.getmro(load(name)) if each.__module__.startswith("airflow_custody.")]
+    # Where a constructor is called, an editor shows the constructor's docstring, or else that of the class.
+    assert [each for each in own if getattr(vars(each).get("__init__"), "__doc__", None)] == []
+    assert own[0].__doc__
+
+
 def test_the_package_says_that_it_is_typed() -> None:
     assert (ROOT / "airflow_custody" / "py.typed").is_file()
