@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -120,16 +120,22 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     """
 
     template_fields: Sequence[str] = ("path", "replace", "only", "rows", "ignore", "custody_conn_id", "must_keep")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "only": "json",
+        "rows": "json",
+        "ignore": "json",
+        "must_keep": "json",
+    }
     ui_color = "#dce6f5"
 
     def __init__(
         self,
         *,
-        path: str | ObjectStoragePath = NOT_GIVEN,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        path: str | ObjectStoragePath | XComArg = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         prune: bool = False,
-        replace: bool | str = False,
-        only: Mapping[str, Any] = NOT_GIVEN,
+        replace: bool | str | XComArg = False,
+        only: Mapping[str, object] | XComArg = NOT_GIVEN,
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
@@ -137,10 +143,10 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         max_creates: int | None = 100,
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
-        must_keep: Iterable[str] = (),
+        must_keep: Iterable[str] | XComArg = (),
         check_address: bool = True,
-        ignore: Iterable[str | int] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        ignore: Iterable[str | int] | XComArg = (),
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -354,6 +360,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     """
 
     template_fields: Sequence[str] = ("plan", "plan_hash", "rows", "comment", "custody_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json", "rows": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     _is_killed = False
@@ -361,13 +368,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     def __init__(
         self,
         *,
-        plan: Mapping[str, Any] | str | XComArg,
-        plan_hash: str,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        plan: Mapping[str, object] | str | XComArg,
+        plan_hash: str | XComArg,
+        rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
-        comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        comment: str | XComArg = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         # Run one instance at a time, because the next run must find the requests that this run creates.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.operators._base_approval import ApprovalTask, Question
 from airflow_custody.operators._base_plan import check_hash, check_plan
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import XComArg
 
 
 class CustodyApproveWhitelistPlanOperator(ApprovalTask):
@@ -41,10 +44,11 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     """
 
     template_fields: Sequence[str] = ("plan", *ApprovalTask.inherited_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
     ui_color = "#f5ecd7"
     subject_of_approval = "a plan"
 
-    def __init__(self, *, plan: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, plan: Mapping[str, object] | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan = plan
 

@@ -183,6 +183,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
     :param prune: whether to delete duplicates, and requests that are not in the file. Default False.
     :param replace: whether a row gets a new request if the request in effect differs. Default False. (templated)
     :param only: the scope of the plan, such as ``{"blockchain": "ETH"}``. Default: everything. (templated)
+    :param at_most: maximum number of operations of one plan. The next run plans the rest. Default: as many as fit into
+        one approval.
     :param evidence: an existing folder outside the DAG bundle, or a URL in an object storage
         (``s3://CONN_ID@bucket/folder``). The task ``verify`` then verifies the whole whitelist with the connection's
         pinned keys, and each of its tries writes a new file there, named after DAG, run, task and try. Default: no
@@ -217,6 +219,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         prune: bool = False,
         replace: bool | str = False,
         only: Mapping[str, Any] = NOT_GIVEN,
+        at_most: int | None = None,
         evidence: str | None = None,
         prove: bool = False,
         check_health: bool = True,
@@ -240,7 +243,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         self.plan = self._add(
             CustodyPlanWhitelistOperator,
             "plan",
-            {**whitelist, "prune": prune, "replace": replace, "skip_if_nothing_to_do": True},
+            {**whitelist, "prune": prune, "replace": replace, "at_most": at_most, "skip_if_nothing_to_do": True},
         )
         planned: Any = self.plan.output
         plan_hash: Any = planned["plan_hash"]

@@ -136,7 +136,7 @@ def add_apply(scenario: Scenario) -> None:
         max_creates=None,
         **RETRY_SOON,
     )
-    plan_hash = plan.output["plan_hash"]  # type: ignore[index]
+    plan_hash = plan.output["plan_hash"]
     retry_often: dict[str, Any] = {"retries": 100, "retry_delay": timedelta(seconds=0.1)}
     apply = (CustodyApplyWhitelistPlanOperator if scenario.renames else KilledApplyOperator)(
         task_id="apply",
