@@ -10,6 +10,8 @@ from playwright.sync_api import Page, expect
 from support.browser.page_services import HOSTILE_LABELS, SERVICES
 from support.browser.page_visitor import SMALL, Visitor, find_violations, settled
 
+from airflow_custody.sandbox import Sandbox
+
 Visit = Callable[..., Visitor]
 FindCutOff = Callable[[Page], list[str]]
 CONNECTIONS = (*SERVICES, "custody_unreachable")
@@ -111,15 +113,10 @@ class TestSearch:
         expect(frame.get_by_role("searchbox")).to_have_value("supplier 2")
 
 
-def test_it_loads_itself_until_there_is_a_reading(visit: Visit) -> None:
-    page = visit().open("/connections/custody_unresponsive")
-    loads = []
-    page.on("load", loads.append)
-    if page.get_by_role("link", name="Stop").count():
-        page.wait_for_event("load", timeout=120_000)
-    settled(visit(), "/connections/custody_unresponsive")
-    page.goto(page.url)
-    expect(page.get_by_role("link", name="Stop")).to_have_count(0)
+def test_it_loads_itself_until_there_is_a_reading(visit: Visit, services: dict[str, Sandbox]) -> None:
+    services["custody_default"].control.add_fault(path="/whitelists/addresses", delay=3)
+    page = visit().open("/connections/custody_default/requests/4711")
+    expect(page.get_by_text("no whitelisting request with this id")).to_be_visible(timeout=120_000)
 
 
 class TestTextFromOutside:

@@ -21,7 +21,8 @@ _STILL = """
     document.getAnimations().every(each =>
         each.playState !== 'running' || !each.effect.target.checkVisibility({visibilityProperty: true}))
 """
-# The visible texts of a document, and the values of its fields, each with its box in the window.
+# The visible texts of a document, and the values of its fields, each with its box in the window. A text behind a dialog
+# is not visible.
 _TEXTS = """
     () => {
         const found = []
@@ -30,14 +31,20 @@ _TEXTS = """
             const node = walker.currentNode, range = document.createRange()
             range.selectNodeContents(node)
             const isHidden = !node.parentElement.checkVisibility({visibilityProperty: true, opacityProperty: true})
-            if (!isHidden && node.textContent.trim()) found.push([node.textContent, range.getBoundingClientRect()])
+            if (!isHidden && node.textContent.trim()) {
+                found.push([node.textContent, range.getBoundingClientRect(), node.parentElement])
+            }
         }
         for (const each of document.querySelectorAll('input, textarea')) {
             const isText = !['checkbox', 'radio', 'hidden', 'password'].includes(each.type)
             const text = isText && each.value || each.placeholder
-            if (text && each.checkVisibility()) found.push([text, each.getBoundingClientRect()])
+            if (text && each.checkVisibility()) found.push([text, each.getBoundingClientRect(), each])
         }
-        return found.map(([text, box]) => [text, box.left, box.top, box.right, box.bottom])
+        const isVisible = ([text, box, element]) => {
+            const front = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2)
+            return box.width && box.height && (!front || front.contains(element) || element.contains(front))
+        }
+        return found.filter(isVisible).map(([text, box]) => [text, box.left, box.top, box.right, box.bottom])
     }
 """
 _AXE = Path(os.environ.get("AXE_CORE") or ".ui/node_modules/axe-core/axe.min.js")
