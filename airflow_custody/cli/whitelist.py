@@ -43,7 +43,7 @@ from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_i
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.overview import read_request
-from airflow_custody.overview.models import STATES
+from airflow_custody.overview.verdict import describe_state
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -321,7 +321,7 @@ def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
     """
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
-    question = f"Delete request {request_id}, {STATES[row.state]}, at {base_url}? [y/N] "
+    question = f"Delete request {request_id}, {describe_state(row)[1]}, at {base_url}? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

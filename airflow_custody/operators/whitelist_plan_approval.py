@@ -48,7 +48,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     ui_color = "#f5ecd7"
     subject_of_approval = "a plan"
 
-    def __init__(self, *, plan: Mapping[str, object] | XComArg, **kwargs: Any) -> None:
+    def __init__(self, *, plan: Mapping[str, object] | str | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan = plan
 

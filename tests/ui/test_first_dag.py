@@ -27,6 +27,7 @@ def run(newcomer: AirflowServer) -> str:
     return f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}"
 
 
+@pytest.mark.picture
 def test_the_graph_shows_each_task(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     visitor = visit(server=newcomer, viewport=SMALL)
     graph = visitor.open_graph(_DAG, run.replace("dagRuns", "runs"))
@@ -41,6 +42,7 @@ def test_the_graph_shows_each_task(newcomer: AirflowServer, run: str, visit: Vis
     visitor.take_picture("start-run")
 
 
+@pytest.mark.picture
 def test_both_users_have_signed_the_request(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     request_id = newcomer.get(f"{run}/taskInstances/{_GROUP}.create/xcomEntries/return_value")["value"]
     visitor = visit(server=newcomer, viewport=SMALL)
