@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
@@ -20,7 +21,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import BaseNotifier, Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 _ASKED = "asked"
 
@@ -40,6 +42,10 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
     ``apache-airflow-providers-standard``. Otherwise, importing it raises ``AirflowOptionalProviderFeatureException``.
     It also accepts the parameters of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
+
+    The notifiers are called once, when the approval is requested. Their templates may contain ``{{ task.subject }}``,
+    which by default consists of fixed words and numbers, ``{{ task.plan.counts }}``, and the URL of the approval's
+    form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
 
     :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. Its
         report is displayed in Markdown. If the report does not contain every operation, no approval is requested.
@@ -100,6 +106,8 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
         self.body = report
         # Keep the hash, because the plan may change before the response.
         context["ti"].xcom_push(key=_ASKED, value=plan_hash)
+        # The base class calls these when it has stored the question, which can be stored only once.
+        self.notifiers = [partial(self._notify, each) for each in self.notifiers]  # type: ignore[misc]
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -109,6 +117,23 @@ class CustodyApproveWhitelistPlanOperator(RendersNoData, ApprovalOperator):
             asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)
             context["ti"].xcom_push(key="plan_hash", value=asked)
         return response
+
+    def form_url(self, ti: RuntimeTaskInstanceProtocol) -> str:
+        """
+        Return the URL of the form in which the approval is given, for the templates of notifiers.
+
+        Airflow's own ``generate_link_to_ui`` loses the path of ``[api] base_url``.
+
+        :param ti: the task instance, ``ti`` in a template.
+        """
+        return ti.log_url.replace("?", "/required_actions?")
+
+    def _notify(self, notifier: BaseNotifier, context: Context) -> None:
+        """Call a notifier. If it fails, log why, because a failed task could not request the approval again."""
+        try:
+            notifier(context)
+        except Exception:
+            self.log.exception("%s failed. The approval is requested nevertheless.", type(notifier).__name__)
 
 
 def _read_plan(plan: object) -> tuple[str, str, str]:
