@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_custody.operators.health",
                     "airflow_custody.operators.webhook",
                     "airflow_custody.operators.whitelist",
+                    "airflow_custody.operators.whitelist_approval",
                     "airflow_custody.operators.whitelist_signing",
                     "airflow_custody.operators.whitelist_plan",
                     "airflow_custody.operators.whitelist_plan_approval",

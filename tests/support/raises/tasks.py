@@ -587,6 +587,7 @@ CASES += cases(
     },
 )
 if AIRFLOW >= (3, 1):
+    from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
     from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
     def approve_plan(world: World, *, question: str = "Apply it?", is_plan: bool = True, **place: int) -> Any:
@@ -602,6 +603,20 @@ if AIRFLOW >= (3, 1):
             "in a mapped task or task group": partial(approve_plan, map_index=0),
             "``plan`` is not a plan": partial(approve_plan, is_plan=False),
             "its report does not contain every operation": partial(approve_plan, question=""),
+        },
+    )
+
+    def approve_request(world: World, *, request_id: str = "3711", **place: int) -> Any:
+        vars(world.ti).update(place)
+        return world.run(CustodyApproveWhitelistRequestOperator, request={"id": request_id, **ROW})
+
+    CASES += cases(
+        CustodyApproveWhitelistRequestOperator,
+        "AirflowFailException",
+        {
+            "in a later try": partial(approve_request, try_number=2),
+            "in a mapped task or task group": partial(approve_request, map_index=0),
+            "``request`` is not the content of a request": partial(approve_request, request_id="none"),
         },
     )
 
