@@ -11,17 +11,18 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, AssetWatcher, DeadlineAlert, DeadlineReference, SyncCallback  # type: ignore[attr-defined]
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
-from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.signers import ConnectionSigner
+from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup
 from airflow_custody.triggers.health import CustodyHealthTrigger
 
 with DAG(dag_id="custody_notify_approvers", schedule=None) as approve_plan:
-    plan = CustodyPlanWhitelistOperator(task_id="plan", path="custody_whitelist.yaml")
-
-    approve = CustodyApproveWhitelistPlanOperator(
-        task_id="approve",
-        plan=plan.output,
+    CustodyWhitelistFileTaskGroup(
+        path="custody_whitelist.yaml",
+        signers={
+            "custody_first_signer": ConnectionSigner("custody_first_key"),
+            "custody_second_signer": ConnectionSigner("custody_second_key"),
+        },
         notifiers=[
             SlackWebhookNotifier(text="{{ task.subject }} <{{ task.form_url(ti) }}|Respond>"),
             SmtpNotifier(

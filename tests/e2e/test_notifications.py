@@ -18,6 +18,7 @@ from support.airflow.airflow_runs import AIRFLOW, load, new_dag, run_dag
 from support.airflow.approvals import Office, open_office
 from support.airflow.task_log import TaskLog
 from support.service.message_servers import slack_server, smtp_server
+from support.service.people import connect_approvers
 
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
@@ -93,12 +94,18 @@ def end_task(context: object) -> None:
 
 
 def plan_dag(**approval: Any) -> Any:
-    """Return the guide's DAG with an approval of a plan, for the sample file."""
+    """Return the guide's task group, for the sample file."""
     dag = guide().approve_plan
-    dag.get_task("plan").path = str(FILE)
+    dag.get_task("whitelist.plan").path = str(FILE)
     for name, value in approval.items():
-        setattr(dag.get_task("approve"), name, value)
+        setattr(dag.get_task("whitelist.approve"), name, value)
     return dag
+
+
+@pytest.fixture
+def signers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Define the guide's signers, who sign one after the other."""
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +116,7 @@ def office(airflow_db: None) -> Office:
 # Starting Airflow's API takes long.
 @pytest.mark.slow
 @with_approvals
+@pytest.mark.usefixtures("signers")
 class TestApproval:
     def test_a_plan_that_waits_is_announced_once_with_its_counts_and_its_form(
         self, office: Office, slack: list[dict[str, Any]], mail: list[EmailMessage]
@@ -123,9 +131,10 @@ class TestApproval:
         assert run.state == "success", run.states
         assert announced == [1, 1]
         ((message,), (letter,)) = slack, mail
-        assert run.xcom("plan")["counts"]["create"] == 4
+        assert run.xcom("whitelist.plan")["counts"]["create"] == 4
         place = office.question["task_instance"]
-        form = f"{AIRFLOW_URL}/dags/{place['dag_id']}/runs/{quote(place['dag_run_id'])}/tasks/approve/required_actions"
+        run_url = f"{AIRFLOW_URL}/dags/{place['dag_id']}/runs/{quote(place['dag_run_id'])}"
+        form = f"{run_url}/tasks/whitelist.approve/required_actions"
         assert message == {"text": f"{QUESTION} <{form}?try_number=1|Respond>"}
         assert letter["Subject"] == QUESTION
         assert letter["To"] == "approvers@example.com"
@@ -138,11 +147,12 @@ class TestApproval:
         notifiers = [SlackNotifier(channel="#treasury", text=text), end_task]
         run = run_dag(plan_dag(notifiers=notifiers, retries=1, retry_delay=timedelta(0)))
         assert run.state == "failed"
-        assert run.tries["approve", -1] == 2
+        assert run.tries["whitelist.approve", -1] == 2
         (message,) = slack
         assert message["channel"] == "#treasury"
         assert re.fullmatch(
-            rf"{re.escape(QUESTION)} 4 {AIRFLOW_URL}/\S+/approve/required_actions\?try_number=1", message["text"]
+            rf"{re.escape(QUESTION)} 4 {AIRFLOW_URL}/\S+/whitelist.approve/required_actions\?try_number=1",
+            message["text"],
         )
 
     @pytest.mark.parametrize("subject", ["", "{{ '{{ 7 * 7 }} <!channel>' }}"], ids=["by default", "of the author"])
@@ -153,9 +163,9 @@ class TestApproval:
         row = {"label": hostile, "address": "0x" + "1" * 40, "blockchain": "ETH"}
         path = tmp_path / "<!channel> @here.json"
         path.write_text(json.dumps({"version": 1, "addresses": [row]}))
-        notifiers = [*plan_dag().get_task("approve").notifiers[:1], end_task]
+        notifiers = [*plan_dag().get_task("whitelist.approve").notifiers[:1], end_task]
         dag = plan_dag(notifiers=notifiers, subject=subject)
-        dag.get_task("plan").path = str(path)
+        dag.get_task("whitelist.plan").path = str(path)
         run_dag(dag)
         (message,) = slack
         expected = "{{ 7 * 7 }} <!channel>" if subject else "Apply the whitelist plan: create 1, delete 0?"
@@ -167,7 +177,7 @@ class TestApproval:
         # There is no connection to Slack.
         run = office.run(plan_dag(), office.approve)
         assert run.state == "success", run.states
-        assert run.pushed("approve", "plan_hash") == run.xcom("plan")["plan_hash"]
+        assert run.pushed("whitelist.approve", "plan_hash") == run.xcom("whitelist.plan")["plan_hash"]
         assert "SlackWebhookNotifier failed. The approval is requested nevertheless." in task_log.text
         assert "slack_default" in task_log.text
         assert [each["Subject"] for each in mail] == [QUESTION]
