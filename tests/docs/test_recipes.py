@@ -102,8 +102,8 @@ def test_a_first_load_starts_itself_until_no_row_is_left(
 ) -> None:
     sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
     recipe = load(ROOT / "docs" / "snippets" / "first_load.py")
-    recipe.plan.path = write_rows(tmp_path / "whitelist.yaml", range(1, 6))
-    recipe.plan.at_most = 2
+    recipe.whitelist.plan.path = write_rows(tmp_path / "whitelist.yaml", range(1, 6))
+    recipe.whitelist.plan.at_most = 2
     questions: list[str] = []
 
     def approve(self: Any, context: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_first_load_starts_itself_until_no_row_is_left(
         context["ti"].xcom_push(key="plan_hash", value=self.plan["plan_hash"])
 
     # dag.test() would wait for a person.
-    monkeypatch.setattr(recipe.CustodyApproveWhitelistPlanOperator, "execute", approve)
+    monkeypatch.setattr(type(recipe.whitelist.approve), "execute", approve)
     for number, (rows, is_last) in enumerate([(2, False), (4, False), (5, True), (5, True)]):
         run = run_dag(recipe.dag)
         assert run.state == "success", run.states

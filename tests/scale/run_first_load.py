@@ -28,7 +28,16 @@ from support.service.people import Person  # noqa: E402
 
 DAG_ID = "custody_first_load"
 RUNS = f"/dags/{DAG_ID}/dagRuns"
-TASKS = ("plan", "approve", "apply", "sign_first", "sign_second", "wait_until_effective", "complete")
+GROUP = "whitelist."
+TASKS = (
+    "plan",
+    "approve",
+    "apply",
+    "sign_custody_first_signer",
+    "sign_custody_second_signer",
+    "wait_until_effective",
+    "complete",
+)
 #: Seconds for everything.
 TIMEOUT = 3600.0
 
@@ -104,7 +113,7 @@ class _Load:
                 answer = {"chosen_options": ["Approve"], "params_input": {}}
                 # A person takes longer. With LocalExecutor, Airflow may run the task again after a response at once.
                 time.sleep(8)
-                self._airflow.call("PATCH", f"{RUNS}/{run_id}/taskInstances/approve/-1/hitlDetails", answer)
+                self._airflow.call("PATCH", f"{RUNS}/{run_id}/taskInstances/{GROUP}approve/-1/hitlDetails", answer)
         return all(each["state"] in ("success", "failed") for each in self._runs())
 
     def _runs(self) -> list[dict[str, Any]]:
@@ -115,10 +124,10 @@ class _Load:
         """Return the number of operations, and the seconds of each task and of the run."""
         path = f"{RUNS}/{run['dag_run_id']}/taskInstances"
         tasks = {each["task_id"]: each for each in self._airflow.call("GET", path)["task_instances"]}
-        counts = self._airflow.call("GET", f"{path}/plan/xcomEntries/counts?deserialize=true")["value"]
+        counts = self._airflow.call("GET", f"{path}/{GROUP}plan/xcomEntries/counts?deserialize=true")["value"]
         states = {each["state"] for each in tasks.values()}
         note = "" if states <= {"success", "skipped"} else f" {sorted(states)}"
-        seconds = [f"{tasks[each]['duration'] or 0:.1f}" for each in TASKS]
+        seconds = [f"{tasks[GROUP + each]['duration'] or 0:.1f}" for each in TASKS]
         begin, end = (datetime.fromisoformat(run[each]) for each in ("start_date", "end_date"))
         return [f"{counts['create']}{note}", *seconds, f"{(end - begin).total_seconds():.0f}"]
 
