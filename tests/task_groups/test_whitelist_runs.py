@@ -275,6 +275,23 @@ class TestMapped:
             True,
         ]
 
+    def test_each_file_has_its_plan_and_its_evidence(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        paths = [write_rows(tmp_path / f"{number}.yaml", [number]) for number in (1, 2)]
+        (tmp_path / "evidence").mkdir()
+        with new_dag() as dag:
+
+            @task_group
+            def one(path: str) -> None:
+                CustodyWhitelistFileTaskGroup(
+                    path=path, signers=SIGNERS, approve=False, check_health=False, evidence=f"{tmp_path}/evidence"
+                )
+
+            one.expand(path=paths)
+        run = run_dag(dag)
+        assert run.state == "success", run.states
+        assert in_effect(sandbox) == {"01": "Label 1", "02": "Label 2"}
+        assert len([*(tmp_path / "evidence").iterdir()]) == 2
+
     def test_a_missing_value_fails_its_row_only(self, sandbox: Sandbox, task_log: TaskLog) -> None:
         rows = [{"label": "A", "address": ADDRESS, "memo": None}, {"label": "B", "address": ADDRESS, "memo": "2"}]
         run = run_dag(mapped(rows))
