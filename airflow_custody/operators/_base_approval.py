@@ -65,6 +65,10 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         ignore_downstream_trigger_rules: bool = True,
         **kwargs: Any,
     ) -> None:
+        if kwargs.get("assigned_users", True) in ([], ()):
+            raise ValueError(
+                "assigned_users is empty, so that any user could approve; if that is intended, leave it out"
+            )
         super().__init__(
             # The question's body becomes the body; a body of the user's is refused as a repeated argument.
             body=None,

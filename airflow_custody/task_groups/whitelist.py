@@ -55,7 +55,7 @@ class _WhitelistTaskGroup(TaskGroup):
                 'signers must map connection ids of users to their signers, such as {"custody_first_signer": '
                 'ConnectionSigner("custody_first_key")}; without signatures in this DAG: {}'
             )
-        given = [name for name, value in approval.items() if value is not None and value != ()]
+        given = [name for name, value in approval.items() if value]
         if given and not approve:
             raise ValueError(f"approve=False asks for no approval, so {', '.join(given)} would have no effect")
         if approve and not _HAS_APPROVALS:
@@ -64,7 +64,8 @@ class _WhitelistTaskGroup(TaskGroup):
                 "apache-airflow-providers-standard. With approve=False, no one is asked in Airflow. To approve in "
                 "advance, use the tasks of the example custody_whitelist_as_tasks."
             )
-        if approve and next(self.iter_mapped_task_groups(), None) is not None:
+        self._is_mapped = next(self.iter_mapped_task_groups(), None) is not None
+        if approve and self._is_mapped:
             raise ValueError(
                 f"{type(self).__name__} cannot ask for an approval in a mapped task group, because a rejection would "
                 "not skip its tasks: approve a plan of all rows with CustodyWhitelistFileTaskGroup(rows=...), or set "
@@ -277,7 +278,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         # Both also run if there was nothing to do.
         self.verify: CustodyVerifyWhitelistOperator | None = None
         if evidence is not None:
-            fixed = {**self._connection, "path": _evidence_path(evidence), "trigger_rule": "none_failed"}
+            fixed = {**self._connection, "path": self._evidence_path(evidence), "trigger_rule": "none_failed"}
             self.verify = self._add(CustodyVerifyWhitelistOperator, "verify", fixed)
             self.complete >> self.verify
         self.prove: CustodyPlanWhitelistOperator | None = None
@@ -286,6 +287,16 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
             self.prove = self._add(CustodyPlanWhitelistOperator, "prove", {**whitelist, **checks}, shared=("plan",))
             self.complete >> self.prove
         self._check_task_arguments()
+
+    def _evidence_path(self, folder: object) -> str:
+        """Return the template of the path of a try's evidence."""
+        if not isinstance(folder, str) or not folder.strip("/ "):
+            raise ValueError("evidence must be the path of a folder, or the URL of one in an object storage")
+        # Several task groups may have the same folder, and files are never replaced.
+        parts = ["{{ dag.dag_id }}", "{{ task.task_id }}", "{{ run_id }}", "{{ ti.try_number }}"]
+        if self._is_mapped:
+            parts.insert(2, "{{ ti.map_index }}")
+        return f"{folder.rstrip('/')}/{'-'.join(parts)}.json"
 
 
 class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
@@ -416,14 +427,6 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
             self.wait_until_healthy >> self.create
         chain(*self.signatures, self.wait_until_effective)
         self._check_task_arguments()
-
-
-def _evidence_path(folder: object) -> str:
-    """Return the template of the path of a try's evidence."""
-    if not isinstance(folder, str) or not folder.strip("/ "):
-        raise ValueError("evidence must be the path of a folder, or the URL of one in an object storage")
-    # Several task groups may have the same folder, and files are never replaced.
-    return folder.rstrip("/") + "/{{ dag.dag_id }}-{{ task.task_id }}-{{ run_id }}-{{ ti.try_number }}.json"
 
 
 def _check_flags(**flags: object) -> None:

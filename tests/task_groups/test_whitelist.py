@@ -238,6 +238,13 @@ def test_no_response_is_a_rejection(make: Make) -> None:
 
 
 @with_approvals
+@both
+def test_an_empty_list_of_approvers_lets_nobody_approve(make: Make) -> None:
+    with pytest.raises(ValueError, match="assigned_users is empty, so that any user could approve"):
+        make(approve=True, assigned_users=[])
+
+
+@with_approvals
 def test_an_approval_in_a_mapped_group_is_refused() -> None:
     with DAG("mapped", schedule=None):
 

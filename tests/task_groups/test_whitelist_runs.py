@@ -201,14 +201,13 @@ class TestRequest:
         assert request["status"] == "pending"
         assert signatures(sandbox) == 0
         subject, body = office.question["subject"], office.question["body"]
-        assert subject.startswith(f"Sign request {request['id']}: whitelist ")
-        assert subject.endswith(' on "ETH"?')
+        assert subject == f"Sign whitelisting request {request['id']}?"
         first, *rows, last, end = body.split("\n")
         assert (first, last, end) == ("```text", "```", "")
         shown = {name: json.loads(value) for name, value in (each.split(maxsplit=1) for each in rows)}
         assert shown == {"id": request["id"], "memo": "7", **REQUEST, "label": request["label"]}
         assert "conn.custody_first_key" in shown["label"]
-        assert not {*"<>&'"} & {*subject, *body}
+        assert not {*"<>&'"} & {*body}
 
     @with_approvals
     def test_what_was_approved_is_signed(self, sandbox: Sandbox, office: Office) -> None:
@@ -275,6 +274,23 @@ class TestMapped:
             True,
             True,
         ]
+
+    def test_each_file_has_its_plan_and_its_evidence(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        paths = [write_rows(tmp_path / f"{number}.yaml", [number]) for number in (1, 2)]
+        (tmp_path / "evidence").mkdir()
+        with new_dag() as dag:
+
+            @task_group
+            def one(path: str) -> None:
+                CustodyWhitelistFileTaskGroup(
+                    path=path, signers=SIGNERS, approve=False, check_health=False, evidence=f"{tmp_path}/evidence"
+                )
+
+            one.expand(path=paths)
+        run = run_dag(dag)
+        assert run.state == "success", run.states
+        assert in_effect(sandbox) == {"01": "Label 1", "02": "Label 2"}
+        assert len([*(tmp_path / "evidence").iterdir()]) == 2
 
     def test_a_missing_value_fails_its_row_only(self, sandbox: Sandbox, task_log: TaskLog) -> None:
         rows = [{"label": "A", "address": ADDRESS, "memo": None}, {"label": "B", "address": ADDRESS, "memo": "2"}]
