@@ -65,7 +65,7 @@ with DAG(
 
     # A part that only deletes has nothing to sign, so the tasks before this one may be skipped.
     @task.short_circuit(trigger_rule="none_failed")
-    def is_more_left(counts: dict) -> bool:
+    def is_more_left(counts: dict[str, int]) -> bool:
         """Skip the next task after the last part."""
         return counts["later"] > 0
 
