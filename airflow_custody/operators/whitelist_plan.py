@@ -108,7 +108,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ..., "source":
         ...}``. The report
         is Markdown for the approver, and contains every operation of this plan in full. The question asks for the
-        approval. The parts name what the hash covers, so that the apply task can name differences. The source has the
+        approval. ``parts`` names what the hash covers, so that the apply task can name differences. The source has the
         path and the settings, for the apply task, with the number of operations of a part. The XCom is pushed even if
         the task is skipped, or fails because of changes or a limit, and each of the values also has its own key
         (``plan.output["report"]``).

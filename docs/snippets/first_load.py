@@ -37,7 +37,7 @@ with DAG(
 
     # If there is nothing to do, the tasks before this one are skipped.
     @task.short_circuit(trigger_rule="none_failed")
-    def is_more_left(counts: dict) -> bool:
+    def is_more_left(counts: dict[str, int]) -> bool:
         """Skip the next task after the last part."""
         return bool(counts["later"] > 0)
 
