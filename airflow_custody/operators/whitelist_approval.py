@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.whitelist.ids import check_request_id
 from airflow_custody.operators._base_approval import ApprovalTask, Question
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import XComArg
 
 _ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&'\x7f"}
 
@@ -45,10 +48,11 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
     """
 
     template_fields: Sequence[str] = ("request", *ApprovalTask.inherited_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"request": "json"}
     ui_color = "#f5ecd7"
     subject_of_approval = "a request"
 
-    def __init__(self, *, request: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, request: Mapping[str, object] | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.request = request
 

@@ -25,7 +25,7 @@ except AirflowOptionalProviderFeatureException:
     _HAS_APPROVALS = False
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperator, ObjectStoragePath
+    from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperator, ObjectStoragePath, XComArg
 
     from airflow_custody.client.signers import Signer
 
@@ -44,8 +44,8 @@ class _WhitelistTaskGroup(TaskGroup):
         approve: bool,
         approval: Mapping[str, Any],
         check_health: bool,
-        custody_conn_id: str,
-        task_arguments: Mapping[str, Mapping[str, Any]] | None,
+        custody_conn_id: str | XComArg,
+        task_arguments: Mapping[str, Mapping[str, object]] | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -210,22 +210,22 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         self,
         *,
         group_id: str = "whitelist",
-        path: str | ObjectStoragePath = NOT_GIVEN,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        path: str | ObjectStoragePath | XComArg = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         signers: Mapping[str, Signer],
         approve: bool = True,
         assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
         notifiers: BaseNotifier | Sequence[BaseNotifier] = (),
         response_timeout: timedelta | None = None,
         prune: bool = False,
-        replace: bool | str = False,
-        only: Mapping[str, Any] = NOT_GIVEN,
+        replace: bool | str | XComArg = False,
+        only: Mapping[str, object] | XComArg = NOT_GIVEN,
         at_most: int | None = None,
         evidence: str | None = None,
         prove: bool = False,
         check_health: bool = True,
-        task_arguments: Mapping[str, Mapping[str, Any]] | None = None,
-        custody_conn_id: str = NOT_GIVEN,
+        task_arguments: Mapping[str, Mapping[str, object]] | None = None,
+        custody_conn_id: str | XComArg = NOT_GIVEN,
         **kwargs: Any,
     ) -> None:
         approval = {"assigned_users": assigned_users, "notifiers": notifiers, "response_timeout": response_timeout}
@@ -360,27 +360,27 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
         self,
         *,
         group_id: str = "whitelist_address",
-        label: str,
-        address: str,
-        blockchain: str | None = NOT_GIVEN,
-        currency: str | None = NOT_GIVEN,
-        linked_internal_address_ids: Iterable[str] | None = NOT_GIVEN,
-        linked_wallet_ids: Iterable[str] | None = NOT_GIVEN,
-        network: str | None = NOT_GIVEN,
-        memo: str | None = NOT_GIVEN,
-        address_type: str | None = NOT_GIVEN,
-        contract_type: str | None = NOT_GIVEN,
-        customer_id: str | None = NOT_GIVEN,
-        exchange_account_id: str | None = NOT_GIVEN,
-        visibility_group_id: str | None = NOT_GIVEN,
+        label: str | XComArg,
+        address: str | XComArg,
+        blockchain: str | XComArg | None = NOT_GIVEN,
+        currency: str | XComArg | None = NOT_GIVEN,
+        linked_internal_address_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        linked_wallet_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        network: str | XComArg | None = NOT_GIVEN,
+        memo: str | XComArg | None = NOT_GIVEN,
+        address_type: str | XComArg | None = NOT_GIVEN,
+        contract_type: str | XComArg | None = NOT_GIVEN,
+        customer_id: str | XComArg | None = NOT_GIVEN,
+        exchange_account_id: str | XComArg | None = NOT_GIVEN,
+        visibility_group_id: str | XComArg | None = NOT_GIVEN,
         signers: Mapping[str, Signer],
         approve: bool = True,
         assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
         notifiers: BaseNotifier | Sequence[BaseNotifier] = (),
         response_timeout: timedelta | None = None,
         check_health: bool = True,
-        task_arguments: Mapping[str, Mapping[str, Any]] | None = None,
-        custody_conn_id: str = NOT_GIVEN,
+        task_arguments: Mapping[str, Mapping[str, object]] | None = None,
+        custody_conn_id: str | XComArg = NOT_GIVEN,
         **kwargs: Any,
     ) -> None:
         approval = {"assigned_users": assigned_users, "notifiers": notifiers, "response_timeout": response_timeout}

@@ -60,6 +60,7 @@ from airflow_custody.operators.whitelist import (
     CustodyDeleteWhitelistRequestOperator,
     CustodyVerifyWhitelistOperator,
 )
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
@@ -82,6 +83,7 @@ from airflow_custody.sandbox import (
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
+from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup, CustodyWhitelistRequestTaskGroup
 from airflow_custody.triggers.health import CustodyHealthTrigger
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -148,6 +150,31 @@ def a_whitelist_as_a_file() -> None:
             task_id="apply", plan=plan.output, plan_hash=plan.output["plan_hash"], rows=rows
         )
         CustodyPlanWhitelistOperator(task_id="written", rows=[{"label": "Treasury", "linked_wallet_ids": ["1"]}])
+
+
+def task_groups() -> None:
+    signers = {"custody_first_signer": ConnectionSigner("custody_first_key")}
+    with DAG("task_groups"):
+        whitelist = CustodyWhitelistFileTaskGroup(
+            path="whitelist.yaml",
+            signers=signers,
+            assigned_users=[{"id": "carol", "name": "carol"}],
+            response_timeout=timedelta(hours=8),
+            only={"blockchain": "ETH"},
+            at_most=500,
+            evidence="/evidence",
+            task_arguments={"plan": {"max_creates": 500}},
+            default_args={"retries": 2},
+        )
+        request = CustodyWhitelistRequestTaskGroup(
+            label="{{ params.label }}",
+            address=fetch_rows(),
+            blockchain="ETH",
+            signers=signers,
+            approve=False,
+        )
+        approve = CustodyApproveWhitelistRequestOperator(task_id="approve", request=request.create.output["request"])
+        chain(whitelist.apply, request, approve)
 
 
 def one_request() -> None:

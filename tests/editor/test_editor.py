@@ -36,8 +36,10 @@ WITH_ANY = {
     "airflow_custody.assets.calls_of": "event",
     "airflow_custody.assets.last_event": "inlet_events return",
     "airflow_custody.assets.latest_events": "inlet_events return",
-    # Airflow's base class has these parameters.
+    # Airflow's base classes have these parameters.
     "airflow_custody.hooks.custody.CustodyHook": "kwargs",
+    "airflow_custody.task_groups.whitelist.CustodyWhitelistFileTaskGroup": "kwargs",
+    "airflow_custody.task_groups.whitelist.CustodyWhitelistRequestTaskGroup": "kwargs",
     # JSON of the service, which tests read to any depth.
     "airflow_custody.sandbox.SandboxControl.about": "return",
     "airflow_custody.sandbox.SandboxControl.pins": "return",
