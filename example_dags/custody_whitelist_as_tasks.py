@@ -77,7 +77,7 @@ with DAG(
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,
-        # A plan that creates more requests, or whose report is too long for the approval, fails before the approval.
+        # A plan that creates more requests fails before the approval.
         max_creates=100,
         # A row whose label, links or types have changed gets a new request in place of the old one.
         replace=True,

@@ -191,8 +191,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         pinned keys, and each of its tries writes a new file there, named after DAG, run, task and try. Default: no
         task ``verify``. (templated)
     :param prove: whether a last task plans again, and fails if the service differs from the file, or if rows of the
-        file are pending. Default False, because ``complete`` has checked each created request, and the next run plans
-        again.
+        file are pending. It also fails while a part of a large plan is left. Default False, because ``complete`` has
+        checked each created request, and the next run plans again.
     :param check_health: whether to wait first until the service is healthy. Default True.
     :param task_arguments: further arguments of single tasks, by their names in the group:
         ``{"plan": {"max_creates": 500}, "apply": {"pool": "custody_apply"}}``. ``sign`` stands for all tasks that sign.
