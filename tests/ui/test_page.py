@@ -90,12 +90,12 @@ class TestSearch:
         visitor = visit()
         page = settled(visitor, "/connections/custody_waiting")
         page.get_by_role("searchbox", name="Id, label, address or chain").focus()
-        page.keyboard.type("supplier 31")
+        page.keyboard.type("supplier 310")
         page.keyboard.press("Tab")
         page.keyboard.type("pending")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        page.wait_for_url("**/requests?q=supplier+31&state=pending")
+        page.wait_for_url("**/requests?q=supplier+310&state=pending")
         expect(page.get_by_text("Requests 1 to 1 of 1")).to_be_visible()
         expect(page.get_by_role("cell", name="Supplier 310")).to_be_visible()
         assert visitor.complaints == []
@@ -107,9 +107,9 @@ class TestSearch:
         frame = visitor.page.frame_locator("iframe")
         frame.get_by_role("searchbox").fill("supplier 2")
         frame.get_by_role("button", name="Search requests").click(timeout=120_000)
-        expect(frame.get_by_text("Requests 1 to 50 of 111")).to_be_visible(timeout=120_000)
+        expect(frame.get_by_text("Requests 1 to 50 of 196")).to_be_visible(timeout=120_000)
         frame.get_by_role("navigation", name="Pages").get_by_role("link", name="Next").click()
-        expect(frame.get_by_text("Requests 51 to 100 of 111")).to_be_visible(timeout=120_000)
+        expect(frame.get_by_text("Requests 51 to 100 of 196")).to_be_visible(timeout=120_000)
         expect(frame.get_by_role("searchbox")).to_have_value("supplier 2")
 
 
